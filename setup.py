@@ -1,0 +1,34 @@
+"""Builds the compiled data plane; everything else is declared in pyproject.toml.
+
+Portable flags only: a wheel built here must run on any machine of its architecture.
+"""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+SOURCES = sorted(Path("src").glob("penstock/**/*.pyx"))
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+}
+
+
+def extension(source: Path) -> Extension:
+    module = ".".join(source.relative_to("src").with_suffix("").parts)
+    return Extension(module, [str(source)], extra_compile_args=["-O2", "-fno-semantic-interposition"])
+
+
+setup(
+    ext_modules=cythonize(
+        [extension(source) for source in SOURCES],
+        include_path=["src"],
+        compiler_directives=DIRECTIVES,
+        build_dir="build/cython",
+    )
+)
