@@ -1,0 +1,1 @@
+"""Transports other than plain TCP, as codecs without IO: TLS, WebSocket, and one over the other."""
