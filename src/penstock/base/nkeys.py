@@ -1,0 +1,167 @@
+"""nkeys: ed25519 keys as checked, typed text, and signatures made with them.
+
+The text is base32 without padding of `prefix byte | 32 key bytes | CRC16 (XMODEM), little
+endian`; a seed has two prefix bytes, the second telling what kind of key it makes. The first
+letter shows the kind: U user, A account, N server and so on. Decoding accepts only the one
+canonical spelling of a key. Randomness comes in as an argument, and no error or `repr` shows a
+seed. The crypto library is loaded by the first signature, not by importing this module.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+PUBLIC_CHARS: Final = 56
+SEED_CHARS: Final = 58
+
+_CRC_BYTES: Final = 2
+_SEED_MARK: Final = 0x90
+_BASE32_GROUP: Final = 8
+
+
+class Kind(IntEnum):
+    """What a key stands for; the value is its prefix byte."""
+
+    ACCOUNT = 0x00
+    CLUSTER = 0x10
+    SERVER = 0x68
+    OPERATOR = 0x70
+    USER = 0xA0
+    CURVE = 0xB8
+
+
+class NkeyError(ValueError):
+    """The text is not an nkey of the wanted form. The message never quotes the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A decoded public key."""
+
+    kind: Kind
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A decoded seed: enough to sign, so it is never shown."""
+
+    kind: Kind
+    seed: bytes = field(repr=False)
+
+
+def crc16(data: bytes) -> int:
+    """CRC16 as XMODEM has it: polynomial 0x1021, start 0."""
+    return binascii.crc_hqx(data, 0)
+
+
+def encode_public(kind: Kind, key: bytes) -> str:
+    """The text of a public key, 56 characters."""
+    return _encode(bytes((kind,)) + _checked_length(key))
+
+
+def decode_public(text: str, kind: Kind | None = None) -> PublicKey:
+    """Read a public key, of a certain kind if one is given."""
+    raw = _decode(text, PUBLIC_CHARS)
+    found = _kind_of(raw[0])
+    if kind is not None and found is not kind:
+        raise NkeyError(f"nkey is a public {found.name.lower()} key, not {kind.name.lower()}")
+    return PublicKey(found, raw[1:])
+
+
+def is_public(text: str, kind: Kind) -> bool:
+    """Whether the text is a well-formed public key of this kind."""
+    try:
+        decode_public(text, kind)
+    except NkeyError:
+        return False
+    return True
+
+
+def encode_seed(kind: Kind, seed: bytes) -> str:
+    """The text of a seed, 58 characters."""
+    prefix = bytes((_SEED_MARK | kind >> 5, (kind & 31) << 3))
+    return _encode(prefix + _checked_length(seed))
+
+
+def decode_seed(text: str) -> Seed:
+    """Read a seed."""
+    raw = _decode(text, SEED_CHARS)
+    if raw[0] & 0xF8 != _SEED_MARK:
+        raise NkeyError("nkey is not a seed")
+    return Seed(_kind_of((raw[0] & 0x07) << 5 | raw[1] >> 3), raw[2:])
+
+
+def server_id(random: bytes) -> str:
+    """The id of a server: 32 random bytes in the form of a public server key, `N...`."""
+    return encode_public(Kind.SERVER, random)
+
+
+def public_from_seed(seed: str) -> str:
+    """The public key that belongs to a seed."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    decoded = decode_seed(seed)
+    key = Ed25519PrivateKey.from_private_bytes(decoded.seed).public_key()
+    return encode_public(decoded.kind, key.public_bytes_raw())
+
+
+def sign(seed: str, message: bytes) -> bytes:
+    """The ed25519 signature of a message, 64 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(decode_seed(seed).seed).sign(message)
+
+
+def verify(public: str, message: bytes, signature: bytes) -> bool:
+    """Whether the holder of a public key signed this message. Malformed keys verify nothing."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if len(signature) != SIGNATURE_BYTES:
+        return False
+    try:
+        key = Ed25519PublicKey.from_public_bytes(decode_public(public).key)
+        key.verify(signature, message)
+    except (NkeyError, InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _encode(body: bytes) -> str:
+    checked = body + crc16(body).to_bytes(_CRC_BYTES, "little")
+    return base64.b32encode(checked).decode().rstrip("=")
+
+
+def _decode(text: str, chars: int) -> bytes:
+    """The bytes before the checksum, which has been checked."""
+    if len(text) != chars:
+        raise NkeyError(f"nkey must have {chars} characters, this has {len(text)}")
+    try:
+        raw = base64.b32decode(text + "=" * (-chars % _BASE32_GROUP))
+    except (binascii.Error, ValueError):
+        raise NkeyError("nkey is not base32 text") from None
+    body, check = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
+    # Encoding again also refuses set bits beyond the last byte: one key, one spelling.
+    if int.from_bytes(check, "little") != crc16(body) or _encode(body) != text:
+        raise NkeyError("nkey has a wrong checksum")
+    return body
+
+
+def _kind_of(prefix: int) -> Kind:
+    try:
+        return Kind(prefix)
+    except ValueError:
+        raise NkeyError("nkey is of an unknown kind") from None
+
+
+def _checked_length(key: bytes) -> bytes:
+    if len(key) != KEY_BYTES:
+        raise NkeyError(f"a key has {KEY_BYTES} bytes, this has {len(key)}")
+    return key
