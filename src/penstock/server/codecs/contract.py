@@ -35,7 +35,6 @@ class CloseStatus(enum.IntEnum):
     GOING_AWAY = 1001
     PROTOCOL_ERROR = 1002
     NO_STATUS = 1005
-    ABNORMAL = 1006
     INVALID_DATA = 1007
     POLICY_VIOLATION = 1008
     TOO_BIG = 1009
