@@ -1,0 +1,29 @@
+"""Who may log in, and as whom."""
+
+from penstock.server.auth.authenticator import Authenticator, Decision
+from penstock.server.auth.bcrypt_limits import BCRYPT_CHECKS_MAX, BCRYPT_WAITING_MAX
+from penstock.server.auth.certificates import read_certificate
+from penstock.server.auth.users import AuthConfigError
+from penstock.server.auth.values import (
+    GLOBAL_ACCOUNT,
+    Accepted,
+    Login,
+    NeedsBcrypt,
+    PeerCertificate,
+    Refused,
+)
+
+__all__ = [
+    "BCRYPT_CHECKS_MAX",
+    "BCRYPT_WAITING_MAX",
+    "GLOBAL_ACCOUNT",
+    "Accepted",
+    "AuthConfigError",
+    "Authenticator",
+    "Decision",
+    "Login",
+    "NeedsBcrypt",
+    "PeerCertificate",
+    "Refused",
+    "read_certificate",
+]

@@ -1,0 +1,223 @@
+"""The login decision for one listener.
+
+Rules are tried in a fixed order: nkey users, then users (by certificate where the listener maps
+certificates, else by name), then the single token or user. The first rule that applies decides;
+a login that fails it is never tried against a later one. Without any configured credentials
+everybody is in. Decisions are immediate except when a bcrypt hash must be compared: then the
+caller gets the comparison to run elsewhere. No socket, clock or log here, and no secret leaves.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock.base import nkeys
+from penstock.server.auth.secrets import is_bcrypt, matches_bcrypt, same_text
+from penstock.server.auth.users import AuthConfigError, User, UserTable
+from penstock.server.auth.values import (
+    REDACTED_TOKEN,
+    Accepted,
+    Login,
+    NeedsBcrypt,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from penstock.server.options import Options
+
+Decision: TypeAlias = Accepted | Refused | NeedsBcrypt
+
+SIGNATURE_CHARS_MAX: Final = 88
+
+_URL_TO_STANDARD = str.maketrans("-_", "+/")
+
+
+class Authenticator:
+    """Decides logins of one listener from the options it was built with."""
+
+    def __init__(self, options: Options) -> None:
+        authorization = options.authorization
+        self._users = UserTable(options)
+        self._single_user = authorization.user
+        self._single_password = authorization.password
+        self._single_token = authorization.token
+        self._default_user = options.no_auth_user
+        self._maps_certificates = options.tls is not None and options.tls.verify_and_map
+        self._check_default_user()
+
+    @classmethod
+    def for_websocket(cls, options: Options) -> Authenticator:
+        """The decisions of the WebSocket listener, which may replace the single credentials."""
+        websocket = options.websocket
+        if websocket is None:
+            return cls(options)
+        options = replace(options, tls=websocket.tls)
+        if websocket.user or websocket.token or websocket.no_auth_user:
+            authorization = replace(
+                options.authorization,
+                user=websocket.user,
+                password=websocket.password,
+                token=websocket.token,
+            )
+            options = replace(
+                options, authorization=authorization, no_auth_user=websocket.no_auth_user
+            )
+        return cls(options)
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether a peer must send credentials: what INFO announces."""
+        return self.anonymous is None
+
+    @property
+    def needs_nonce(self) -> bool:
+        """Whether INFO must carry a nonce to sign."""
+        return bool(self._users.by_nkey)
+
+    @property
+    def anonymous(self) -> Accepted | None:
+        """Who a peer without credentials is, also when it never sends CONNECT; None: nobody."""
+        if not self._guarded:
+            return Accepted()
+        default = self._default("STANDARD")
+        return None if default is None else default.accepted
+
+    def authenticate(self, login: Login) -> Decision:
+        """Decide at once, or hand back the bcrypt comparison that decides."""
+        if login.account or login.new_account:
+            # Peers once chose their account; one that still does must not land in another.
+            return Refused("account named in CONNECT")
+        if not self._guarded:
+            return Accepted(_claimed_name(login))
+        default = self._default(login.connection_type)
+        if default is not None and self._is_anonymous(login):
+            return default.accepted
+        if self._users.by_nkey and login.nkey:
+            return self._by_nkey(login, login.nkey)
+        if self._users.by_name and self._maps_certificates:
+            return self._by_certificate(login)
+        if self._users.by_name and login.user:
+            return self._by_name(login, login.user)
+        return self._by_single_credentials(login)
+
+    @property
+    def _guarded(self) -> bool:
+        return bool(self._users or self._single_user or self._single_token)
+
+    def _is_anonymous(self, login: Login) -> bool:
+        # An nkey nobody could have asked for, as none is configured, counts as nothing sent.
+        names_nkey = bool(login.nkey and self._users.by_nkey)
+        return not (login.user or login.password or login.token or names_nkey)
+
+    def _default(self, connection_type: str) -> User | None:
+        """The user of peers without credentials, where one is named and may be used."""
+        user = self._users.find(self._default_user) if self._default_user else None
+        if user is None or not user.may_use(connection_type):
+            return None
+        # A listener that maps certificates knows named users by their certificate alone.
+        by_certificate = self._maps_certificates and self._default_user in self._users.by_name
+        return None if by_certificate else user
+
+    def _by_nkey(self, login: Login, nkey: str) -> Decision:
+        user = self._users.by_nkey.get(nkey)
+        if user is None:
+            return Refused("unknown nkey")
+        if not user.may_use(login.connection_type):
+            return Refused("connection type not allowed")
+        if nkey == self._default_user:
+            # Whoever sends nothing is let in as this user, so a signature would prove nothing.
+            return user.accepted
+        signature = _decode_signature(login.sig or "")
+        if signature is None:
+            return Refused("nkey signature missing or malformed")
+        if not login.nonce or not nkeys.verify(nkey, login.nonce, signature):
+            return Refused("nkey signature not valid")
+        return user.accepted
+
+    def _by_certificate(self, login: Login) -> Decision:
+        if login.tls_peer is None:
+            return Refused("no client certificate")
+        user = self._users.find_by_certificate(login.tls_peer, login.connection_type)
+        return Refused("no user for this certificate") if user is None else user.accepted
+
+    def _by_name(self, login: Login, name: str) -> Decision:
+        user = self._users.by_name.get(name)
+        password = login.password or ""
+        if user is None:
+            # Unknown names take as long to refuse as known ones, so that time tells nothing.
+            return self._never(password)
+        if not user.may_use(login.connection_type):
+            return Refused("connection type not allowed")
+        return _compare(user.password, password, user.accepted)
+
+    def _by_single_credentials(self, login: Login) -> Decision:
+        if self._single_token:
+            return _compare(self._single_token, login.token or "", Accepted(_claimed_name(login)))
+        if not self._single_user:
+            return Refused("no credentials")
+        password = login.password or ""
+        known = same_text(self._single_user, login.user or "")
+        decision = _compare(self._single_password, password, Accepted(self._single_user))
+        return decision if known else _refused_as_slowly(decision)
+
+    def _never(self, password: str) -> Decision:
+        decoy = self._users.decoy_hash or password
+        return _refused_as_slowly(_compare(decoy, password, Accepted()))
+
+    def _check_default_user(self) -> None:
+        name = self._default_user
+        if not name:
+            return
+        if not self._users:
+            raise AuthConfigError(
+                f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+            )
+        if self._users.find(name) is None:
+            raise AuthConfigError(
+                f'no_auth_user: "{name}" not present as user or nkey in authorization block '
+                "or account configuration"
+            )
+
+
+def _compare(configured: str, presented: str, accepted: Accepted) -> Decision:
+    if is_bcrypt(configured):
+        return NeedsBcrypt(partial(_compare_bcrypt, configured, presented, accepted))
+    return accepted if same_text(configured, presented) else Refused("wrong credentials")
+
+
+def _compare_bcrypt(configured: str, presented: str, accepted: Accepted) -> Accepted | Refused:
+    return accepted if matches_bcrypt(configured, presented) else Refused("wrong credentials")
+
+
+def _refused_as_slowly(decision: Decision) -> Decision:
+    """A refusal that costs what the decision would have cost."""
+    refusal = Refused("unknown user")
+    if isinstance(decision, NeedsBcrypt):
+        return NeedsBcrypt(partial(_run_and_refuse, decision, refusal))
+    return refusal
+
+
+def _run_and_refuse(decision: NeedsBcrypt, refusal: Refused) -> Refused:
+    decision.check()
+    return refusal
+
+
+def _claimed_name(login: Login) -> str:
+    """What monitoring shows when no configured user stands behind the login."""
+    return login.nkey or login.user or (REDACTED_TOKEN if login.token else "")
+
+
+def _decode_signature(text: str) -> bytes | None:
+    """Base64 of either alphabet, padded or not: clients differ."""
+    if not text or len(text) > SIGNATURE_CHARS_MAX:
+        return None
+    bare = text.rstrip("=").translate(_URL_TO_STANDARD)
+    try:
+        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None

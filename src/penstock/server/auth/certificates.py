@@ -1,0 +1,64 @@
+"""Reading the names out of a client certificate that TLS has already verified.
+
+Trust is decided by the TLS layer; here a certificate is only a source of names to look users up
+by. Loads the crypto library, so it is imported by connections that present a certificate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.server.auth.names import SHORT_NAMES, SUBJECT_ORDER, format_subject
+from penstock.server.auth.values import PeerCertificate
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Name, SubjectAlternativeName
+
+    from penstock.server.auth.values import Attribute, DistinguishedName
+
+
+def read_certificate(der: bytes) -> PeerCertificate:
+    """The names of a DER certificate. Raises ValueError when it cannot be read."""
+    from cryptography import x509
+
+    certificate = x509.load_der_x509_certificate(der)
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        alternatives = x509.SubjectAlternativeName([])
+    else:
+        alternatives = extension.value
+    return _collect(certificate.subject, alternatives)
+
+
+def _collect(subject: Name, alternatives: SubjectAlternativeName) -> PeerCertificate:
+    from cryptography import x509
+
+    whole = _parts(subject)
+    # The reference knows a name with and without the attributes Go leaves out, such as DC.
+    usual = tuple(
+        kept for part in whole if (kept := frozenset(a for a in part if a[0] in SUBJECT_ORDER))
+    )
+    return PeerCertificate(
+        emails=tuple(alternatives.get_values_for_type(x509.RFC822Name)),
+        dns_names=tuple(alternatives.get_values_for_type(x509.DNSName)),
+        uris=tuple(alternatives.get_values_for_type(x509.UniformResourceIdentifier)),
+        subject=format_subject(
+            (SHORT_NAMES.get(a.oid.dotted_string, ""), _text(a.value)) for a in subject
+        ),
+        names=(whole,) if usual == whole else (whole, usual),
+    )
+
+
+def _parts(name: Name) -> DistinguishedName:
+    return tuple(
+        frozenset(_attribute(a.oid.dotted_string, a.value) for a in rdn) for rdn in name.rdns
+    )
+
+
+def _attribute(oid: str, value: str | bytes) -> Attribute:
+    return SHORT_NAMES.get(oid, oid), _text(value)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.hex()

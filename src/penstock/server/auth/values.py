@@ -1,0 +1,80 @@
+"""What a peer presents to log in, and what the decision can be.
+
+Plain frozen values between the connection and the authenticator. A `repr` never shows a
+password, token, signature or JWT, so any of these may end in a log line or a traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.permissions import CompiledPermissions
+
+GLOBAL_ACCOUNT: Final = "$G"
+REDACTED_TOKEN: Final = "[REDACTED]"
+
+ConnectionType = Literal["STANDARD", "WEBSOCKET", "IN_PROCESS"]
+
+Attribute = tuple[str, str]
+"""Type (upper case short name, or dotted number) and value of one part of a name."""
+
+DistinguishedName = tuple[frozenset[Attribute], ...]
+"""The parts of an X.509 name in order; one part may hold several attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """The names in a verified client certificate, in the order it lists them."""
+
+    emails: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    subject: str = ""
+    names: tuple[DistinguishedName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """The credentials of one CONNECT, with what the server knows about the connection.
+
+    An empty string means the same as a missing field, as it does in CONNECT.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    nkey: str | None = None
+    sig: str | None = field(default=None, repr=False)
+    jwt: str | None = field(default=None, repr=False)
+    account: str | None = None
+    new_account: bool = False
+    nonce: bytes = field(default=b"", repr=False)
+    tls_peer: PeerCertificate | None = None
+    connection_type: ConnectionType = "STANDARD"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The peer is in. `user` is what monitoring shows; `permissions=None` restricts nothing."""
+
+    user: str = ""
+    account: str = GLOBAL_ACCOUNT
+    permissions: CompiledPermissions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The peer is not let in. The reason is for the log; the peer hears no more than a refusal."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsBcrypt:
+    """The decision costs 50-300 ms of CPU: run `check` on a thread, within `bcrypt_limits`."""
+
+    check: Callable[[], Accepted | Refused] = field(repr=False)
