@@ -125,33 +125,45 @@ class _Parser(Scanner):
         self._parents = parents
         self._scopes: list[Tree] = []
         self._depth = 0
+        self._open_blocks = 0
 
     def document(self) -> Tree:
         root: Tree = {}
         self._scopes.append(root)
         while True:
-            self.skip_space_and_comments(also="{")
-            if not self.peek():
+            self.skip_space_and_comments()
+            char = self.peek()
+            if not char:
                 return root
-            if self.peek() == "/":
+            if char == "{":
+                self._open_blocks += 1
+                self.pos += 1
+            elif char == "}" and self._open_blocks:
+                self._open_blocks -= 1
+                self.pos += 1
+            elif char == "/":
                 raise self.fail("Unexpected EOF.")
-            if not self._entry(root, in_map=False):
+            elif self._entry(root, in_map=False):
+                self._end_of_top_value()
+            else:
                 return root
-            self._end_of_top_value()
 
     def _end_of_top_value(self) -> None:
         self.skip(BLANKS)
         while self.peek() == "/" and not self.text.startswith("//", self.pos):
             self.pos += 1  # alone it counts as a blank
             self.skip(BLANKS)
-        if self.skip_comment():
-            return
+        self.skip_comment()
         char = self.peek()
-        if char and char not in _TOP_VALUE_ENDS:
+        # A document in braces must go on after a value; one without may just end.
+        if char not in _TOP_VALUE_ENDS and (char or self._open_blocks):
+            level = "block-level" if self._open_blocks else "top-level"
             raise self.fail(
-                "Expected a top-level value to end with a new line, comment or EOF, "
+                f"Expected a {level} value to end with a new line, comment or EOF, "
                 f"but got '{char}' instead."
             )
+        if char == "}":
+            self._open_blocks = max(self._open_blocks - 1, 0)
         self.pos += len(char)
 
     def _entry(self, scope: Tree, *, in_map: bool) -> bool:

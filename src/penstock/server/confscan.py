@@ -69,13 +69,10 @@ class Scanner:
         self.skip(_COMMENT)
         return True
 
-    def skip_space_and_comments(self, also: str = "") -> None:
-        while True:
+    def skip_space_and_comments(self) -> None:
+        self.skip(SPACE)
+        while self.skip_comment():
             self.skip(SPACE)
-            if also and self.peek() == also:
-                self.pos += 1
-            elif not self.skip_comment():
-                return
 
     def line_and_column(self, pos: int) -> tuple[int, int]:
         above = bisect_left(self._newlines, pos)
