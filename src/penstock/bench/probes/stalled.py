@@ -1,0 +1,67 @@
+"""A subscriber that stops reading, beside one that reads: who pays?
+
+The same 1 → 1 load runs twice, the second time with a stalled subscriber on the same subject. A
+server should keep its memory within the pending limit of that one connection, cut it off, and
+serve the healthy subscriber as before.
+"""
+
+import socket
+import time
+
+from penstock.bench import procfs
+from penstock.bench.client import Client, Endpoint, deadline_after, open_client
+from penstock.bench.failure import BenchError
+from penstock.bench.measure import run_scenario
+from penstock.bench.probes.figures import Figure, difference
+from penstock.bench.scenarios import PubSub
+
+PAYLOAD_BYTES = 1024
+MESSAGES = 400_000  # several times the usual pending limit of 64 MiB
+STALLED_RECEIVE_BYTES = 64 * 1024
+DRAIN_TIMEOUT_S = 30.0
+READ_BYTES = 256 * 1024
+LOAD = PubSub("stalled-subscriber", PAYLOAD_BYTES, subscribers=1)
+
+
+def probe_stalled(endpoint: Endpoint, pid: int | None) -> list[Figure]:
+    """Rate and memory without and with the stalled subscriber, and what became of it."""
+    alone = run_scenario(LOAD, endpoint, MESSAGES, pid)
+    with open_client(endpoint) as stalled:
+        stalled.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STALLED_RECEIVE_BYTES)
+        stalled.subscribe("bench.>", 1, deadline_after(DRAIN_TIMEOUT_S))
+        beside = run_scenario(LOAD, endpoint, MESSAGES, pid)
+        cut_off = _drain(stalled)
+        received = stalled.scanner.messages
+    rss_after = procfs.rss_bytes(pid) if pid is not None else None
+    return [
+        Figure("healthy rate alone", alone.rate, "/s"),
+        Figure("healthy rate beside a stalled subscriber", beside.rate, "/s"),
+        Figure("rate kept", beside.rate / alone.rate, "×"),
+        Figure("peak memory alone", alone.rss_peak_bytes, "bytes"),
+        Figure("peak memory beside a stalled subscriber", beside.rss_peak_bytes, "bytes"),
+        Figure("growth", difference(beside.rss_peak_bytes, alone.rss_peak_bytes), "bytes"),
+        Figure("sent to the stalled subscriber", MESSAGES * PAYLOAD_BYTES, "bytes"),
+        Figure("stalled subscriber was cut off", cut_off),
+        Figure("messages it had been sent", received),
+        Figure("memory afterwards", rss_after, "bytes"),
+    ]
+
+
+def _drain(stalled: Client) -> bool:
+    """Read what had been sent; True if the connection ends, False if the server still answers."""
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    stalled.sock.settimeout(1.0)
+    wanted = stalled.scanner.pongs + 1
+    try:
+        stalled.sock.sendall(b"PING\r\n")
+        while stalled.scanner.pongs < wanted:
+            data = stalled.sock.recv(READ_BYTES)
+            if not data or not stalled.scanner.feed(data):
+                return True
+            if time.monotonic() > deadline:
+                raise BenchError("the stalled subscriber neither caught up nor was cut off")
+    except TimeoutError:
+        raise BenchError("the stalled subscriber was left without answer") from None
+    except OSError:
+        return True
+    return False
