@@ -1,0 +1,93 @@
+"""One codec over another: WebSocket frames inside TLS records (wss).
+
+The lower codec speaks with the network, the upper one gives NATS bytes. The stack is established
+when both are; what either wants to say, also its last words, leaves through the lower one.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from penstock.server.codecs.contract import BytesLike, CloseStatus, Codec, CodecEnd
+
+if TYPE_CHECKING:
+    from penstock.server.codecs.tls import TlsAcceptor, TlsCodec
+    from penstock.server.codecs.websocket import WebSocketAcceptor, WebSocketCodec
+
+
+Lower = TypeVar("Lower", bound=Codec)
+Upper = TypeVar("Upper", bound=Codec)
+
+
+@dataclass(frozen=True, slots=True)
+class SecureWebSocketAcceptor:
+    """What the connections of one wss listener share."""
+
+    tls: "TlsAcceptor"
+    websocket: "WebSocketAcceptor"
+
+    def codec(self) -> "StackedCodec[TlsCodec, WebSocketCodec]":
+        return StackedCodec(self.tls.codec(), self.websocket.codec())
+
+
+class StackedCodec(Generic[Lower, Upper]):
+    """`upper` inside `lower`; see `contract.Codec` for how it is driven."""
+
+    __slots__ = ("_lower_end", "lower", "upper")
+
+    def __init__(self, lower: Lower, upper: Upper) -> None:
+        self.lower = lower
+        self.upper = upper
+        self._lower_end: CodecEnd | None = None
+
+    @property
+    def established(self) -> bool:
+        return self.lower.established and self.upper.established
+
+    @property
+    def pending(self) -> bool:
+        return self.upper.pending or self.lower.pending
+
+    def receive(self, data: BytesLike) -> bytes:
+        out = self._lift(self._receive_lower(data))
+        if self._lower_end is not None and not self.upper.pending:
+            # Raised only now: what came before the end counts, and may take several portions.
+            self._lower_end.received = out
+            raise self._lower_end
+        return out
+
+    def encode(self, data: BytesLike) -> bytes:
+        return self.lower.encode(self.upper.encode(data))
+
+    def outgoing(self) -> bytes:
+        below, above = self.lower.outgoing(), self.upper.outgoing()
+        return below + self.lower.encode(above) if above else below
+
+    def farewell(self, status: CloseStatus, text: str = "") -> bytes:
+        if not self.lower.established or self._lower_end is not None:
+            return self.lower.farewell(status, text)
+        return self._last_words(self.upper.farewell(status, text), status, text)
+
+    def _receive_lower(self, data: BytesLike) -> bytes:
+        if self._lower_end is not None:
+            return b""
+        try:
+            return self.lower.receive(data)
+        except CodecEnd as end:
+            self._lower_end = end
+            return end.received
+
+    def _lift(self, middle: bytes) -> bytes:
+        if not middle and not self.upper.pending:
+            return b""
+        try:
+            return self.upper.receive(middle)
+        except CodecEnd as end:
+            if self._lower_end is None:
+                end.farewell = self._last_words(end.farewell, end.status, end.text)
+            else:
+                end.farewell = self._lower_end.farewell
+            raise
+
+    def _last_words(self, words: bytes, status: CloseStatus, text: str) -> bytes:
+        encoded = self.lower.encode(words) if words else b""
+        return encoded + self.lower.farewell(status, text)
