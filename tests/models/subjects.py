@@ -4,6 +4,7 @@ Slow and obvious on purpose. `ALPHABET` holds the tokens a test draws its subjec
 patterns of at most `TOKENS_MAX` tokens, literals of `TOKENS_MAX + 1` tokens tell them all apart.
 """
 
+import functools
 import itertools
 import re
 
@@ -27,6 +28,7 @@ def _expression(token: str) -> str:
     return {"*": r"[^.]+", ">": r"[^.]+(?:\.[^.]+)*"}.get(token, re.escape(token))
 
 
+@functools.cache
 def matched(pattern: str) -> frozenset[str]:
     """Every literal of the tiny world that the pattern matches."""
     return frozenset(literal for literal in LITERALS if matches(literal, pattern))

@@ -107,13 +107,13 @@ class CompiledPermissions:
             return True
         # A queue entry narrows: where one matches, queue subscriptions need a matching queue
         # name even if a plain entry allows the subject.
-        narrowing = [e for e in self.sub_allow_queues if match_literal(subject, e.subject)]
-        if queue is None or not narrowing:
+        about = [e for e in self.sub_allow_queues if match_literal(subject, e.subject)]
+        if queue is None or not about:
             return self._sub_allow.contains(subject)
-        return any(
-            _covers(subject, entry.subject) and _queue_matches(queue, entry.queue)
-            for entry in narrowing
-        )
+        naming = [entry for entry in about if _queue_matches(queue, entry.queue)]
+        if not naming:
+            return False
+        return self._sub_allow.contains(subject) or any(_covers(subject, e.subject) for e in naming)
 
 
 def compile_permissions(permissions: Permissions) -> CompiledPermissions:

@@ -143,7 +143,10 @@ class Authenticator:
         if login.tls_peer is None:
             return Refused("no client certificate")
         user = self._users.find_by_certificate(login.tls_peer, login.connection_type)
-        return Refused("no user for this certificate") if user is None else user.accepted
+        if user is None:
+            return Refused("no user for this certificate")
+        # A certificate replaces the name, not a password that was configured for it.
+        return _compare(user.password, login.password or "", user.accepted)
 
     def _by_name(self, login: Login, name: str) -> Decision:
         user = self._users.by_name.get(name)

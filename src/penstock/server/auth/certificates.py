@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.server.auth.names import SHORT_NAMES, SUBJECT_ORDER, format_subject
+from penstock.server.auth.names import SHORT_NAMES, format_subject
 from penstock.server.auth.values import PeerCertificate
 
 if TYPE_CHECKING:
-    from cryptography.x509 import Name, SubjectAlternativeName
+    from cryptography.x509 import Name, NameAttribute, SubjectAlternativeName
 
-    from penstock.server.auth.values import Attribute, DistinguishedName
+    from penstock.server.auth.values import Attribute
 
 
 def read_certificate(der: bytes) -> PeerCertificate:
@@ -34,31 +34,15 @@ def read_certificate(der: bytes) -> PeerCertificate:
 def _collect(subject: Name, alternatives: SubjectAlternativeName) -> PeerCertificate:
     from cryptography import x509
 
-    whole = _parts(subject)
-    # The reference knows a name with and without the attributes Go leaves out, such as DC.
-    usual = tuple(
-        kept for part in whole if (kept := frozenset(a for a in part if a[0] in SUBJECT_ORDER))
-    )
     return PeerCertificate(
         emails=tuple(alternatives.get_values_for_type(x509.RFC822Name)),
         dns_names=tuple(alternatives.get_values_for_type(x509.DNSName)),
         uris=tuple(alternatives.get_values_for_type(x509.UniformResourceIdentifier)),
-        subject=format_subject(
-            (SHORT_NAMES.get(a.oid.dotted_string, ""), _text(a.value)) for a in subject
-        ),
-        names=(whole,) if usual == whole else (whole, usual),
+        subject=format_subject(map(_attribute, subject)),
+        name=tuple(frozenset(map(_attribute, part)) for part in subject.rdns),
     )
 
 
-def _parts(name: Name) -> DistinguishedName:
-    return tuple(
-        frozenset(_attribute(a.oid.dotted_string, a.value) for a in rdn) for rdn in name.rdns
-    )
-
-
-def _attribute(oid: str, value: str | bytes) -> Attribute:
-    return SHORT_NAMES.get(oid, oid), _text(value)
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.hex()
+def _attribute(attribute: NameAttribute[str | bytes]) -> Attribute:
+    oid, value = attribute.oid.dotted_string, attribute.value
+    return SHORT_NAMES.get(oid, oid), value if isinstance(value, str) else value.hex()

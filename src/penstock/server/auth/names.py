@@ -25,7 +25,6 @@ SHORT_NAMES: Final = {
     "2.5.4.10": "O",
     "2.5.4.11": "OU",
     "2.5.4.17": "POSTALCODE",
-    "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
 SUBJECT_ORDER: Final = ("SERIALNUMBER", "CN", "POSTALCODE", "STREET", "ST", "L", "OU", "O", "C")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.broker.permission_values import Permissions
-    from penstock.server.auth.values import DistinguishedName, PeerCertificate
+    from penstock.server.auth.values import Attribute, DistinguishedName, PeerCertificate
     from penstock.server.options import Options, UserOptions
 
 
@@ -84,15 +84,11 @@ class UserTable:
     def _find_by_subject(self, certificate: PeerCertificate, connection_type: str) -> User | None:
         """Compare names part by part: in the certificate's order first, then in any order."""
         named = [(name, user) for name, user in self._parsed() if user.may_use(connection_type)]
-        for subject in certificate.names:
-            for name, user in named:
-                if name == subject:
-                    return user
-        for subject in certificate.names:
-            for name, user in named:
-                if sorted(map(sorted, name)) == sorted(map(sorted, subject)):
-                    return user
-        return None
+        for name, user in named:
+            if name == certificate.name:
+                return user
+        wanted = _any_order(certificate.name)
+        return next((user for name, user in named if _any_order(name) == wanted), None)
 
     def _parsed(self) -> list[tuple[DistinguishedName, User]]:
         if self._names is None:
@@ -116,6 +112,10 @@ class UserTable:
             password=user.password,
             connection_types=frozenset(kind.upper() for kind in user.allowed_connection_types),
         )
+
+
+def _any_order(name: DistinguishedName) -> list[list[Attribute]]:
+    return sorted(sorted(part) for part in name)
 
 
 def _configured(options: Options) -> Iterator[tuple[UserOptions, str, Permissions | None]]:

@@ -28,13 +28,16 @@ DistinguishedName = tuple[frozenset[Attribute], ...]
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """The names in a verified client certificate, in the order it lists them."""
+    """The names in a verified client certificate, in the order it lists them.
+
+    `subject` is the usual one-line text, which leaves out attributes such as DC; `name` has all.
+    """
 
     emails: tuple[str, ...] = ()
     dns_names: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     subject: str = ""
-    names: tuple[DistinguishedName, ...] = ()
+    name: DistinguishedName = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
