@@ -6,75 +6,56 @@ Neither direction keeps message boundaries: what comes out is a piece of the NAT
 
 How the caller drives it:
 
-    on readable:   data = codec.receive(chunk)
-                   send(codec.outgoing())                     # handshake, pongs: may be b""
-                   parse(data)
+    on readable:   parse(codec.receive(chunk))
                    while codec.pending: parse(codec.receive(b""))
-    on flush:      if codec.established: send(codec.encode(everything queued))
-    on CodecEnd:   parse(end.received); send(end.farewell); close the socket
-    on our close:  send(codec.encode(rest)); send(codec.farewell(status, reason)); close
+    on CodecEnd:   parse(end.received), then close as below with end.reason
+    on flush:      send(codec.outgoing())                       # handshake, pongs: often b""
+                   if codec.established: send(codec.encode(everything queued))
+    on close:      flush, send(codec.farewell(reason)), close the socket
 
-Order matters on the wire: bytes from `outgoing`, `encode` and `farewell` are sent in the order in
-which the calls returned them.
+Bytes are sent in the order in which the calls returned them. What the codec itself has to say is
+bounded by what the peer sent, so it counts against the peer's pending bytes like any reply.
 """
 
-import enum
 from typing import Protocol, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
-#: What one `receive` gives out at most (give or take one frame) when the transport compresses:
-#: a chunk can stand for a thousand times its size, and only this much of it is in memory at once.
+#: What one `receive` gives out at most, beyond the size of the chunk, when the transport
+#: compresses: a chunk can stand for a thousand times its size.
 RECEIVE_BYTES_MAX = 1024 * 1024
 
-
-class CloseStatus(enum.IntEnum):
-    """Why a connection ends, in the numbers of RFC 6455; TLS knows only "it ends"."""
-
-    NORMAL = 1000
-    GOING_AWAY = 1001
-    PROTOCOL_ERROR = 1002
-    NO_STATUS = 1005
-    INVALID_DATA = 1007
-    POLICY_VIOLATION = 1008
-    TOO_BIG = 1009
-    INTERNAL_ERROR = 1011
-    TLS_HANDSHAKE = 1015
+# Why connections end, in the words of connz.
+CLIENT_CLOSED = "Client Closed"
+READ_ERROR = "Read Error"
+TLS_HANDSHAKE_FAILURE = "TLS Handshake Failure"
 
 
 class CodecEnd(Exception):
-    """The transport is over: nothing more can be received or encoded.
+    """Nothing more can be received.
 
-    `text` is one short line for the log. `received` holds NATS bytes that arrived in the same
-    chunk before the end; they count and must be parsed. `farewell` holds transport bytes still
-    owed to the peer (an HTTP refusal, a close frame, a TLS alert), with everything `outgoing`
-    would have returned; send it, then close.
+    `text` is one short line for the log, `reason` the word for connz and for `farewell`.
+    `received` holds NATS bytes that arrived in the same chunk before the end; they count and must
+    be parsed. What is owed to the peer (an HTTP refusal, a TLS alert, the answer to its close)
+    comes out of `outgoing` and `farewell` as ever, after the replies still queued.
     """
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        status: CloseStatus,
-        received: bytes = b"",
-        farewell: bytes = b"",
-    ) -> None:
+    def __init__(self, text: str, *, reason: str, received: bytes = b"") -> None:
         super().__init__(text)
         self.text = text
-        self.status = status
+        self.reason = reason
         self.received = received
-        self.farewell = farewell
 
 
 class CodecClosed(CodecEnd):
     """The peer ended the transport in the orderly way (close frame, close_notify)."""
 
+    def __init__(self, text: str, *, received: bytes = b"") -> None:
+        super().__init__(text, reason=CLIENT_CLOSED, received=received)
+
 
 class CodecError(CodecEnd):
-    """The peer broke the rules of the transport, or failed its handshake.
-
-    `status` is TLS_HANDSHAKE when TLS could not be agreed on, else what a close frame would say.
-    """
+    """The peer broke the rules of the transport, or failed its handshake: worth a log entry."""
 
 
 class Codec(Protocol):
@@ -87,7 +68,7 @@ class Codec(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether `receive(b"")` would give more NATS bytes out of what was already handed in.
+        """Whether `receive(b"")` would go on with what was already handed in.
 
         The caller drains before it hands in the next chunk; that is what bounds memory.
         """
@@ -97,21 +78,25 @@ class Codec(Protocol):
         """Takes transport bytes, any split of them, and gives the NATS bytes they complete.
 
         Gives b"" while shaking hands. Raises CodecEnd (CodecClosed or CodecError) when the
-        transport is over, at most once.
+        transport is over, at most once; gives b"" ever after.
         """
         ...
 
     def encode(self, data: BytesLike) -> bytes:
-        """NATS bytes as transport bytes; one call per flush, not per message."""
+        """NATS bytes as transport bytes; one call per flush, not per message.
+
+        After a CodecEnd it still works as far as the transport allows, else gives b"".
+        """
         ...
 
     def outgoing(self) -> bytes:
         """Transport bytes the codec itself wants sent (handshake, pongs), handed out once."""
         ...
 
-    def farewell(self, status: CloseStatus, text: str = "") -> bytes:
-        """Transport bytes that end the conversation from our side: close frame, close_notify.
+    def farewell(self, reason: str) -> bytes:
+        """The last transport bytes: everything still owed, then close frame or close_notify.
 
-        Also before `established`, and after a CodecEnd; then it may be b"".
+        `reason` is connz's word for why the connection ends. May be called at any time; nothing
+        can be encoded afterwards, and a second call gives b"".
         """
         ...

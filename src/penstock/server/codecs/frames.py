@@ -9,11 +9,12 @@ inflated in portions: at most RECEIVE_BYTES_MAX a call and MESSAGE_BYTES_MAX a m
 times the cost of the loop here. We take its compiled unmasking.
 """
 
+import enum
 import struct
 import zlib
 from collections.abc import Callable
 
-from penstock.server.codecs.contract import RECEIVE_BYTES_MAX, BytesLike, CloseStatus
+from penstock.server.codecs.contract import RECEIVE_BYTES_MAX, BytesLike
 
 try:
     from websockets.speedups import apply_mask
@@ -41,6 +42,20 @@ APPLICATION_STATUSES = range(3000, 5000)
 PROTOCOL_STATUSES = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 
 BINARY_FINAL = FINAL | BINARY
+
+
+class CloseStatus(enum.IntEnum):
+    """Why a WebSocket ends, as far as we say or notice it."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    NO_STATUS = 1005
+    INVALID_DATA = 1007
+    POLICY_VIOLATION = 1008
+    TOO_BIG = 1009
+    INTERNAL_ERROR = 1011
+    TLS_HANDSHAKE = 1015
 
 
 class FrameViolation(Exception):

@@ -7,7 +7,7 @@ when both are; what either wants to say, also its last words, leaves through the
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.server.codecs.contract import BytesLike, CloseStatus, Codec, CodecEnd
+from penstock.server.codecs.contract import BytesLike, Codec, CodecEnd
 
 if TYPE_CHECKING:
     from penstock.server.codecs.tls import TlsAcceptor, TlsCodec
@@ -51,8 +51,9 @@ class StackedCodec(Generic[Lower, Upper]):
         out = self._lift(self._receive_lower(data))
         if self._lower_end is not None and not self.upper.pending:
             # Raised only now: what came before the end counts, and may take several portions.
-            self._lower_end.received = out
-            raise self._lower_end
+            end, self._lower_end = self._lower_end, None
+            end.received = out
+            raise end
         return out
 
     def encode(self, data: BytesLike) -> bytes:
@@ -62,14 +63,12 @@ class StackedCodec(Generic[Lower, Upper]):
         below, above = self.lower.outgoing(), self.upper.outgoing()
         return below + self.lower.encode(above) if above else below
 
-    def farewell(self, status: CloseStatus, text: str = "") -> bytes:
-        if not self.lower.established or self._lower_end is not None:
-            return self.lower.farewell(status, text)
-        return self._last_words(self.upper.farewell(status, text), status, text)
+    def farewell(self, reason: str) -> bytes:
+        below, above = self.lower.outgoing(), self.upper.farewell(reason)
+        encoded = self.lower.encode(above) if above else b""
+        return below + encoded + self.lower.farewell(reason)
 
     def _receive_lower(self, data: BytesLike) -> bytes:
-        if self._lower_end is not None:
-            return b""
         try:
             return self.lower.receive(data)
         except CodecEnd as end:
@@ -81,13 +80,7 @@ class StackedCodec(Generic[Lower, Upper]):
             return b""
         try:
             return self.upper.receive(middle)
-        except CodecEnd as end:
-            if self._lower_end is None:
-                end.farewell = self._last_words(end.farewell, end.status, end.text)
-            else:
-                end.farewell = self._lower_end.farewell
+        except CodecEnd:
+            # One end is enough.
+            self._lower_end = None
             raise
-
-    def _last_words(self, words: bytes, status: CloseStatus, text: str) -> bytes:
-        encoded = self.lower.encode(words) if words else b""
-        return encoded + self.lower.farewell(status, text)

@@ -6,16 +6,17 @@ HANDSHAKE_BYTES_MAX here and by OpenSSL's own record and certificate limits. Ren
 so a codec that is established stays so until it ends. No deadline lives here.
 """
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.server.codecs.certificates import PeerCertificate, parse_certificate, spki_sha256
+from penstock.server.codecs.certificates import spki_sha256
 from penstock.server.codecs.contract import (
+    READ_ERROR,
+    TLS_HANDSHAKE_FAILURE,
     BytesLike,
-    CloseStatus,
     CodecClosed,
-    CodecEnd,
     CodecError,
 )
 from penstock.server.codecs.tls_context import OPENSSL_TO_IANA, build_context
@@ -56,7 +57,16 @@ def build_acceptor(options: "TlsOptions") -> TlsAcceptor:
 class TlsCodec:
     """One TLS connection; see `contract.Codec` for how it is driven."""
 
-    __slots__ = ("_ended", "_established", "_handshake_bytes", "_in", "_out", "_pinned", "_tls")
+    __slots__ = (
+        "_established",
+        "_handshake_bytes",
+        "_in",
+        "_out",
+        "_pinned",
+        "_reading",
+        "_tls",
+        "_writing",
+    )
 
     def __init__(self, context: ssl.SSLContext, pinned: frozenset[str] = frozenset()) -> None:
         self._in = ssl.MemoryBIO()
@@ -64,7 +74,8 @@ class TlsCodec:
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._pinned = pinned
         self._established = False
-        self._ended = False
+        self._reading = True
+        self._writing = False
         self._handshake_bytes = 0
 
     @property
@@ -79,26 +90,21 @@ class TlsCodec:
     @property
     def version(self) -> str:
         """Protocol version as connz shows it, e.g. "1.3"; "" before the handshake."""
-        return (self._tls.version() or "").removeprefix("TLSv")
+        return (self._tls.version() or "").removeprefix("TLSv") if self._established else ""
 
     @property
     def cipher_suite(self) -> str:
         """Cipher suite by its IANA name, as connz shows it; "" before the handshake."""
-        cipher = self._tls.cipher()
+        cipher = self._tls.cipher() if self._established else None
         return OPENSSL_TO_IANA.get(cipher[0], cipher[0]) if cipher else ""
 
     @property
     def peer_der(self) -> bytes | None:
-        """The peer's certificate, verified if the listener asks for that, or None."""
+        """The peer's certificate, if the listener asked for one and so verified it."""
         return self._tls.getpeercert(binary_form=True) if self._established else None
 
-    def peer_certificate(self) -> PeerCertificate | None:
-        """The peer's certificate, parsed anew at each call."""
-        der = self.peer_der
-        return parse_certificate(der) if der else None
-
     def receive(self, data: BytesLike) -> bytes:
-        if self._ended:
+        if not self._reading:
             return b""
         self._in.write(data)
         if not self._established and not self._shake_hands(len(data)):
@@ -106,20 +112,24 @@ class TlsCodec:
         return self._decrypt()
 
     def encode(self, data: BytesLike) -> bytes:
-        # Memory buffers take everything at once, so one write is a whole write.
-        if len(data) > 0:
+        assert self._established, "nothing can be encrypted before the handshake"
+        if self._writing and len(data) > 0:
+            # Memory buffers take everything at once, so one write is a whole write.
             self._tls.write(data)
-        return self._out.read()
+        return self.outgoing()
 
     def outgoing(self) -> bytes:
         return self._out.read() if self._out.pending else b""
 
-    def farewell(self, status: CloseStatus, text: str = "") -> bytes:
+    def farewell(self, reason: str) -> bytes:
         """close_notify; TLS has no room for a reason."""
-        if self._established and not self._ended:
-            self._ended = True
-            self._notify_close()
-        return self._out.read()
+        self._reading = False
+        if self._writing:
+            self._writing = False
+            # Our half is written at once; the peer's half need not be waited for.
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+        return self.outgoing()
 
     def _shake_hands(self, received: int) -> bool:
         self._handshake_bytes += received
@@ -133,7 +143,7 @@ class TlsCodec:
             raise self._failed(_reason(error)) from error
         if not self._is_pinned():
             raise self._failed("certificate not pinned")
-        self._established = True
+        self._established = self._writing = True
         return True
 
     def _is_pinned(self) -> bool:
@@ -143,12 +153,8 @@ class TlsCodec:
         return der is not None and spki_sha256(der) in self._pinned
 
     def _failed(self, why: str) -> CodecError:
-        self._ended = True
-        return CodecError(
-            f"TLS handshake error: {why}",
-            status=CloseStatus.TLS_HANDSHAKE,
-            farewell=self._out.read(),
-        )
+        self._reading = False
+        return CodecError(f"TLS handshake error: {why}", reason=TLS_HANDSHAKE_FAILURE)
 
     def _decrypt(self) -> bytes:
         incoming, tls = self._in, self._tls
@@ -158,38 +164,22 @@ class TlsCodec:
             while incoming.pending or tls.pending():
                 part = tls.read(RECORD_BYTES_MAX)
                 if not part:
-                    raise self._peer_closed(parts)
+                    raise self._closed_by_peer(parts)
                 parts.append(part)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
-            raise self._peer_closed(parts) from None
+            raise self._closed_by_peer(parts) from None
         except ssl.SSLError as error:
-            self._ended = True
+            self._reading = self._writing = False
             raise CodecError(
-                f"TLS error: {_reason(error)}",
-                status=CloseStatus.PROTOCOL_ERROR,
-                received=b"".join(parts),
-                farewell=self._out.read(),
+                f"TLS error: {_reason(error)}", reason=READ_ERROR, received=b"".join(parts)
             ) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _peer_closed(self, parts: list[bytes]) -> CodecEnd:
-        self._ended = True
-        self._notify_close()
-        return CodecClosed(
-            "TLS connection closed by peer",
-            status=CloseStatus.NORMAL,
-            received=b"".join(parts),
-            farewell=self._out.read(),
-        )
-
-    def _notify_close(self) -> None:
-        try:
-            self._tls.unwrap()
-        except ssl.SSLError:
-            # Our half is written; that the peer's half has not come yet is no concern of ours.
-            return
+    def _closed_by_peer(self, parts: list[bytes]) -> CodecClosed:
+        self._reading = False
+        return CodecClosed("TLS connection closed by peer", received=b"".join(parts))
 
 
 def _reason(error: Exception) -> str:

@@ -1,24 +1,19 @@
 """WebSocket, server side: the upgrade, then frames around a NATS byte stream.
 
 `WebSocketAcceptor` is made once per listener (and again on reload) and makes one `WebSocketCodec`
-per connection. A codec is upgrading, open, or over, and goes only forward; after it is over it
-gives nothing and says nothing. Frames keep no message boundaries of NATS, in either direction.
+per connection. A codec is upgrading, then open; reading ends first, writing with the close frame,
+and neither begins again. Frames keep no message boundaries of NATS, in either direction.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.server.codecs.contract import (
-    BytesLike,
-    CloseStatus,
-    CodecClosed,
-    CodecEnd,
-    CodecError,
-)
+from penstock.server.codecs.contract import READ_ERROR, BytesLike, CodecClosed, CodecError
 from penstock.server.codecs.frames import (
     BROWSER_FRAME_BYTES_MAX,
     CLOSE,
     MESSAGE_BYTES_MAX,
+    CloseStatus,
     FrameDecoder,
     FrameViolation,
     PeerClosed,
@@ -89,12 +84,14 @@ class WebSocketCodec:
     """One WebSocket connection; see `contract.Codec` for how it is driven."""
 
     __slots__ = (
+        "_close_payload",
         "_decoder",
         "_message_bytes_max",
         "_outgoing",
-        "_over",
         "_reader",
+        "_reading",
         "_upgrade",
+        "_writing",
     )
 
     def __init__(self, rules: UpgradeRules, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
@@ -103,7 +100,9 @@ class WebSocketCodec:
         self._decoder: FrameDecoder | None = None
         self._upgrade: Upgrade | None = None
         self._outgoing: list[bytes] = []
-        self._over = False
+        self._close_payload: bytes | None = None
+        self._reading = True
+        self._writing = False
 
     @property
     def established(self) -> bool:
@@ -111,7 +110,7 @@ class WebSocketCodec:
 
     @property
     def pending(self) -> bool:
-        return not self._over and self._decoder is not None and self._decoder.pending
+        return self._reading and self._decoder is not None and self._decoder.pending
 
     @property
     def upgrade(self) -> Upgrade | None:
@@ -119,7 +118,7 @@ class WebSocketCodec:
         return self._upgrade
 
     def receive(self, data: BytesLike) -> bytes:
-        if self._over:
+        if not self._reading:
             return b""
         if self._decoder is None:
             self._shake_hands(data)
@@ -128,18 +127,17 @@ class WebSocketCodec:
         try:
             self._decoder.feed(data, out)
         except FrameViolation as violation:
-            payload = close_payload(violation.status, violation.text)
-            end = CodecError(violation.text, status=violation.status)
-            raise self._ended(end, out, payload) from None
+            self._end_reading(close_payload(violation.status, violation.text))
+            raise CodecError(violation.text, reason=READ_ERROR, received=b"".join(out)) from None
         except PeerClosed as closed:
-            end_of_peer = CodecClosed(str(closed), status=CloseStatus.NORMAL)
-            raise self._ended(end_of_peer, out, closed.reply) from None
+            self._end_reading(closed.reply)
+            raise CodecClosed(str(closed), received=b"".join(out)) from None
         return out[0] if len(out) == 1 else b"".join(out)
 
     def encode(self, data: BytesLike) -> bytes:
         upgrade = self._upgrade
         assert upgrade is not None, "nothing can be framed before the upgrade"
-        if len(data) == 0:
+        if len(data) == 0 or not self._writing:
             return b""
         frame_bytes_max = BROWSER_FRAME_BYTES_MAX if upgrade.browser else 0
         if upgrade.safari and upgrade.compress:
@@ -154,27 +152,35 @@ class WebSocketCodec:
         self._outgoing.clear()
         return data
 
-    def farewell(self, status: CloseStatus, text: str = "") -> bytes:
-        """A close frame; nothing before the upgrade or after the end."""
-        if self._over or self._upgrade is None:
+    def farewell(self, reason: str) -> bytes:
+        """A close frame: the answer to the peer's, or one that gives our reason."""
+        self._reading = False
+        if not self._writing:
             return self.outgoing()
-        self._over = True
-        payload = close_payload(status, text) if is_sendable_status(status) else b""
+        self._writing = False
+        payload = self._close_payload
+        if payload is None:
+            status = close_status(reason)
+            payload = close_payload(status, reason) if is_sendable_status(status) else b""
         return self.outgoing() + encode_frame(CLOSE, payload)
+
+    def _end_reading(self, payload: bytes) -> None:
+        self._reading = False
+        self._close_payload = payload
 
     def _shake_hands(self, data: BytesLike) -> None:
         assert self._reader is not None
         try:
             upgrade = self._reader.feed(data)
         except UpgradeRefused as refused:
-            self._over = True
-            raise CodecError(
-                refused.text, status=CloseStatus.PROTOCOL_ERROR, farewell=refused.response
-            ) from None
+            self._reading = False
+            self._outgoing.append(refused.response)
+            raise CodecError(refused.text, reason=READ_ERROR) from None
         if upgrade is None:
             return
         self._reader = None
         self._upgrade = upgrade
+        self._writing = True
         self._outgoing.append(upgrade.response)
         self._decoder = FrameDecoder(
             self._outgoing.append,
@@ -182,9 +188,3 @@ class WebSocketCodec:
             compressed=upgrade.compress,
             message_bytes_max=self._message_bytes_max,
         )
-
-    def _ended(self, end: CodecEnd, out: list[bytes], close: bytes) -> CodecEnd:
-        self._over = True
-        end.received = b"".join(out)
-        end.farewell = self.outgoing() + encode_frame(CLOSE, close)
-        return end
