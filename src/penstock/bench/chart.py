@@ -21,7 +21,8 @@ EXPONENT_MIN = -1.0  # the axis shows at least 0.5× to 4×
 EXPONENT_MAX = 2.0
 
 STYLE = """
-  text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #57606a; }
+  text { font-family: system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif;
+         font-size: 13px; fill: #6e7781; }
   .title { font-size: 16px; font-weight: 600; }
   .value { font-size: 12px; font-variant-numeric: tabular-nums; }
   .grid { stroke: #8c959f; stroke-opacity: 0.35; stroke-width: 1; }

@@ -43,6 +43,8 @@ cdef enum:
     WAIT_MS_MAX = 50
     TOKEN_DIGITS = 10
     FIELDS_MAX = 6
+    MESSAGE_FIELDS_MIN = 4
+    SIZE_DIGITS_MAX = 10
     COMPLAINT_BYTES_MAX = 256
 
 
@@ -181,11 +183,12 @@ cdef Outcome next_request(Run* run, Peer* peer) noexcept nogil:
 
 
 cdef Outcome hear(Run* run, Peer* peer) noexcept nogil:
-    cdef ssize_t got = recv(
-        peer.fd, peer.room + peer.filled, ROOM_BYTES - peer.filled, MSG_DONTWAIT
-    )
     cdef Py_ssize_t used = 0
     cdef Outcome outcome
+    cdef ssize_t got
+    if peer.filled == ROOM_BYTES:
+        return complain(run, b"a message is larger than the request loop can hold")
+    got = recv(peer.fd, peer.room + peer.filled, ROOM_BYTES - peer.filled, MSG_DONTWAIT)
     if got < 0:
         return DONE if would_block() else LOST
     if got == 0:
@@ -267,22 +270,21 @@ cdef Py_ssize_t encode_answer(char* out, Message* message) noexcept nogil:
 
 
 cdef Message next_message(Run* run, Peer* peer, Py_ssize_t at) noexcept nogil:
-    """The message that starts at `at`; lines that are none come back without a subject."""
+    """The message that starts at `at`; other lines come back without a subject."""
     cdef Message message
     cdef const char* line = peer.room + at
     cdef Py_ssize_t left = peer.filled - at
     cdef const char* newline = <const char*> memchr(line, b"\n", left)
     memset(&message, 0, sizeof(Message))
     if newline == NULL:
-        if left >= ROOM_BYTES:
-            complain(run, b"line too long")
-            message.size = -1
         return message
     if line[0] == c"-":
         snprintf(run.complaint, COMPLAINT_BYTES_MAX, "server said: %.*s", <int> (newline - line), line)
         message.size = -1
     elif line[0] == c"M" or line[0] == c"H":
         read_message(&message, line, newline - line + 1, left)
+        if message.size < 0:
+            complain(run, b"message line without a size")
     else:
         message.size = newline - line + 1
         if line[0] == c"P" and line[1] == c"I":
@@ -298,8 +300,14 @@ cdef void read_message(
     cdef Span* size_field = &fields[count - 1]
     cdef Py_ssize_t payload = 0
     cdef Py_ssize_t index
+    message.size = -1
+    if count < MESSAGE_FIELDS_MIN or size_field.size > SIZE_DIGITS_MAX:
+        return
     for index in range(size_field.size):
+        if not c"0" <= size_field.data[index] <= c"9":
+            return
         payload = payload * 10 + (size_field.data[index] - c"0")
+    message.size = 0
     if line_bytes + payload + 2 > left:
         return
     message.size = line_bytes + payload + 2

@@ -146,7 +146,7 @@ def _run_pubsub(scenario: PubSub, load: Load) -> Timing:
         cpu_before = load.cpu_seconds()
         start_ns, end_ns = _race(publishers, receivers, tallies, batch, share, load.deadline_ns)
         cpu_used = load.cpu_seconds() - cpu_before
-        _check_exact(receivers, messages * scenario.copies, load.deadline_ns)
+        check_exact(receivers, messages * scenario.copies, load.deadline_ns)
     size = scenario.payload_bytes + (len(HEADER_BLOCK) if scenario.headers else 0)
     return Timing(messages, messages * scenario.copies, size, start_ns, end_ns, cpu_used)
 
@@ -202,7 +202,8 @@ def _await_all(futures: Sequence[Future[tuple[int, int]]], clients: Sequence[Cli
         raise
 
 
-def _check_exact(receivers: Sequence[Client], deliveries: int, deadline_ns: int) -> None:
+def check_exact(receivers: Sequence[Client], deliveries: int, deadline_ns: int) -> None:
+    """Fail unless the receivers saw so many messages, not one more, and in order."""
     for receiver in receivers:
         receiver.flush(deadline_ns)
     seen = sum(receiver.scanner.messages for receiver in receivers)

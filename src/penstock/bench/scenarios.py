@@ -30,7 +30,7 @@ class PubSub:
 
     @property
     def title(self) -> str:
-        return " · ".join([self._shape(), f"{self.payload_bytes} B", *self._traits()])
+        return " · ".join([self._shape(), size_text(self.payload_bytes), *self._traits()])
 
     @property
     def copies(self) -> int:
@@ -62,7 +62,7 @@ class RequestReply:
     @property
     def title(self) -> str:
         clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
-        return f"request/reply · {self.payload_bytes} B · {clients}"
+        return f"request/reply · {size_text(self.payload_bytes)} · {clients}"
 
 
 Scenario = PubSub | RequestReply
@@ -88,6 +88,10 @@ STANDARD: tuple[Scenario, ...] = (
 )
 
 QUICK = ("publish-128B", "1-1-128B", "1-4-128B", "request-1", "request-16")
+
+
+def size_text(count: int) -> str:
+    return f"{count // 1024} KiB" if count and count % 1024 == 0 else f"{count} B"
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:

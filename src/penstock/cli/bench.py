@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.bench import report
-from penstock.bench.client import Endpoint
+from penstock.bench.client import Endpoint, open_client
 from penstock.bench.compare import (
     QUICK_ROUNDS,
     QUICK_SECONDS,
@@ -24,7 +24,7 @@ from penstock.bench.compare import (
 )
 from penstock.bench.failure import BenchError
 from penstock.bench.probes.figures import Figure, Probe
-from penstock.bench.probes.idle import probe_idle
+from penstock.bench.probes.idle import allow_connections, probe_idle
 from penstock.bench.probes.stalled import probe_stalled
 from penstock.bench.probes.subscriptions import probe_subscriptions
 from penstock.bench.process import ServerCommand, our_command, reference_command, running
@@ -39,8 +39,10 @@ EXIT_INTERRUPTED = 130
 
 def run(argv: list[str]) -> int:
     """Carry out one command line and return the exit code."""
+    parser = _parser()
     try:
-        options = _parser().parse_args(argv)
+        options = parser.parse_args(argv)
+        _check_combination(parser, options)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     progress = report.ProgressLine()
@@ -62,7 +64,7 @@ Action = Callable[[argparse.Namespace, report.ProgressLine], int]
 def _action(options: argparse.Namespace) -> Action:
     if options.list:
         return _list
-    if options.idle_connections or options.subscriptions or options.stalled_subscriber:
+    if _wants_probe(options):
         return _probe
     return _compare if options.compare else _survey
 
@@ -73,7 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     target = parser.add_argument_group("what to load")
     target.add_argument(
-        "--url", default=DEFAULT_URL, help="a running server (default: %(default)s)"
+        "--url",
+        type=_endpoint,
+        default=DEFAULT_URL,
+        help="a running server (default: %(default)s)",
     )
     target.add_argument("--pid", type=_positive, help="its process id, for CPU and memory")
     target.add_argument(
@@ -119,6 +124,13 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _endpoint(text: str) -> Endpoint:
+    try:
+        return Endpoint.parse(text)
+    except BenchError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value <= 0:
@@ -133,12 +145,21 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _check_combination(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if not _scenarios(options):
+        parser.error(f"no scenario is called {' or '.join(options.scenario)}; --list shows them")
+    if options.chart and (not options.compare or _wants_probe(options)):
+        parser.error("--chart draws a comparison of scenarios: it needs --compare and no probe")
+    if options.compare and options.pid:
+        parser.error("--compare starts its own servers: leave --pid out")
+
+
+def _wants_probe(options: argparse.Namespace) -> bool:
+    return bool(options.idle_connections or options.subscriptions or options.stalled_subscriber)
+
+
 def _scenarios(options: argparse.Namespace) -> list[Scenario]:
-    patterns = options.scenario or (QUICK if options.quick else ("*",))
-    chosen = select(patterns)
-    if not chosen:
-        raise BenchError(f"no scenario is called {' or '.join(patterns)}; --list shows them")
-    return chosen
+    return select(options.scenario or (QUICK if options.quick else ("*",)))
 
 
 def _effort(options: argparse.Namespace) -> Effort:
@@ -158,9 +179,8 @@ def _list(_options: argparse.Namespace, _progress: report.ProgressLine) -> int:
 
 
 def _survey(options: argparse.Namespace, progress: report.ProgressLine) -> int:
-    if options.chart:
-        raise BenchError("--chart draws a comparison: add --compare")
-    endpoint, effort = Endpoint.parse(options.url), _effort(options)
+    endpoint, effort = options.url, _effort(options)
+    open_client(endpoint).close()  # a server that is not there is one error, not one per scenario
     all_series = [
         survey(scenario, endpoint, options.pid, effort, progress)
         for scenario in _scenarios(options)
@@ -205,9 +225,8 @@ def _probe(options: argparse.Namespace, progress: report.ProgressLine) -> int:
             with running(command) as server:
                 columns[server.label] = probe(server.endpoint, server.pid)
     else:
-        endpoint = Endpoint.parse(options.url)
-        progress(f"{title}: {endpoint}")
-        columns[str(endpoint)] = probe(endpoint, options.pid)
+        progress(f"{title}: {options.url}")
+        columns[str(options.url)] = probe(options.url, options.pid)
     progress.clear()
     report.show_figures(title, columns)
     if options.json:
@@ -217,6 +236,7 @@ def _probe(options: argparse.Namespace, progress: report.ProgressLine) -> int:
 
 def _chosen_probe(options: argparse.Namespace) -> tuple[str, Probe]:
     if options.idle_connections:
+        allow_connections(options.idle_connections)  # before a server inherits the limit
         return "idle connections", partial(probe_idle, count=options.idle_connections)
     if options.subscriptions:
         return "subscriptions", partial(probe_subscriptions, count=options.subscriptions)

@@ -21,9 +21,21 @@ READ_BYTES = 8192
 ANSWER_BYTES_MAX = 64 * 1024
 
 
+def allow_connections(count: int) -> None:
+    """Raise this process's limit of open files, which servers started later inherit."""
+    needed = count + FILES_SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise BenchError(
+            f"{count} connections need {needed} open files, the limit here is {hard} (ulimit -Hn)"
+        )
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 def probe_idle(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
     """Open `count` connections, hold them, and ask each for a sign of life."""
-    _raise_file_limit(count)
+    allow_connections(count)
     with ExitStack() as stack:
         rss_before = procfs.rss_bytes(pid) if pid is not None else None
         start = time.monotonic()
@@ -44,17 +56,6 @@ def probe_idle(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
         Figure("server memory with all open", rss_after, "bytes"),
         Figure("time to ask all of them", asked_s, "s"),
     ]
-
-
-def _raise_file_limit(count: int) -> None:
-    needed = count + FILES_SPARE
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard not in (resource.RLIM_INFINITY,) and needed > hard:
-        raise BenchError(
-            f"{count} connections need {needed} open files, the limit here is {hard} (ulimit -Hn)"
-        )
-    if soft != resource.RLIM_INFINITY and needed > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _open_wave(stack: ExitStack, endpoint: Endpoint, size: int, so_far: int) -> list[socket.socket]:

@@ -16,7 +16,9 @@ from penstock.bench.probes.figures import Figure, difference
 from penstock.bench.scenarios import PubSub
 
 PAYLOAD_BYTES = 1024
-MESSAGES = 400_000  # several times the usual pending limit of 64 MiB
+PENDING_LIMIT_BYTES = 64 * 1024 * 1024  # max_pending of a server that was not told otherwise
+MESSAGES = 400_000  # several times the pending limit
+WARM_UP_MESSAGES = 50_000
 STALLED_RECEIVE_BYTES = 64 * 1024
 DRAIN_TIMEOUT_S = 30.0
 READ_BYTES = 256 * 1024
@@ -25,6 +27,7 @@ LOAD = PubSub("stalled-subscriber", PAYLOAD_BYTES, subscribers=1)
 
 def probe_stalled(endpoint: Endpoint, pid: int | None) -> list[Figure]:
     """Rate and memory without and with the stalled subscriber, and what became of it."""
+    run_scenario(LOAD, endpoint, WARM_UP_MESSAGES)
     alone = run_scenario(LOAD, endpoint, MESSAGES, pid)
     with open_client(endpoint) as stalled:
         stalled.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STALLED_RECEIVE_BYTES)
@@ -40,7 +43,8 @@ def probe_stalled(endpoint: Endpoint, pid: int | None) -> list[Figure]:
         Figure("peak memory alone", alone.rss_peak_bytes, "bytes"),
         Figure("peak memory beside a stalled subscriber", beside.rss_peak_bytes, "bytes"),
         Figure("growth", difference(beside.rss_peak_bytes, alone.rss_peak_bytes), "bytes"),
-        Figure("sent to the stalled subscriber", MESSAGES * PAYLOAD_BYTES, "bytes"),
+        Figure("pending limit of a connection, by default", PENDING_LIMIT_BYTES, "bytes"),
+        Figure("published meanwhile", MESSAGES * PAYLOAD_BYTES, "bytes"),
         Figure("stalled subscriber was cut off", cut_off),
         Figure("messages it had been sent", received),
         Figure("memory afterwards", rss_after, "bytes"),
