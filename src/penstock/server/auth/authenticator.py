@@ -28,6 +28,7 @@ from penstock.server.auth.values import (
 )
 
 if TYPE_CHECKING:
+    from penstock.server.auth.values import ConnectionType
     from penstock.server.options import Options
 
 Decision: TypeAlias = Accepted | Refused | NeedsBcrypt
@@ -40,8 +41,9 @@ _URL_TO_STANDARD = str.maketrans("-_", "+/")
 class Authenticator:
     """Decides logins of one listener from the options it was built with."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, connection_type: ConnectionType = "STANDARD") -> None:
         authorization = options.authorization
+        self._connection_type = connection_type
         self._users = UserTable(options)
         self._single_user = authorization.user
         self._single_password = authorization.password
@@ -55,7 +57,7 @@ class Authenticator:
         """The decisions of the WebSocket listener, which may replace the single credentials."""
         websocket = options.websocket
         if websocket is None:
-            return cls(options)
+            return cls(options, "WEBSOCKET")
         options = replace(options, tls=websocket.tls)
         if websocket.user or websocket.token or websocket.no_auth_user:
             authorization = replace(
@@ -67,7 +69,7 @@ class Authenticator:
             options = replace(
                 options, authorization=authorization, no_auth_user=websocket.no_auth_user
             )
-        return cls(options)
+        return cls(options, "WEBSOCKET")
 
     @property
     def auth_required(self) -> bool:
@@ -84,7 +86,7 @@ class Authenticator:
         """Who a peer without credentials is, also when it never sends CONNECT; None: nobody."""
         if not self._guarded:
             return Accepted()
-        default = self._default("STANDARD")
+        default = self._default(self._connection_type)
         return None if default is None else default.accepted
 
     def authenticate(self, login: Login) -> Decision:

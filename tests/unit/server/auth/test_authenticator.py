@@ -139,7 +139,8 @@ def test_users_carry_their_account_and_permissions() -> None:
     def rights(user: str) -> tuple[str, tuple[str, ...] | None]:
         accepted = decide(configured, Login(user=user, password="pw"))
         assert isinstance(accepted, Accepted)
-        return accepted.account, accepted.permissions and accepted.permissions.pub_allow
+        permissions = accepted.permissions
+        return accepted.account, None if permissions is None else permissions.pub_allow
 
     assert rights("alice") == ("$G", ("a",))
     assert rights("own") == ("$G", ("b",))
@@ -284,8 +285,9 @@ def test_anything_but_a_fresh_signature_of_a_known_nkey_is_refused(login: Login)
 
 def test_a_failed_nkey_is_not_rescued_by_a_good_password() -> None:
     configured = options(UserOptions(nkey=NKEY), ALICE)
-    login = Login(nkey=NKEY, user="alice", password="pw", nonce=NONCE)
-    assert isinstance(decide(configured, login), Refused)
+    for nkey in (NKEY, "nonsense"):
+        login = Login(nkey=nkey, user="alice", password="pw", nonce=NONCE)
+        assert isinstance(decide(configured, login), Refused)
 
 
 # -- default user ----------------------------------------------------------------------------
@@ -379,6 +381,17 @@ def test_the_websocket_listener_may_have_a_default_user_of_its_own() -> None:
     )
     assert Authenticator.for_websocket(configured).anonymous == Accepted("alice")
     assert Authenticator(configured).auth_required
+
+
+def test_a_default_user_for_websocket_only_is_announced_there_only() -> None:
+    user = UserOptions(user="w", allowed_connection_types=("WEBSOCKET",))
+    configured = Options(
+        authorization=Authorization(users=(user,)),
+        no_auth_user="w",
+        websocket=WebsocketOptions(port=-1),
+    )
+    assert Authenticator.for_websocket(configured).anonymous == Accepted("w")
+    assert Authenticator(configured).anonymous is None
 
 
 def test_a_websocket_listener_without_own_credentials_uses_the_servers() -> None:
