@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -35,9 +35,11 @@ __all__ = [
     "ServerPool",
     "ServerStartError",
     "ServerUnderTest",
+    "Starter",
     "implementation",
     "pool",
     "server",
+    "start",
     "until",
 ]
 
@@ -296,3 +298,23 @@ def implementation(request: pytest.FixtureRequest) -> Implementation:
 def server(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
     """The shared server with default settings."""
     return pool.get(implementation)
+
+
+class Starter(Protocol):
+    """Starts a server that ends with the test."""
+
+    def __call__(self, config: str = "", *flags: str) -> ServerUnderTest: ...
+
+
+@pytest.fixture
+def start(pool: ServerPool, implementation: Implementation) -> Iterator[Starter]:
+    """Servers of the test's own, for what would disturb others."""
+    started: list[ServerUnderTest] = []
+
+    def starter(config: str = "", *flags: str) -> ServerUnderTest:
+        started.append(pool.start(implementation, config, flags))
+        return started[-1]
+
+    yield starter
+    for one in started:
+        one.kill()

@@ -39,10 +39,12 @@ class Wire:
         *,
         name: str = "A",
         greeting: bool = True,
+        answers_pings: bool = True,
         seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.name = name
         self.seconds = seconds
+        self._answers_pings = answers_pings
         self.socket: socket.socket | ssl.SSLSocket = socket.create_connection(address, seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
@@ -90,7 +92,16 @@ class Wire:
     # -- receiving -------------------------------------------------------------------------
 
     def line(self) -> str:
-        """The next line, without its end."""
+        """The next line, without its end.
+
+        Like any client this one answers the server's pings, which come when the server likes,
+        unless a test wants to see them.
+        """
+        while (text := self._any_line()) == "PING" and self._answers_pings:
+            self.send("PONG\r\n")
+        return text
+
+    def _any_line(self) -> str:
         deadline = time.monotonic() + self.seconds
         while (end := self._received.find(LINE_END)) < 0:
             if not self._fill(deadline):

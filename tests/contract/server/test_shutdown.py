@@ -1,0 +1,109 @@
+"""The end of a server as its clients see it: at once, or after a lame duck's grace."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support_servers import until
+from support_wire import Wire
+
+if TYPE_CHECKING:
+    from support_servers import Starter
+
+LAME_DUCK = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "{}"\n'
+PATIENT = LAME_DUCK.format("20s")
+HASTY = LAME_DUCK.format("50ms")
+
+
+def _modern(address: tuple[str, int]) -> Wire:
+    wire = Wire(address)
+    wire.send('CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+    wire.expect("PONG")
+    wire.expect_info()
+    return wire
+
+
+def test_a_lame_duck_tells_its_clients(start: Starter) -> None:
+    server = start(PATIENT)
+    with _modern(server.address) as wire:
+        server.send_signal(signal.SIGUSR2)
+        told = wire.expect_info()
+        assert told["ldm"] is True
+        assert told["server_id"] == wire.info["server_id"]
+        assert "connect_info" not in told
+
+
+def test_a_lame_duck_says_nothing_to_old_clients(start: Starter) -> None:
+    server = start(PATIENT)
+    with _modern(server.address) as modern, Wire(server.address) as old:
+        old.connect()
+        server.send_signal(signal.SIGUSR2)
+        modern.expect_info()
+        old.expect_quiet()
+
+
+def test_a_lame_duck_still_serves(start: Starter) -> None:
+    server = start(PATIENT)
+    with _modern(server.address) as wire:
+        server.send_signal(signal.SIGUSR2)
+        wire.expect_info()
+        wire.send("SUB foo 1\r\nPUB foo 2\r\nhi\r\n")
+        wire.expect("MSG foo 1 2", "hi")
+
+
+def test_a_lame_duck_takes_no_new_clients(start: Starter) -> None:
+    server = start(PATIENT)
+    with _modern(server.address) as wire:
+        server.send_signal(signal.SIGUSR2)
+        wire.expect_info()
+        with pytest.raises(ConnectionRefusedError):
+            Wire(server.address)
+
+
+def test_a_lame_duck_closes_its_clients_and_ends_well(start: Starter) -> None:
+    server = start(HASTY)
+    with _modern(server.address) as wire:
+        server.send_signal(signal.SIGUSR2)
+        wire.expect_info()
+        wire.expect_closed()
+    assert server.process.wait(10) == 0
+
+
+def test_a_lame_duck_without_clients_ends_at_once(start: Starter) -> None:
+    server = start(PATIENT)
+    server.send_signal(signal.SIGUSR2)
+    assert server.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_shutdown_closes_clients_without_a_word(start: Starter, number: signal.Signals) -> None:
+    server = start()
+    with _modern(server.address) as wire:
+        server.send_signal(number)
+        wire.expect_closed()
+
+
+def test_what_was_delivered_before_a_shutdown_arrives(start: Starter) -> None:
+    server = start()
+    with Wire(server.address) as subscriber, Wire(server.address) as publisher:
+        subscriber.connect()
+        subscriber.send("SUB foo 1\r\n")
+        subscriber.expect_quiet()
+        publisher.connect()
+        publisher.send("PUB foo 1000\r\n" + "x" * 1000 + "\r\n")
+        publisher.expect_quiet()
+        server.send_signal(signal.SIGTERM)
+        subscriber.expect("MSG foo 1 1000", "x" * 1000)
+        subscriber.expect_closed()
+
+
+def test_a_killed_server_is_gone_for_its_clients(start: Starter) -> None:
+    server = start()
+    with Wire(server.address) as wire:
+        wire.connect()
+        server.kill()
+        wire.expect_closed()
+    until(lambda: not server.alive, "the process ended")

@@ -1,0 +1,204 @@
+"""The websocket listener: an HTTP upgrade, then the same protocol as a stream of bytes."""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from support_wire import ANSWER_SECONDS, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+
+
+PLAIN = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'
+CAREFUL = 'websocket { host: "127.0.0.1", port: -1, no_tls: true, same_origin: true }\n'
+COMPRESSED = 'websocket { host: "127.0.0.1", port: -1, no_tls: true, compression: true }\n'
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+
+
+class Frames:
+    """A websocket read as the stream of bytes it carries."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self._received = b""
+
+    def line(self) -> bytes:
+        while b"\r\n" not in self._received:
+            data = self.socket.recv(ANSWER_SECONDS)
+            assert isinstance(data, bytes), "the server sends binary messages"
+            self._received += data
+        line, _, self._received = self._received.partition(b"\r\n")
+        if line == b"PING":
+            self.socket.send(b"PONG\r\n")
+            return self.line()
+        return line
+
+    def until_closed(self) -> None:
+        while True:
+            self.line()
+
+    def expect(self, *lines: bytes) -> None:
+        assert [self.line() for _ in lines] == list(lines)
+
+
+@pytest.fixture
+def server_with_websocket(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
+    return pool.get(implementation, PLAIN)
+
+
+@pytest.fixture
+def frames(server_with_websocket: ServerUnderTest) -> Iterator[Frames]:
+    """An open websocket whose greeting has been read."""
+    with connect(server_with_websocket.websocket_url, compression=None) as socket:
+        opened = Frames(socket)
+        assert opened.line().startswith(b"INFO {")
+        yield opened
+
+
+def test_the_greeting_is_a_binary_message(server_with_websocket: ServerUnderTest) -> None:
+    with connect(server_with_websocket.websocket_url, compression=None) as socket:
+        greeting = socket.recv(ANSWER_SECONDS)
+        assert isinstance(greeting, bytes)
+        assert greeting.startswith(b"INFO {")
+
+
+def test_the_protocol_runs_inside_binary_messages(frames: Frames) -> None:
+    frames.socket.send(b'CONNECT {"verbose":false}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n')
+    frames.expect(b"MSG foo 1 2", b"hi", b"PONG")
+
+
+def test_text_messages_are_taken(frames: Frames) -> None:
+    frames.socket.send('CONNECT {"verbose":false}\r\nPING\r\n')
+    frames.expect(b"PONG")
+
+
+def test_messages_need_not_end_where_lines_do(frames: Frames) -> None:
+    for byte in b'CONNECT {"verbose":false}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n':
+        frames.socket.send(bytes([byte]))
+    frames.expect(b"MSG foo 1 2", b"hi", b"PONG")
+
+
+def test_a_fragmented_message_is_one_stream(frames: Frames) -> None:
+    frames.socket.send([b'CONNECT {"verbose":fal', b"se}\r\nPI", b"NG\r\n"])
+    frames.expect(b"PONG")
+
+
+def test_websocket_pings_are_answered(frames: Frames) -> None:
+    assert frames.socket.ping(b"hello").wait(ANSWER_SECONDS)
+
+
+def test_a_large_message_passes_both_ways(frames: Frames) -> None:
+    body = b"0123456789abcdef" * 16384
+    frames.socket.send(b'CONNECT {"verbose":false}\r\nSUB big 1\r\n')
+    frames.socket.send(b"PUB big %d\r\n%b\r\nPING\r\n" % (len(body), body))
+    frames.expect(b"MSG big 1 %d" % len(body), body, b"PONG")
+
+
+def test_plain_and_websocket_clients_hear_each_other(
+    server_with_websocket: ServerUnderTest, frames: Frames
+) -> None:
+    frames.socket.send(b'CONNECT {"verbose":false}\r\nSUB to.web 1\r\nPING\r\n')
+    frames.expect(b"PONG")
+    with Wire(server_with_websocket.address) as wire:
+        wire.connect()
+        wire.send("SUB to.wire 1\r\nPUB to.web 2\r\nhi\r\n")
+        wire.expect_quiet()
+        frames.expect(b"MSG to.web 1 2", b"hi")
+        frames.socket.send(b"PUB to.wire 2\r\nyo\r\n")
+        wire.expect("MSG to.wire 1 2", "yo")
+
+
+def test_a_protocol_error_closes(frames: Frames) -> None:
+    frames.socket.send(b"BOGUS\r\n")
+    with pytest.raises(ConnectionClosed):
+        frames.until_closed()
+
+
+def test_a_client_that_closes_is_answered(frames: Frames) -> None:
+    frames.socket.close()
+    assert frames.socket.close_code == 1000
+
+
+def test_a_shutdown_says_going_away(start: Starter) -> None:
+    server = start(PLAIN)
+    with connect(server.websocket_url, compression=None) as socket:
+        frames = Frames(socket)
+        frames.line()
+        server.process.terminate()
+        with pytest.raises(ConnectionClosed):
+            frames.line()
+        assert socket.close_code == 1001
+
+
+def _status(server: ServerUnderTest, method: str = "GET", **headers: str) -> int:
+    address = server.websocket_url.partition("//")[2]
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
+    try:
+        connection.request(method, "/", headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_full_upgrade_is_taken(server_with_websocket: ServerUnderTest) -> None:
+    assert _status(server_with_websocket, **UPGRADE) == 101
+
+
+@pytest.mark.parametrize("missing", sorted(UPGRADE))
+def test_an_incomplete_upgrade_is_refused(
+    server_with_websocket: ServerUnderTest, missing: str
+) -> None:
+    headers = {name: value for name, value in UPGRADE.items() if name != missing}
+    assert _status(server_with_websocket, **headers) == 400
+
+
+def test_another_websocket_version_is_refused(server_with_websocket: ServerUnderTest) -> None:
+    assert _status(server_with_websocket, **{**UPGRADE, "Sec-WebSocket-Version": "12"}) == 400
+
+
+def test_only_get_may_upgrade(server_with_websocket: ServerUnderTest) -> None:
+    assert _status(server_with_websocket, "POST", **UPGRADE) == 405
+
+
+def test_a_foreign_origin_is_refused_when_told_so(
+    pool: ServerPool, implementation: Implementation
+) -> None:
+    server = pool.get(implementation, CAREFUL)
+    with pytest.raises(InvalidStatus) as refusal:
+        connect(server.websocket_url, origin=Origin("http://elsewhere.example"))
+    assert refusal.value.response.status_code == 403
+
+
+def test_compression_is_used_when_both_want_it(
+    pool: ServerPool, implementation: Implementation
+) -> None:
+    server = pool.get(implementation, COMPRESSED)
+    with connect(server.websocket_url) as socket:
+        assert socket.protocol.extensions
+        frames = Frames(socket)
+        frames.line()
+        body = b"x" * 10_000
+        socket.send(b'CONNECT {"verbose":false}\r\nSUB foo 1\r\n')
+        socket.send(b"PUB foo %d\r\n%b\r\n" % (len(body), body))
+        frames.expect(b"MSG foo 1 %d" % len(body), body)
+
+
+def test_without_the_setting_compression_is_not_offered(
+    server_with_websocket: ServerUnderTest,
+) -> None:
+    with connect(server_with_websocket.websocket_url) as socket:
+        assert not socket.protocol.extensions
