@@ -17,9 +17,10 @@ from msgspec import Meta, Struct
 
 from penstock.broker.permission_values import Permissions  # noqa: TC001
 
+#: The reference version this server behaves like; clients switch features by it.
+REFERENCE_VERSION = "2.15.1"
+
 CLIENT_PORT_DEFAULT = 4222
-CLUSTER_PORT_DEFAULT = 0
-LEAFNODE_PORT_DEFAULT = 7422
 HOST_DEFAULT = "0.0.0.0"
 SECOND_NS = 1_000_000_000
 TLS_TIMEOUT_NS_DEFAULT = 2 * SECOND_NS
@@ -120,7 +121,7 @@ class TlsOptions(Struct, frozen=True, kw_only=True):
 class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
     """The WebSocket listener."""
 
-    host: Annotated[str, Doc("Address to bind; empty takes the client listener's.")] = ""
+    host: Annotated[str, Doc("Address to bind; empty binds all.")] = ""
     port: Annotated[int, Doc("Port; 0 is off, -1 any free port.")] = 0
     advertise: Annotated[str, Doc("host:port told to clients.")] = ""
     no_tls: Annotated[bool, Doc("Serve ws:// instead of wss://.")] = False

@@ -1,0 +1,1 @@
+"""Configuration tree -> options, one file per part of the file; the way in is `configure`."""

@@ -1,0 +1,249 @@
+"""Listeners beside the client port: websocket, cluster, gateway, leafnodes; and jetstream.
+
+A listener for other servers is accepted as long as it merely listens. Whatever would make this
+server dial, trust or serve another one is refused, and so is enabled persistence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.server.config.security import read_simple_authorization
+from penstock.server.config.tls import read_tls
+from penstock.server.config.values import (
+    Fault,
+    Problems,
+    Reader,
+    Section,
+    as_bool,
+    as_int,
+    as_map,
+    as_text,
+    as_texts,
+    boolean,
+    checked,
+    checked_duration,
+    duration,
+    integer,
+    listen,
+    not_supported,
+    only_off,
+    read_map,
+    text,
+    type_name,
+    unsupported,
+)
+from penstock.server.options import SECOND_NS, ListenOnly, WebsocketOptions
+from penstock.server.quantities import parse_duration
+
+if TYPE_CHECKING:
+    from penstock.server.conffile import Node
+
+WRITE_TIMEOUT_POLICIES = ("default", "close", "retry")
+
+
+def read_websocket(section: Section, _key: str, node: Node) -> None:
+    tree = _block(node, "websocket to be a map")
+    fields = read_map(tree, _WEBSOCKET, section.problems)
+    section.fields["websocket"] = replace(WebsocketOptions(), **fields)
+
+
+def read_cluster(section: Section, _key: str, node: Node) -> None:
+    section.fields["cluster"] = _listener(node, "map to define cluster", _CLUSTER, section.problems)
+
+
+def read_gateway(section: Section, _key: str, node: Node) -> None:
+    section.fields["gateway"] = _listener(node, "gateway to be a map", _GATEWAY, section.problems)
+
+
+def read_leafnodes(section: Section, _key: str, node: Node) -> None:
+    section.fields["leafnodes"] = _listener(
+        node, "map to define a leafnode", _LEAFNODES, section.problems
+    )
+
+
+def read_jetstream(section: Section, key: str, node: Node) -> None:
+    """Off in any of its spellings; a store directory may be named all the same."""
+    if isinstance(node.value, str):
+        lowered = node.value.lower()
+        if lowered not in ("enable", "enabled", "disable", "disabled"):
+            raise Fault(
+                node, f"Expected 'enabled' or 'disabled' for string value, got '{node.value}'"
+            )
+        enabled = lowered.startswith("enable")
+    elif isinstance(node.value, dict):
+        enabled = _jetstream_map(section, node.value, node)
+    elif isinstance(node.value, bool):
+        enabled = node.value
+    else:
+        kind = type_name(node.value)
+        raise Fault(node, f"Expected map, bool or string to define JetStream, got {kind}")
+    if enabled:
+        raise not_supported(node, key)
+
+
+def _jetstream_map(section: Section, tree: dict[str, Node], node: Node) -> bool:
+    keys = {key.lower(): entry for key, entry in tree.items()}
+    directory = keys.get("store_dir") or keys.get("storedir") or keys.get("store")
+    if directory is not None:
+        if "store_dir" in section.fields:
+            raise Fault(directory, "Duplicate 'store_dir' configuration")
+        section.fields["store_dir"] = as_text(directory)
+    switch = keys.get("enabled") or keys.get("enable")
+    return True if switch is None else as_bool(switch)
+
+
+def write_timeout(_section: Section, key: str, node: Node) -> None:
+    """Clients that do not read in time are closed, which is what the default says."""
+    policy = as_text(node)
+    if policy not in WRITE_TIMEOUT_POLICIES:
+        raise Fault(node, f"{key} must be 'default', 'close' or 'retry'")
+    if policy == "retry":
+        raise not_supported(node, f"{key} = retry")
+
+
+def _block(node: Node, wanted: str) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        raise Fault(node, f"Expected {wanted}, got {type_name(node.value)}")
+    return node.value
+
+
+def _listener(node: Node, wanted: str, table: dict[str, Reader], problems: Problems) -> ListenOnly:
+    fields = read_map(_block(node, wanted), table, problems)
+    options = replace(ListenOnly(), **fields)
+    return options if options.host else replace(options, host=ListenOnly().host)
+
+
+def _cluster_name(section: Section, _key: str, node: Node) -> None:
+    name = as_text(node)
+    if " " in name:
+        raise Fault(node, "cluster name cannot contain spaces")
+    section.fields["name"] = name
+
+
+def _compression(_section: Section, key: str, node: Node) -> None:
+    if not isinstance(node.value, bool | str | dict):
+        kind = type_name(node.value)
+        raise Fault(node, f'field "{key}" should be a boolean or a structure, got {kind}')
+
+
+# Websocket
+
+
+def _websocket_tls(section: Section, _key: str, node: Node) -> None:
+    section.fields["tls"] = read_tls(node, section.problems)
+
+
+def _origins(section: Section, _key: str, node: Node) -> None:
+    section.fields["allowed_origins"] = as_texts(node, "allowed origins", section.problems)
+
+
+def _handshake_timeout(section: Section, _key: str, node: Node) -> None:
+    value = node.value
+    if isinstance(value, str):
+        try:
+            section.fields["handshake_timeout_ns"] = parse_duration(value)
+        except ValueError as error:
+            raise Fault(node, str(error)) from None
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = type_name(value)
+        raise Fault(node, f"error parsing handshake timeout: unsupported type {kind}")
+    section.fields["handshake_timeout_ns"] = value * SECOND_NS
+
+
+def _websocket_authorization(section: Section, _key: str, node: Node) -> None:
+    auth = read_simple_authorization(node, section.problems)
+    section.fields.update(user=auth.user, password=auth.password, token=auth.token)
+    if "timeout" in {key.lower() for key in as_map(node)}:
+        section.fields["auth_timeout_ns"] = auth.timeout_ns
+
+
+def _headers(section: Section, _key: str, node: Node) -> None:
+    if not isinstance(node.value, dict):
+        raise Fault(node, f"error parsing headers: unsupported type {type_name(node.value)}")
+    headers = {}
+    for name, entry in node.value.items():
+        if not isinstance(entry.value, str):
+            kind = type_name(entry.value)
+            raise Fault(entry, f"error parsing header key {name}: unsupported type {kind}")
+        headers[name] = entry.value
+    section.fields["headers"] = headers
+
+
+_WEBSOCKET: dict[str, Reader] = {
+    "listen": listen("host", "port"),
+    "port": integer("port"),
+    **dict.fromkeys(("host", "net"), text("host")),
+    "advertise": text("advertise"),
+    "no_tls": boolean("no_tls"),
+    "tls": _websocket_tls,
+    "same_origin": boolean("same_origin"),
+    **dict.fromkeys(
+        (
+            "allowed_origins",
+            "allowed_origin",
+            "allow_origins",
+            "allow_origin",
+            "origins",
+            "origin",
+        ),
+        _origins,
+    ),
+    **dict.fromkeys(("compress", "compression"), boolean("compression")),
+    "handshake_timeout": _handshake_timeout,
+    **dict.fromkeys(("authorization", "authentication"), _websocket_authorization),
+    "no_auth_user": text("no_auth_user"),
+    "jwt_cookie": text("jwt_cookie"),
+    "user_cookie": text("user_cookie"),
+    "pass_cookie": text("pass_cookie"),
+    "token_cookie": text("token_cookie"),
+    "headers": _headers,
+    "ping_interval": duration("ping_interval_ns", "ping_interval"),
+}
+_LISTENER: dict[str, Reader] = {
+    "listen": listen("host", "port"),
+    "port": integer("port"),
+    **dict.fromkeys(("host", "net"), text("host")),
+    "advertise": text("advertise"),
+    "write_deadline": checked_duration("write_deadline"),
+    "write_timeout": checked(as_text),
+    **dict.fromkeys(("authorization", "tls"), unsupported),
+}
+_DIALLING: dict[str, Reader] = {
+    "connect_retries": checked(as_int),
+    "connect_backoff": checked(as_bool),
+}
+_CLUSTER: dict[str, Reader] = {
+    **_LISTENER,
+    **_DIALLING,
+    "name": _cluster_name,
+    "cluster_advertise": text("advertise"),
+    "no_advertise": boolean("no_advertise"),
+    "routes": only_off,
+    "pool_size": checked(as_int),
+    "compression": _compression,
+    "ping_interval": checked_duration("ping_interval"),
+    "ping_max": checked(as_int),
+    **dict.fromkeys(("permissions", "accounts"), unsupported),
+}
+_GATEWAY: dict[str, Reader] = {
+    **_LISTENER,
+    **_DIALLING,
+    "name": text("name"),
+    "gateways": only_off,
+    **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), checked(as_bool)),
+}
+_LEAFNODES: dict[str, Reader] = {
+    **_LISTENER,
+    "no_advertise": boolean("no_advertise"),
+    "remotes": only_off,
+    **dict.fromkeys(
+        ("reconnect", "reconnect_delay", "reconnect_interval"), checked_duration("reconnect")
+    ),
+    "min_version": checked(as_text),
+    "compression": _compression,
+    **dict.fromkeys(("isolate", "isolate_leafnode_interest"), checked(as_bool)),
+}
