@@ -129,7 +129,8 @@ def exchange(
 cdef object failure(Outcome outcome, Run* run):
     done = f"{run.finished} of {run.total} requests answered"
     if outcome == REFUSED:
-        return BenchError(f"request/reply: {run.complaint.decode('utf-8', 'replace').strip()} ({done})")
+        complaint = run.complaint.decode("utf-8", "replace").strip()
+        return BenchError(f"request/reply: {complaint} ({done})")
     if outcome == DEADLINE:
         return BenchError(f"request/reply: not finished in time ({done})")
     reason = strerror(errno).decode() if errno else "closed by the server"
@@ -279,7 +280,8 @@ cdef Message next_message(Run* run, Peer* peer, Py_ssize_t at) noexcept nogil:
     if newline == NULL:
         return message
     if line[0] == c"-":
-        snprintf(run.complaint, COMPLAINT_BYTES_MAX, "server said: %.*s", <int> (newline - line), line)
+        left = newline - line
+        snprintf(run.complaint, COMPLAINT_BYTES_MAX, "server said: %.*s", <int> left, line)
         message.size = -1
     elif line[0] == c"M" or line[0] == c"H":
         read_message(&message, line, newline - line + 1, left)

@@ -173,9 +173,8 @@ cdef Outcome send_cycled(
                 offset = 0
             continue
         if not would_block():
-            # A server that closes says why first: look for its -ERR.
-            outcome = hear(fd, state)
-            return outcome if outcome == REFUSED else LOST
+            hear(fd, state)  # a server that closes says why first: its -ERR goes into the state
+            return LOST
         outcome = await_ready(fd, POLLIN | POLLOUT, deadline_ns)
         if outcome == DONE:
             outcome = hear(fd, state)

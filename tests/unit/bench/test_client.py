@@ -102,3 +102,11 @@ def test_a_delivery_too_many_fails_the_run(scripted: ScriptedServer) -> None:
         pytest.raises(BenchError, match="1 deliveries expected, 2 counted"),
     ):
         check_exact([client], 1, deadline_after(10))
+
+
+def test_deliveries_out_of_order_fail_the_run(scripted: ScriptedServer) -> None:
+    script = scripted(b"".join(b"MSG a 1 8\r\n%08d\r\n" % n for n in (0, 2, 1)) + b"PONG\r\n")
+    with open_client(script.endpoint) as client:
+        client.scanner.expect_stamps(3)
+        with pytest.raises(BenchError, match="2 of 3 deliveries were out of order"):
+            check_exact([client], 3, deadline_after(10))

@@ -58,6 +58,26 @@ def test_large_requests_are_echoed_whole(server: RunningServer) -> None:
     assert result.cpu_seconds is None
 
 
+def test_every_request_has_a_reply_subject_of_its_own(server: RunningServer) -> None:
+    frame, token_at = encode_request("bench.ask", "_INBOX.y", 0)
+    deadline_ns = deadline_after(10)
+    with (
+        open_client(server.endpoint) as asking,
+        open_client(server.endpoint) as answering,
+        open_client(server.endpoint) as watching,
+    ):
+        asking.subscribe("_INBOX.y.*", 1, deadline_ns)
+        answering.subscribe("bench.ask", 1, deadline_ns)
+        watching.subscribe("_INBOX.y.*", 1, deadline_ns)
+        exchange([(asking.fd, frame)], answering.fd, token_at, array("q", [0] * 120), deadline_ns)
+        watching.sock.sendall(b"PING\r\n")
+        heard = b""
+        while b"PONG\r\n" not in heard:
+            heard += watching.sock.recv(65536)
+    tokens = [int(line.split()[1].rpartition(b".")[2]) for line in heard.split(b"\r\n\r\n")[:-1]]
+    assert tokens == list(range(120))
+
+
 def test_a_request_nobody_answers_fails_at_once(server: RunningServer) -> None:
     frame, token_at = encode_request("bench.nobody", "_INBOX.x", 4)
     with open_client(server.endpoint) as asking, open_client(server.endpoint) as deaf:
