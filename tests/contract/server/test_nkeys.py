@@ -6,62 +6,35 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from support_nkeys import public_nkey, signed, url_safe
 from support_wire import Wire
 
 if TYPE_CHECKING:
     from support_servers import Implementation, ServerPool, ServerUnderTest
 
-USER_PREFIX = 20 << 3
-CRC_POLYNOMIAL = 0x1021
 SEED = bytes(range(32))
 OTHER_SEED = bytes(range(1, 33))
 REFUSED = "-ERR 'Authorization Violation'"
 
 
-def _crc16(data: bytes) -> int:
-    crc = 0
-    for byte in data:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1) ^ (CRC_POLYNOMIAL if crc & 0x8000 else 0)
-    return crc & 0xFFFF
-
-
-def _public(seed: bytes) -> str:
-    key = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    raw = bytes([USER_PREFIX]) + key
-    return base64.b32encode(raw + _crc16(raw).to_bytes(2, "little")).decode().rstrip("=")
-
-
-def _signature(seed: bytes, nonce: str) -> bytes:
-    return Ed25519PrivateKey.from_private_bytes(seed).sign(nonce.encode())
-
-
-def _url_safe(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
 @pytest.fixture
 def guarded(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
     """A server that knows one nkey and one named user."""
-    users = (
-        f'{{nkey: {_public(SEED)}, permissions: {{publish: "mine"}}}}, {{user: bob, password: b}}'
-    )
+    users = f'{{nkey: {public_nkey(SEED)}, permissions: {{publish: "mine"}}}}, {{user: bob, password: b}}'
     return pool.get(implementation, f"authorization {{ users: [ {users} ] }}\n")
 
 
 def test_a_signed_nonce_opens_the_door(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
-        signature = _url_safe(_signature(SEED, wire.info["nonce"]))
-        wire.connect(nkey=_public(SEED), sig=signature)
+        signature = url_safe(signed(SEED, wire.info["nonce"]))
+        wire.connect(nkey=public_nkey(SEED), sig=signature)
 
 
 def test_the_nkey_brings_its_permissions(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
-        signature = _url_safe(_signature(SEED, wire.info["nonce"]))
-        wire.connect(nkey=_public(SEED), sig=signature)
+        signature = url_safe(signed(SEED, wire.info["nonce"]))
+        wire.connect(nkey=public_nkey(SEED), sig=signature)
         wire.send("PUB mine 0\r\n\r\nPUB other 0\r\n\r\n")
         wire.expect("-ERR 'Permissions Violation for Publish to \"other\"'")
         wire.expect_quiet()
@@ -69,30 +42,30 @@ def test_the_nkey_brings_its_permissions(guarded: ServerUnderTest) -> None:
 
 def test_a_signature_in_standard_base64_is_taken(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
-        signature = base64.b64encode(_signature(SEED, wire.info["nonce"])).decode()
-        wire.connect(nkey=_public(SEED), sig=signature)
+        signature = base64.b64encode(signed(SEED, wire.info["nonce"])).decode()
+        wire.connect(nkey=public_nkey(SEED), sig=signature)
 
 
 def test_a_signature_by_another_key_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
-        signature = _url_safe(_signature(OTHER_SEED, wire.info["nonce"]))
-        wire.send(f'CONNECT {{"nkey":"{_public(SEED)}","sig":"{signature}"}}\r\n')
+        signature = url_safe(signed(OTHER_SEED, wire.info["nonce"]))
+        wire.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
         wire.expect(REFUSED)
         wire.expect_closed()
 
 
 def test_an_unknown_key_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
-        signature = _url_safe(_signature(OTHER_SEED, wire.info["nonce"]))
-        wire.send(f'CONNECT {{"nkey":"{_public(OTHER_SEED)}","sig":"{signature}"}}\r\n')
+        signature = url_safe(signed(OTHER_SEED, wire.info["nonce"]))
+        wire.send(f'CONNECT {{"nkey":"{public_nkey(OTHER_SEED)}","sig":"{signature}"}}\r\n')
         wire.expect(REFUSED)
         wire.expect_closed()
 
 
 def test_the_nonce_of_another_connection_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as first, Wire(guarded.address) as second:
-        signature = _url_safe(_signature(SEED, first.info["nonce"]))
-        second.send(f'CONNECT {{"nkey":"{_public(SEED)}","sig":"{signature}"}}\r\n')
+        signature = url_safe(signed(SEED, first.info["nonce"]))
+        second.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
         second.expect(REFUSED)
         second.expect_closed()
 
@@ -100,7 +73,7 @@ def test_the_nonce_of_another_connection_is_refused(guarded: ServerUnderTest) ->
 @pytest.mark.parametrize("signature", ["", "AAAA", "%%%%", "A" * 86])
 def test_a_worthless_signature_is_refused(guarded: ServerUnderTest, signature: str) -> None:
     with Wire(guarded.address) as wire:
-        wire.send(f'CONNECT {{"nkey":"{_public(SEED)}","sig":"{signature}"}}\r\n')
+        wire.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
         wire.expect(REFUSED)
         wire.expect_closed()
 
