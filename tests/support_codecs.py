@@ -45,20 +45,14 @@ def split(data: bytes, how: str, seed: int = 7) -> Iterator[bytes]:
         at += step
 
 
-def drain(codec: Codec, data: bytes) -> bytes:
-    """What one chunk gives, with everything that is pending after it."""
-    parts = [codec.receive(data)]
-    while codec.pending:
-        parts.append(codec.receive(b""))
-    return b"".join(parts)
-
-
 def feed(codec: Codec, data: bytes, how: str) -> tuple[bytes, CodecEnd | None]:
     """All NATS bytes a codec gives for `data`, and how it ended, if it did."""
     out = bytearray()
     for piece in split(data, how):
         try:
-            out += drain(codec, piece)
+            out += codec.receive(piece)
+            while codec.pending:
+                out += codec.receive(b"")
         except CodecEnd as end:
             return bytes(out + end.received), end
     return bytes(out), None
@@ -197,6 +191,13 @@ class WebSocketClient:
         """The bytes carried by the data frames in `data`."""
         frames = self.receive(data)
         return b"".join(bytes(f.data) for f in frames if f.opcode in (0, 1, 2))
+
+    @property
+    def close_received(self) -> tuple[int, str]:
+        """Status and reason of the close frame that came."""
+        close = self.protocol.close_rcvd
+        assert close is not None
+        return int(close.code), close.reason
 
     def send(self, data: bytes) -> bytes:
         self.protocol.send_binary(data)
