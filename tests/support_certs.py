@@ -63,7 +63,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Authority(Leaf):
-    """A self-signed certificate that signs leaves."""
+    """A certificate that signs others."""
 
     def sign(
         self,
@@ -89,13 +89,15 @@ class Authority(Leaf):
         )
 
 
-def make_authority(name: str = "test authority") -> Authority:
+def make_authority(name: str = "test authority", issuer: Authority | None = None) -> Authority:
+    """Self-signed, or signed by `issuer`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = common_name(name)
-    builder = _builder(subject, subject, key, NOT_AFTER).add_extension(
+    above = issuer.certificate.subject if issuer else subject
+    builder = _builder(subject, above, key, NOT_AFTER).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
-    return Authority(builder.sign(key, hashes.SHA256()), key)
+    return Authority(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
 
 
 @functools.cache

@@ -161,6 +161,8 @@ def _set_verification(context: ssl.SSLContext, options: "TlsOptions") -> None:
             _load_authorities(context, options.ca_file)
         return
     context.verify_mode = ssl.CERT_REQUIRED
+    # As in the reference, whatever the file holds is trusted, also an authority below a root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.ca_file:
         _load_authorities(context, options.ca_file)
     else:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Request line and headers together; room for a JWT cookie, not for hoarding memory before login.
 HANDSHAKE_BYTES_MAX = 64 * 1024
+#: Of what a peer sent, this much at most goes into a log line.
+LOG_TEXT_CHARS_MAX = 200
 KEY_BYTES = 16
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE = "permessage-deflate"
@@ -280,4 +282,4 @@ def _refusal(status: int, why: str) -> UpgradeRefused:
 
 
 def _text(why: str) -> str:
-    return f"websocket handshake error: {why}"
+    return f"websocket handshake error: {why[:LOG_TEXT_CHARS_MAX]}"

@@ -165,6 +165,16 @@ def test_a_certificate_of_a_stranger_is_refused(pki: Pki) -> None:
     assert "verify" in refused(pki, context, verify_and_map=True).text
 
 
+def test_an_authority_below_a_root_can_be_trusted_alone(pki: Pki) -> None:
+    issuing = make_authority("issuing", make_authority("root"))
+    ca_file, _ = issuing.write(pki.directory, "issuing")
+    context = pki.client_context()
+    context.load_cert_chain(*issuing.sign(common_name("client")).write(pki.directory, "issued"))
+    codec = pki.acceptor(verify=True, ca_file=ca_file).codec()
+    TlsClient(context).shake_hands(codec)
+    assert codec.established
+
+
 def test_an_expired_certificate_is_refused(pki: Pki) -> None:
     expired = pki.authority.sign(common_name("client"), not_after=EXPIRED)
     context = pki.client_context()

@@ -193,3 +193,15 @@ def test_a_foreign_origin_is_forbidden() -> None:
     assert "origin not allowed: not same origin" in refused.text
     refuse(upgrade_request(Sec_WebSocket_Origin="http://evil"), rules=rules)
     accept(upgrade_request(Origin="http://127.0.0.1:80"), rules)
+
+
+def test_log_texts_are_short_and_one_line_whatever_the_peer_sends() -> None:
+    rules = UpgradeRules(origins=OriginRules.parse(True, ()))
+    for request in (
+        upgrade_request(Origin="x" * 5000),
+        upgrade_request("GET / HTTP/1.1", "bad header " + "y" * 5000),
+        b"\x01\x02" * 2000 + b"\r\n\r\n",
+    ):
+        text = refuse(request, rules=rules).text
+        assert len(text) < 300
+        assert text.isprintable()
