@@ -98,7 +98,6 @@ def exchange(
     cdef Run* run = <Run*> calloc(1, sizeof(Run))
     cdef Outcome outcome
     cdef long long start_ns = now_ns()
-    cdef bytearray frame
     if run == NULL:
         raise MemoryError
     run.count = len(requests) + 1
@@ -106,11 +105,7 @@ def exchange(
     if run.peers == NULL:
         free(run)
         raise MemoryError
-    for index, (fd, frame) in enumerate(requests):
-        run.peers[index].fd = fd
-        run.peers[index].frame = frame
-        run.peers[index].frame_bytes = len(frame)
-    run.peers[run.count - 1].fd = responder_fd
+    introduce(run, requests, responder_fd)
     run.token_at = token_at
     run.total = samples.shape[0]
     run.samples = &samples[0]
@@ -124,6 +119,17 @@ def exchange(
     if error is not None:
         raise error
     return start_ns, end_ns
+
+
+cdef int introduce(Run* run, list requests, int responder_fd) except -1:
+    # The caller's list keeps the frames alive, and nobody resizes them meanwhile.
+    cdef bytearray frame
+    for index, (fd, frame) in enumerate(requests):
+        run.peers[index].fd = fd
+        run.peers[index].frame = frame
+        run.peers[index].frame_bytes = len(frame)
+    run.peers[run.count - 1].fd = responder_fd
+    return 0
 
 
 cdef object failure(Outcome outcome, Run* run):
