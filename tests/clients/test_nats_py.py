@@ -54,6 +54,20 @@ async def _client(server: ServerUnderTest, **options: Any) -> AsyncIterator[Clie
         await client.close()
 
 
+async def _settled(client: Client) -> None:
+    """All that the client has sent is processed: its flush may overtake what it still buffers."""
+    inbox = client.new_inbox()
+    echo = await client.subscribe(inbox, max_msgs=1)
+    await client.publish(inbox, b"")
+    await echo.next_msg(WAIT_SECONDS)
+
+
+async def _answered(client: Client) -> None:
+    """The same for a client that does not hear itself: a request that nobody hears is answered."""
+    with pytest.raises(NoRespondersError):
+        await client.request("nobody.home", b"", WAIT_SECONDS)
+
+
 async def _refused(server: ServerUnderTest, **options: Any) -> None:
     client = Client()
     with pytest.raises(Error, match="Authorization Violation"):
@@ -72,7 +86,7 @@ async def test_a_message_arrives(server: ServerUnderTest) -> None:
 async def test_many_messages_arrive_in_order(server: ServerUnderTest) -> None:
     async with _client(server) as publisher, _client(server) as subscriber:
         subscription = await subscriber.subscribe("many")
-        await subscriber.flush()
+        await _settled(subscriber)
         for n in range(MESSAGES):
             await publisher.publish("many", str(n).encode())
         seen = [int((await subscription.next_msg(WAIT_SECONDS)).data) for _ in range(MESSAGES)]
@@ -117,7 +131,7 @@ async def test_many_requests_at_once_find_their_answers(server: ServerUnderTest)
             await msg.respond(b"re:" + msg.data)
 
         await service.subscribe("echo", cb=answer)
-        await service.flush()
+        await _settled(service)
         asked = [str(n).encode() for n in range(100)]
         answers = await asyncio.gather(*(client.request("echo", q, WAIT_SECONDS) for q in asked))
         assert [a.data for a in answers] == [b"re:" + q for q in asked]
@@ -160,7 +174,7 @@ async def test_unsubscribing_after_some_messages_holds(server: ServerUnderTest) 
         for n in range(5):
             await client.publish("few", str(n).encode())
         seen = [(await subscription.next_msg(WAIT_SECONDS)).data for _ in range(2)]
-        await client.flush()
+        await _settled(client)
         assert seen == [b"0", b"1"]
         assert subscription.pending_msgs == 0
 
@@ -176,10 +190,10 @@ async def test_draining_delivers_what_is_on_its_way(server: ServerUnderTest) -> 
             seen.append(msg.data)
 
         await drained.subscribe("drained", cb=slowly)
-        await drained.flush()
+        await _settled(drained)
         for n in range(MESSAGES):
             await publisher.publish("drained", str(n).encode())
-        await publisher.flush()
+        await _settled(publisher)
         await asyncio.wait_for(drained.drain(), WAIT_SECONDS)
         assert drained.is_closed
     assert seen == [str(n).encode() for n in range(MESSAGES)]
@@ -188,9 +202,11 @@ async def test_draining_delivers_what_is_on_its_way(server: ServerUnderTest) -> 
 async def test_without_echo_own_messages_stay_away(server: ServerUnderTest) -> None:
     async with _client(server, no_echo=True) as client:
         subscription = await client.subscribe("echoed")
-        await client.publish("echoed", b"x")
-        await client.flush()
-        assert subscription.pending_msgs == 0
+        await client.publish("echoed", b"mine")
+        await _answered(client)
+        async with _client(server) as other:
+            await other.publish("echoed", b"theirs")
+            assert (await subscription.next_msg(WAIT_SECONDS)).data == b"theirs"
 
 
 async def test_verbose_and_pedantic_clients_work(server: ServerUnderTest) -> None:
@@ -225,7 +241,7 @@ async def test_a_client_survives_a_restart_with_its_subscriptions(start: Starter
     }
     async with _client(server, **options) as client:
         subscription = await client.subscribe("again")
-        await client.flush()
+        await _settled(client)
         await asyncio.to_thread(server.restart)
         await asyncio.wait_for(back.wait(), WAIT_SECONDS)
         await client.publish("again", b"still here")
@@ -244,7 +260,7 @@ async def test_a_client_hears_that_the_server_retires(start: Starter) -> None:
         retired.set()
 
     async with _client(server, lame_duck_mode_cb=told) as client:
-        await client.flush()
+        await _settled(client)
         server.send_signal(signal.SIGUSR2)
         await asyncio.wait_for(retired.wait(), WAIT_SECONDS)
 
@@ -264,14 +280,14 @@ async def test_a_refused_publish_is_reported(
 async def test_login_by_token(pool: ServerPool, implementation: Implementation) -> None:
     server = pool.get(implementation, "authorization { token: s3cret }\n")
     async with _client(server, token="s3cret") as client:
-        await client.flush()
+        await _settled(client)
     await _refused(server, token="wrong")
 
 
 async def test_login_by_user_and_password(pool: ServerPool, implementation: Implementation) -> None:
     server = pool.get(implementation, "authorization { user: bob, password: b }\n")
     async with _client(server, user="bob", password="b") as client:
-        await client.flush()
+        await _settled(client)
     await _refused(server, user="bob", password="wrong")
     await _refused(server)
 
@@ -286,7 +302,7 @@ async def test_login_by_nkey(pool: ServerPool, implementation: Implementation) -
     client = Client()
     client._public_nkey = nkey
     await client.connect(server.url, allow_reconnect=False, signature_cb=sign)
-    await client.flush()
+    await _settled(client)
     await client.close()
 
 
@@ -311,7 +327,7 @@ async def test_tls_before_the_greeting(
         "tls_handshake_first": True,
     }
     async with _client(server, **options) as client:
-        await client.flush()
+        await _settled(client)
 
 
 async def test_a_client_certificate(
@@ -320,7 +336,7 @@ async def test_a_client_certificate(
     server = pool.get(implementation, certificates.verifying("verify: true"))
     context = certificates.context(certificates.with_email)
     async with _client(server, tls=context, tls_hostname="localhost") as client:
-        await client.flush()
+        await _settled(client)
 
 
 async def test_a_request_that_is_never_answered_times_out(server: ServerUnderTest) -> None:

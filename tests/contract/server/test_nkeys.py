@@ -21,7 +21,8 @@ REFUSED = "-ERR 'Authorization Violation'"
 @pytest.fixture
 def guarded(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
     """A server that knows one nkey and one named user."""
-    users = f'{{nkey: {public_nkey(SEED)}, permissions: {{publish: "mine"}}}}, {{user: bob, password: b}}'
+    keyed = f'{{nkey: {public_nkey(SEED)}, permissions: {{publish: "mine"}}}}'
+    users = f"{keyed}, {{user: bob, password: b}}"
     return pool.get(implementation, f"authorization {{ users: [ {users} ] }}\n")
 
 
