@@ -1,0 +1,76 @@
+"""C surface of the router: messages in, encoded bytes in the outboxes of those who subscribed."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.outbox cimport ChunkPool, Outbox
+from penstock.subjects.nodes cimport Sub
+from penstock.subjects.trie cimport SubList
+
+cdef enum SinkFlag:
+    SINK_HEADERS = 1       # understands HMSG
+    SINK_NO_ECHO = 2       # does not want its own messages
+    SINK_CLOSING = 4       # takes nothing more
+    SINK_SLOW = 8          # more than max_pending waits: to be cut off
+    SINK_DIRTY = 16        # on the list of those to flush
+    SINK_URGENT = 32       # has a flush worth doing before the turn ends
+    SINK_BLOCKED = 64      # the socket takes nothing now
+    SINK_NOTES_REPLIES = 128  # may answer the replies it is shown, so they are written down
+
+cdef struct Sink:
+    Outbox out
+    int64_t max_pending
+    int64_t urgent_at      # bytes pending that are worth a flush before the turn ends
+    int64_t pressure_at    # bytes pending from which publishers are held back
+    uint64_t out_msgs
+    uint64_t out_bytes
+    uint32_t flags
+    int64_t progress_ns    # when the socket last took something
+    Sink* next_dirty
+    Sink* next_urgent
+    void* owner            # the connection, for questions that Python answers
+
+cdef struct Message:
+    const char* subject
+    const char* reply
+    const char* sizes      # "[reply ]sizes\r\n", as the delivery line ends
+    const char* body       # header block, payload, and the closing CRLF
+    size_t subject_len
+    size_t reply_len
+    size_t sizes_len
+    size_t size            # header block and payload
+    size_t hdr_len         # 0: no header block
+
+cdef class Owner:
+    """What the router may ask of the connection behind a sink."""
+    cdef bint delivery_denied(self, Sub* sub, Message* msg)
+    cdef void note_reply(self, Message* msg)
+
+cdef class Router:
+    cdef ChunkPool pool
+    cdef Sink* dirty_first
+    cdef Sink* dirty_last
+    cdef Sink* urgent
+    cdef Sub** spent          # subscriptions that have had their last message
+    cdef uint32_t nspent
+    cdef uint32_t spent_cap
+    cdef uint64_t rng
+    cdef int64_t now_ns       # of the turn; set by whoever runs it
+    cdef bint pressure        # a receiver of the last message is close to its limit
+    cdef list calls           # (callable, subject, reply, header, payload) for internal subscribers
+
+    cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
+    cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept
+    cdef void write(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
+    cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
+    cdef void write_stripped(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
+    cdef void write_line(self, Sink* sink, Sub* sub, Message* msg,
+                         const char* verb) noexcept nogil
+    cdef void count_delivery(self, Sink* sink, size_t size) noexcept nogil
+    cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil
+    cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept
+    cdef void mark_dirty(self, Sink* sink) noexcept nogil
+    cdef void note_spent(self, Sub* sub) noexcept nogil
+    cdef void hand_to_callback(self, Sub* sub, Message* msg)
+    cdef uint32_t below(self, uint32_t n) noexcept nogil
+
+cdef size_t put_number(char* at, size_t value) noexcept nogil

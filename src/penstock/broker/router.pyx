@@ -1,0 +1,251 @@
+"""The router: from a published message to encoded bytes in the subscribers' outboxes.
+
+Every plain subscription that matches gets the message, and one member of every queue group. The
+bytes of a delivery are the publisher's own, copied once per receiver: nothing is decoded, and no
+Python object is made, unless a receiver is a callback of this process.
+
+The router writes into sinks and never sends. It says what is to be done next: which sinks are
+dirty, which are urgent or too slow, which subscriptions have had their last message.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free
+from libc.string cimport memcpy, strlen
+
+from penstock.broker.outbox cimport chunk_bytes, out_append, out_reserve, pool_free
+from penstock.subjects.nodes cimport (
+    SUB_CALLBACK, SUB_FILTERED, SUB_REMOVED, SUB_SINK, Match, sub_sid, xrealloc,
+)
+from penstock.subjects.trie cimport Subscription
+
+cdef enum:
+    NUMBER_DIGITS_MAX = 20
+
+cdef int64_t PROGRESS_NS = 100_000_000    # a socket that took nothing for this long is stuck
+
+
+cdef size_t put_number(char* at, size_t value) noexcept nogil:
+    cdef char digits[NUMBER_DIGITS_MAX]
+    cdef size_t n = 0, i
+    while True:
+        digits[n] = <char>(c'0' + value % 10)
+        n += 1
+        value //= 10
+        if value == 0:
+            break
+    for i in range(n):
+        at[i] = digits[n - 1 - i]
+    return n
+
+
+cdef class Owner:
+    cdef bint delivery_denied(self, Sub* sub, Message* msg):
+        return False
+
+    cdef void note_reply(self, Message* msg):
+        pass
+
+
+cdef class Router:
+    def __cinit__(self, *, uint64_t seed=1):
+        self.rng = seed | 1
+        self.calls = []
+
+    def __dealloc__(self):
+        pool_free(&self.pool)
+        free(self.spent)
+
+    cdef uint32_t below(self, uint32_t n) noexcept nogil:
+        """A number in [0, n), from xorshift: queue groups need spread, not secrecy."""
+        self.rng ^= self.rng << 13
+        self.rng ^= self.rng >> 7
+        self.rng ^= self.rng << 17
+        return <uint32_t>(((self.rng >> 32) * n) >> 32)
+
+    cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept:
+        """Delivers to all who subscribed; answers how many that were."""
+        cdef Match found
+        cdef uint32_t i, j, count, at, reached = 0
+        cdef Sub** group
+        interest.find(msg.subject, msg.subject_len, &found)
+        for i in range(found.nplain):
+            reached += self.deliver(found.plain[i], source, msg)
+        for i in range(found.ngroups):
+            group = found.members + found.groups[i].start
+            count = found.groups[i].count
+            at = self.below(count) if count > 1 else 0
+            for j in range(count):
+                if self.deliver(group[at], source, msg):
+                    reached += 1
+                    break
+                at = at + 1 if at + 1 < count else 0
+        return reached
+
+    cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept:
+        cdef Sink* sink
+        if sub.flags & SUB_REMOVED:
+            return False
+        if sub.kind == SUB_CALLBACK:
+            self.hand_to_callback(sub, msg)
+            return True
+        if sub.kind != SUB_SINK:
+            return False
+        sink = <Sink*>sub.owner
+        if sink.flags & SINK_CLOSING:
+            return False
+        if sink == source and sink.flags & SINK_NO_ECHO:
+            return False
+        if sub.flags & SUB_FILTERED and (<Owner>sink.owner).delivery_denied(sub, msg):
+            return False
+        sub.delivered += 1
+        if sub.max_deliver:
+            if sub.delivered > sub.max_deliver:
+                return False
+            if sub.delivered == sub.max_deliver:
+                self.note_spent(sub)
+        if sink.flags & SINK_NOTES_REPLIES and msg.reply_len:
+            (<Owner>sink.owner).note_reply(msg)
+        self.write(sink, sub, msg)
+        return True
+
+    cdef void write(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
+        cdef Outbox* out = &sink.out
+        cdef size_t verb_len = 5 if msg.hdr_len else 4
+        cdef size_t line = verb_len + msg.subject_len + sub.sid_len + 2
+        cdef size_t body_len = msg.size + 2
+        cdef size_t n = line + msg.sizes_len + body_len
+        cdef char* at
+        if msg.hdr_len and not sink.flags & SINK_HEADERS:
+            self.write_stripped(sink, sub, msg)
+            return
+        if out.tail != NULL and out.tail.cap - out.tail.end >= n:
+            at = chunk_bytes(out.tail) + out.tail.end
+            out.tail.end += <uint32_t>n
+            out.pending += n
+        else:
+            at = out_reserve(&self.pool, out, n)
+            if at == NULL:
+                self.write_in_pieces(sink, sub, msg)
+                return
+        memcpy(at, b"HMSG " if msg.hdr_len else b"MSG ", verb_len)
+        at += verb_len
+        memcpy(at, msg.subject, msg.subject_len)
+        at += msg.subject_len
+        at[0] = c' '
+        at += 1
+        memcpy(at, sub_sid(sub), sub.sid_len)
+        at += sub.sid_len
+        at[0] = c' '
+        at += 1
+        if msg.sizes + msg.sizes_len == msg.body:
+            memcpy(at, msg.sizes, msg.sizes_len + body_len)
+        else:
+            memcpy(at, msg.sizes, msg.sizes_len)
+            memcpy(at + msg.sizes_len, msg.body, body_len)
+        self.count_delivery(sink, msg.size)
+
+    cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
+        """For what is larger than a chunk."""
+        self.write_line(sink, sub, msg, b"HMSG " if msg.hdr_len else b"MSG ")
+        out_append(&self.pool, &sink.out, msg.sizes, msg.sizes_len)
+        out_append(&self.pool, &sink.out, msg.body, msg.size + 2)
+        self.count_delivery(sink, msg.size)
+
+    cdef void write_stripped(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
+        """For a peer that does not know headers: the payload alone, as MSG."""
+        cdef char number[NUMBER_DIGITS_MAX]
+        cdef size_t size = msg.size - msg.hdr_len
+        self.write_line(sink, sub, msg, b"MSG ")
+        if msg.reply_len:
+            out_append(&self.pool, &sink.out, msg.reply, msg.reply_len)
+            out_append(&self.pool, &sink.out, b" ", 1)
+        out_append(&self.pool, &sink.out, number, put_number(number, size))
+        out_append(&self.pool, &sink.out, b"\r\n", 2)
+        out_append(&self.pool, &sink.out, msg.body + msg.hdr_len, size + 2)
+        self.count_delivery(sink, size)
+
+    cdef void write_line(self, Sink* sink, Sub* sub, Message* msg,
+                         const char* verb) noexcept nogil:
+        out_append(&self.pool, &sink.out, verb, strlen(verb))
+        out_append(&self.pool, &sink.out, msg.subject, msg.subject_len)
+        out_append(&self.pool, &sink.out, b" ", 1)
+        out_append(&self.pool, &sink.out, sub_sid(sub), sub.sid_len)
+        out_append(&self.pool, &sink.out, b" ", 1)
+
+    cdef inline void count_delivery(self, Sink* sink, size_t size) noexcept nogil:
+        sink.out_msgs += 1
+        sink.out_bytes += size
+        self.mark_dirty(sink)
+
+    cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil:
+        """Protocol lines (PONG, -ERR, INFO): not messages, but flushed and bounded alike."""
+        if sink.flags & SINK_CLOSING:
+            return
+        out_append(&self.pool, &sink.out, p, n)
+        self.mark_dirty(sink)
+
+    cdef void mark_dirty(self, Sink* sink) noexcept nogil:
+        if not sink.flags & SINK_DIRTY:
+            sink.flags |= SINK_DIRTY
+            sink.next_dirty = NULL
+            if self.dirty_last == NULL:
+                self.dirty_first = sink
+            else:
+                self.dirty_last.next_dirty = sink
+            self.dirty_last = sink
+        if sink.out.pending < sink.urgent_at:
+            return
+        if sink.flags & SINK_BLOCKED:
+            if sink.out.pending > sink.max_pending:
+                sink.flags |= SINK_SLOW | SINK_CLOSING
+            elif (sink.out.pending > sink.pressure_at
+                    and self.now_ns - sink.progress_ns < PROGRESS_NS):
+                # Holding publishers back helps a reader that reads; for one that does not, it
+                # would only slow everybody else.
+                self.pressure = True
+        elif not sink.flags & SINK_URGENT:
+            sink.flags |= SINK_URGENT
+            sink.next_urgent = self.urgent
+            self.urgent = sink
+
+    cdef void note_spent(self, Sub* sub) noexcept nogil:
+        if self.nspent == self.spent_cap:
+            self.spent_cap = 2 * self.spent_cap + 16
+            self.spent = <Sub**>xrealloc(self.spent, self.spent_cap * sizeof(Sub*))
+        self.spent[self.nspent] = sub
+        self.nspent += 1
+
+    cdef void hand_to_callback(self, Sub* sub, Message* msg):
+        """Internal subscribers run after the batch, so they get copies."""
+        cdef const char* payload = msg.body + msg.hdr_len
+        self.calls.append((
+            (<Subscription>sub.owner).value,
+            msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
+            msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
+            PyBytes_FromStringAndSize(msg.body, msg.hdr_len),
+            PyBytes_FromStringAndSize(payload, msg.size - msg.hdr_len),
+        ))
+
+    cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept:
+        """Nobody was there: tell the requester's own subscription on the reply subject."""
+        cdef Match found
+        cdef Message answer
+        cdef bytes block, sizes
+        cdef uint32_t i
+        interest.find(msg.reply, msg.reply_len, &found)
+        for i in range(found.nplain):
+            if found.plain[i].kind != SUB_SINK or found.plain[i].owner != source:
+                continue
+            block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % msg.subject[:msg.subject_len]
+            sizes = b"%d %d\r\n" % (len(block), len(block))
+            answer.subject = msg.reply
+            answer.subject_len = msg.reply_len
+            answer.reply = NULL
+            answer.reply_len = 0
+            answer.sizes = sizes
+            answer.sizes_len = len(sizes)
+            answer.size = answer.hdr_len = len(block)
+            block += b"\r\n"
+            answer.body = block
+            self.deliver(found.plain[i], NULL, &answer)
+            return

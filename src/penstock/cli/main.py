@@ -1,0 +1,60 @@
+"""The `penstock` command: one word per job, each in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.version import REFERENCE_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELP: Final = f"""\
+penstock {VERSION}: a NATS server for Python (speaks NATS {REFERENCE_VERSION})
+
+Usage: penstock COMMAND [ARGUMENTS]
+
+Commands:
+    serve     run the server; takes nats-server's flags and configuration files
+    bench     measure a NATS server, or compare this one with the reference
+    version   print the version
+
+`penstock COMMAND --help` tells more of each.
+"""
+
+
+def main() -> int:
+    """The entry point: picks the command, answers its exit code."""
+    arguments = sys.argv[1:]
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if command is None:
+        known = not arguments or arguments[0] in ("-h", "--help", "help")
+        print(HELP, file=sys.stdout if known else sys.stderr, end="")
+        return 0 if known else 2
+    return command(arguments[1:])
+
+
+def _serve(arguments: list[str]) -> int:
+    from penstock.server.main import run
+
+    return run(arguments)
+
+
+def _bench(arguments: list[str]) -> int:
+    from penstock.cli.bench import run
+
+    return run(arguments)
+
+
+def _version(_arguments: list[str]) -> int:
+    print(f"penstock {VERSION} (NATS {REFERENCE_VERSION})")
+    return 0
+
+
+COMMANDS: Final[dict[str, Callable[[list[str]], int]]] = {
+    "serve": _serve,
+    "bench": _bench,
+    "version": _version,
+    "--version": _version,
+}

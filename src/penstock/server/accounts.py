@@ -1,0 +1,111 @@
+"""Accounts: isolated subject spaces, and the compiled form of what a user may do in one.
+
+An account owns the subscriptions of its clients. Nothing crosses from one account to another.
+Permission patterns become tries once per user, so that the data plane can ask them per message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from penstock.subjects.trie import SubList, Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.broker.permissions import CompiledPermissions
+    from penstock.server.options import AccountLimits, Options
+
+GLOBAL_ACCOUNT: Final = "$G"
+SYSTEM_ACCOUNT: Final = "$SYS"
+
+
+@dataclass(slots=True)
+class Account:
+    """One subject space. `connections` counts the clients bound to it now."""
+
+    name: str
+    interest: SubList
+    limits: AccountLimits | None = None
+    connections: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return (
+            self.limits is not None
+            and self.limits.max_connections >= 0
+            and self.connections >= self.limits.max_connections
+        )
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All accounts of a server. They come with the options and stay as long as it runs."""
+
+    make_interest: Callable[[], SubList]
+    by_name: dict[str, Account] = field(default_factory=dict)
+
+    def configure(self, options: Options) -> None:
+        """Makes the accounts the options name; one that is named no more stays, but unused."""
+        self._ensure(GLOBAL_ACCOUNT)
+        self._ensure(options.system_account or SYSTEM_ACCOUNT)
+        for configured in options.accounts:
+            self._ensure(configured.name).limits = configured.limits
+
+    def _ensure(self, name: str) -> Account:
+        if name not in self.by_name:
+            self.by_name[name] = Account(name, self.make_interest())
+        return self.by_name[name]
+
+    def __getitem__(self, name: str) -> Account:
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self.by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """A user's permissions as the data plane asks them; None: nothing to ask."""
+
+    permissions: CompiledPermissions
+    pub_allow: SubList | None
+    pub_deny: SubList | None
+    deliver_deny: SubList | None
+    guards_subscribe: bool
+    may_respond: bool
+
+
+class GuardTable:
+    """Guards by user, made once. Dropped as a whole when the users change."""
+
+    def __init__(self) -> None:
+        self._guards: dict[int, Guards] = {}
+
+    def __getitem__(self, permissions: CompiledPermissions) -> Guards:
+        # Guards hold the permissions, so an id is never reused while it is a key here.
+        guards = self._guards.get(id(permissions))
+        if guards is None:
+            guards = self._guards[id(permissions)] = _compile_guards(permissions)
+        return guards
+
+
+def _compile_guards(permissions: CompiledPermissions) -> Guards:
+    denied = (*permissions.sub_deny, *(entry.subject for entry in permissions.sub_deny_queues))
+    restricted = bool(denied) or permissions.sub_allow is not None
+    return Guards(
+        permissions=permissions,
+        pub_allow=None if permissions.pub_allow is None else _patterns(permissions.pub_allow),
+        pub_deny=_patterns(permissions.pub_deny) if permissions.pub_deny else None,
+        deliver_deny=_patterns(denied) if denied else None,
+        guards_subscribe=restricted,
+        may_respond=permissions.responses is not None,
+    )
+
+
+def _patterns(subjects: Iterable[str]) -> SubList:
+    patterns = SubList(cache=False)
+    for subject in subjects:
+        patterns.insert(Subscription(subject))
+    return patterns

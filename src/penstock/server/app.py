@@ -1,0 +1,305 @@
+"""The server as one object: options in, listeners up, everything down again.
+
+The composition root: here the parts are made and joined, and nowhere else. `Server` runs in
+whatever event loop starts it, so it can be embedded; the command line runs it in a loop of its
+own. Started and stopped once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from msgspec.structs import replace
+
+from penstock.base.version import REFERENCE_VERSION, VERSION
+from penstock.server import reasons
+from penstock.server.config.checks import check_options, normalise
+from penstock.server.configure import ConfigError, load_config
+from penstock.server.lameduck import retire
+from penstock.server.listener import Listener, bind, plain_transport, websocket_transport
+from penstock.server.logs import log
+from penstock.server.options import ListenOnly, Options
+from penstock.server.portsfile import PortsFile
+from penstock.server.reload import take_over
+from penstock.server.service import Service
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from penstock.server.monitor.http import Monitor
+
+#: Listeners for other servers: the option, and what the log and the ports file call it.
+UNSERVED: Final = (("cluster", "cluster"), ("gateway", "gateway"), ("leafnodes", "leafnodes"))
+LOG_NAMES: Final = {"cluster": "route", "gateway": "gateway", "leafnodes": "leafnode"}
+EMBEDDED_HOST: Final = "127.0.0.1"
+
+
+class StartError(Exception):
+    """The server cannot start; the text says why."""
+
+
+class Server:
+    """A NATS server in this event loop.
+
+        async with penstock.Server() as server:
+            client = await nats.connect(server.url)
+
+    Keywords are those of `Options`; `config` names a configuration file, which keywords override.
+    Embedded, it listens on 127.0.0.1 at any free port unless told otherwise. `reread` makes the
+    options anew for `reload`; with `config` that is done already.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        reread: Callable[[], Options] | None = None,
+        **overrides: object,
+    ) -> None:
+        if options is None:
+            options = _embedded_options(config, overrides)
+            if config is not None:
+                reread = partial(_embedded_options, config, overrides)
+        elif overrides or config is not None:
+            raise TypeError("give either options, or keywords and config")
+        check_options(options)
+        self.options = options
+        self._reread = reread
+        self.service: Service
+        self._listeners: dict[str, Listener] = {}
+        self._unserved: dict[str, socket.socket] = {}
+        self._monitor: Monitor | None = None
+        self._ports_file: PortsFile | None = None
+        self._stopped: asyncio.Event
+        self._retirement: asyncio.Task[None] | None = None
+        self._started = False
+
+    # -- life
+
+    async def start(self) -> None:
+        """Opens every listener; when this returns, clients can connect. Raises StartError."""
+        if self._started:
+            raise RuntimeError("a server is started once")
+        self._started = True
+        self._stopped = asyncio.Event()
+        self.service = Service(self.options, asyncio.get_running_loop())
+        self._log_identity()
+        try:
+            await self._open_listeners()
+        except (OSError, ValueError) as error:
+            await self.stop()
+            raise error if isinstance(error, StartError) else StartError(str(error)) from error
+        except BaseException:
+            await self.stop()
+            raise
+        self.service.start()
+        log.info("Server is ready")
+        self._write_files()
+
+    async def stop(self, reason: str = reasons.SERVER_SHUTDOWN) -> None:
+        """Closes listeners and connections. May be called again."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        if self._retirement is not None:
+            self._retirement.cancel()
+        self._close_listeners()
+        if self._monitor is not None:
+            await self._monitor.stop()
+        self.service.stop(reason)
+        if self._ports_file is not None:
+            self._ports_file.remove()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def wait_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def reload(self) -> list[str]:
+        """Reads the configuration file again; answers what changed. Raises ConfigError."""
+        if self._reread is None:
+            raise ConfigError("can only reload config when a file is provided using -c or --config")
+        fresh = self._reread()
+        check_options(fresh)
+        changes = take_over(self.service, fresh)
+        self.options = fresh
+        return changes
+
+    def start_lame_duck(self) -> None:
+        """Takes no new clients, tells those that are there, lets them go one by one, stops."""
+        if self._retirement is None:
+            self._close_listeners()
+            self._retirement = asyncio.ensure_future(self._retire())
+
+    async def _retire(self) -> None:
+        await retire(self.service)
+        self._retirement = None
+        await self.stop()
+
+    # -- where it is
+
+    @property
+    def port(self) -> int:
+        """The port clients connect to."""
+        return self._listeners["nats"].address[1]
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, as a URL."""
+        return self._url("nats", "nats")
+
+    @property
+    def websocket_url(self) -> str | None:
+        if "websocket" not in self._listeners:
+            return None
+        websocket = self.options.websocket
+        secure = websocket is not None and not websocket.no_tls
+        return self._url("websocket", "wss" if secure else "ws")
+
+    @property
+    def monitor_url(self) -> str | None:
+        return None if self._monitor is None else self._monitor.url
+
+    def _url(self, listener: str, scheme: str) -> str:
+        host, port = self._listeners[listener].address
+        return f"{scheme}://{join_address(reachable(host), port)}"
+
+    # -- opening
+
+    async def _open_listeners(self) -> None:
+        await self._start_monitoring()
+        for option, name in UNSERVED:
+            self._open_unserved(option, name)
+        self._open_websocket()
+        if not self.options.dont_listen:
+            self._open_clients()
+
+    def _open_clients(self) -> None:
+        listening = _bind_or_fail(self.options.host, self.options.port, "client")
+        listener = Listener(self.service, listening, plain_transport(self.service))
+        self._listeners["nats"] = listener
+        port = listener.address[1]
+        self.service.client_address = (self.options.host, port)
+        shown = join_address(self.options.host, port)
+        log.info("Listening for client connections on %s", shown)
+        if self.options.tls is not None:
+            log.info("TLS required for client connections")
+        listener.start()
+
+    def _open_websocket(self) -> None:
+        options = self.options.websocket
+        if options is None or options.port == 0:
+            return
+        host = options.host or self.options.host
+        listening = _bind_or_fail(host, options.port, "websocket")
+        listener = Listener(self.service, listening, websocket_transport(self.service))
+        self._listeners["websocket"] = listener
+        scheme = "ws" if options.no_tls else "wss"
+        log.info(
+            "Listening for websocket clients on %s://%s",
+            scheme,
+            join_address(host, listener.address[1]),
+        )
+        if options.no_tls:
+            log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+        listener.start()
+
+    def _open_unserved(self, option: str, name: str) -> None:
+        """Ports for other servers are held, so that nothing else takes them, and not served."""
+        configured = getattr(self.options, option)
+        if not isinstance(configured, ListenOnly) or configured.port == 0:
+            return
+        listening = _bind_or_fail(configured.host, configured.port, LOG_NAMES[option])
+        self._unserved[name] = listening
+        address = join_address(configured.host, listening.getsockname()[1])
+        log.info("Listening for %s connections on %s", LOG_NAMES[option], address)
+        log.warning("%s connections are not served by this server yet", LOG_NAMES[option])
+
+    async def _start_monitoring(self) -> None:
+        if not self.options.http_port and not self.options.https_port:
+            return
+        from penstock.server.monitor.http import Monitor
+
+        self._monitor = Monitor(self.service)
+        await self._monitor.start()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        for listening in self._unserved.values():
+            listening.close()
+
+    def _log_identity(self) -> None:
+        log.info("Starting penstock")
+        log.info("  Version:  %s", VERSION)
+        log.info("  Speaks:   NATS %s", REFERENCE_VERSION)
+        log.info("  Name:     %s", self.service.server_name)
+        log.info("  ID:       %s", self.service.server_id)
+        if self.options.config_file:
+            log.info("Using configuration file: %s", self.options.config_file)
+
+    def _write_files(self) -> None:
+        if self.options.pid_file:
+            Path(self.options.pid_file).write_text(str(os.getpid()))
+        if self.options.ports_file_dir:
+            self._ports_file = PortsFile(Path(self.options.ports_file_dir))
+            self._ports_file.write(self._ports())
+
+    def _ports(self) -> dict[str, list[str]]:
+        ports: dict[str, list[str]] = {}
+        if "nats" in self._listeners:
+            ports["nats"] = [self.url]
+        if self._monitor is not None:
+            ports["monitoring"] = [self._monitor.url]
+        for name, listening in self._unserved.items():
+            host, port = listening.getsockname()[:2]
+            ports[name] = [f"nats://{join_address(reachable(host), port)}"]
+        if self.websocket_url is not None:
+            ports["websocket"] = [self.websocket_url]
+        return ports
+
+
+def reachable(host: str) -> str:
+    """An address to connect to, for a listener bound to every address."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bind_or_fail(host: str, port: int, what: str) -> socket.socket:
+    try:
+        return bind(host, port)
+    except OSError as error:
+        address = join_address(host, max(port, 0))
+        raise StartError(f"Error listening on {what} port {address}: {error}") from error
+
+
+def _embedded_options(
+    config: str | os.PathLike[str] | None, overrides: dict[str, object]
+) -> Options:
+    if config is not None:
+        options = load_config(config, os.environ)
+    else:
+        options = Options(host=EMBEDDED_HOST, port=-1)
+    if overrides.get("port") == 0:
+        overrides = {**overrides, "port": -1}
+    return normalise(replace(options, **overrides))

@@ -1,0 +1,79 @@
+"""C surface of a link: one client's side of the protocol, without its socket."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.outbox cimport Outbox
+from penstock.broker.router cimport Message, Owner, Router, Sink
+from penstock.subjects.nodes cimport Sub
+from penstock.subjects.trie cimport SubList
+from penstock.wire.parser cimport Frame, Limits
+
+
+cdef struct SidTable:
+    Sub** slots
+    uint32_t cap
+    uint32_t count
+
+
+cdef class Link(Owner):
+    # identity and wiring
+    cdef readonly uint64_t cid
+    cdef readonly object handler
+    cdef Router router
+    cdef SubList interest
+    cdef list doomed              # links that are to be closed when the turn ends; the plane's
+    # protocol state
+    cdef Sink sink
+    cdef Limits limits
+    cdef SidTable sids
+    cdef uint32_t max_subs        # 0: no limit
+    cdef uint32_t max_sub_tokens  # 0: no limit
+    cdef bint verbose
+    cdef bint pedantic
+    cdef bint no_responders
+    cdef bint login_needed        # nothing but CONNECT is heard
+    cdef bint pinged
+    cdef bint traced
+    cdef bint guards_publish
+    cdef bint guards_subscribe
+    cdef bint may_respond
+    cdef SubList pub_allow
+    cdef SubList pub_deny
+    cdef SubList deliver_deny
+    cdef bint held                # what comes next waits until release()
+    cdef readonly object close_reason
+    # counters
+    cdef readonly uint64_t in_msgs
+    cdef readonly uint64_t in_bytes
+    cdef readonly uint32_t stalls
+    # transport, owned by the plane
+    cdef int fd
+    cdef uint32_t events
+    cdef char* carry              # the start of a frame that is not whole yet
+    cdef size_t carry_len
+    cdef size_t carry_cap
+    cdef size_t need
+    cdef readonly object codec
+    cdef bint transport_ready     # the codec has shaken hands
+    cdef Outbox encoded           # transport bytes, when a codec makes them
+    cdef int64_t last_active_ns
+    cdef int64_t blocked_since_ns
+    cdef int64_t blocked_goal     # bytes that must have left by the write deadline
+    cdef int64_t sent
+    cdef int64_t resume_at_ns     # when a held-back publisher is read again; 0: it is not held back
+    cdef bint closed
+
+    cdef size_t consume(self, const char* p, size_t n) except? 0
+    cdef int obey(self, Frame* frame) except -1
+    cdef void on_publish(self, Frame* frame) noexcept
+    cdef int on_sub(self, Frame* frame) except -1
+    cdef void on_unsub(self, Frame* frame) noexcept
+    cdef int on_ping(self) except -1
+    cdef bint may_publish(self, const char* subject, size_t n) noexcept
+    cdef void route_uneven(self, Frame* frame, Message* msg) noexcept
+    cdef void remove_sub(self, Sub* sub) noexcept
+    cdef void say(self, const char* text, size_t n) noexcept nogil
+    cdef void ok(self) noexcept nogil
+    cdef int fault(self, Frame* frame) except -1
+
+cdef void settle_spent(Router router) noexcept

@@ -1,0 +1,495 @@
+"""A link: one client's side of the protocol, from its bytes to router, trie and replies.
+
+`consume` takes received bytes and obeys the frames in them. The ordinary ones (PUB, SUB, UNSUB,
+PING) are carried out here, in C; what needs judgement (CONNECT, permissions on a subscription,
+closing) goes to the handler, a Python object with the methods of `Handler` in link.pyi.
+
+No socket is touched here: output goes to the sink's outbox, and a link that must go says so by
+putting itself on the plane's list of the doomed.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memset, strlen
+
+from penstock.broker.router cimport (
+    SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES,
+)
+from penstock.subjects.nodes cimport (
+    SUB_FILTERED, SUB_REMOVED, SUB_SINK, has_empty_token, has_wildcard, hash_bytes, new_sub,
+    sub_sid, valid_pattern, xzalloc,
+)
+from penstock.subjects.trie cimport sub_queue, sub_subject
+from penstock.wire.parser cimport (
+    BAD_ARGUMENTS, CONNECT, HEADERS_NOT_ENABLED, HPUB, INFO, LINE_TOO_LONG, MINUS_ERR, NEED_MORE,
+    PAYLOAD_TOO_BIG, PING, PLUS_OK, PONG, PUB, SUB, UNKNOWN_VERB, UNSUB, parse_size, scan,
+)
+
+cdef enum:
+    NAME_BYTES_MAX = 65000        # of a control line: what trie and read buffer can hold
+    URGENT_BYTES = 131072         # flushed before the turn ends, to stay in the processor's cache
+
+# Verdicts of Handler.may_subscribe.
+SUBSCRIBE_REFUSED = 0
+SUBSCRIBE_ALLOWED = 1
+SUBSCRIBE_FILTERED = 2
+
+
+# ------------------------------------------------------------------------ sids of a link
+
+cdef inline uint32_t sid_slot(SidTable* table, const char* sid, size_t n) noexcept nogil:
+    return <uint32_t>hash_bytes(sid, n, 0) & (table.cap - 1)
+
+cdef Sub* sid_find(SidTable* table, const char* sid, size_t n) noexcept nogil:
+    cdef uint32_t i
+    cdef Sub* sub
+    if table.count == 0:
+        return NULL
+    i = sid_slot(table, sid, n)
+    while True:
+        sub = table.slots[i]
+        if sub == NULL:
+            return NULL
+        if sub.sid_len == n and memcmp(sub_sid(sub), sid, n) == 0:
+            return sub
+        i = (i + 1) & (table.cap - 1)
+
+cdef void sid_place(SidTable* table, Sub* sub) noexcept nogil:
+    cdef uint32_t i = sid_slot(table, sub_sid(sub), sub.sid_len)
+    while table.slots[i] != NULL:
+        i = (i + 1) & (table.cap - 1)
+    table.slots[i] = sub
+
+cdef void sid_add(SidTable* table, Sub* sub) noexcept nogil:
+    cdef Sub** old = table.slots
+    cdef uint32_t i, nold = table.cap
+    if 4 * (table.count + 1) > 3 * table.cap:
+        table.cap = 4 if nold == 0 else 2 * nold
+        table.slots = <Sub**>xzalloc(table.cap * sizeof(Sub*))
+        for i in range(nold):
+            if old[i] != NULL:
+                sid_place(table, old[i])
+        free(old)
+    sid_place(table, sub)
+    table.count += 1
+
+cdef void sid_remove(SidTable* table, Sub* sub) noexcept nogil:
+    cdef uint32_t mask = table.cap - 1
+    cdef uint32_t i = sid_slot(table, sub_sid(sub), sub.sid_len)
+    cdef uint32_t j, home
+    while table.slots[i] != sub:
+        i = (i + 1) & mask
+    table.count -= 1
+    j = i
+    while True:
+        table.slots[i] = NULL
+        while True:
+            j = (j + 1) & mask
+            if table.slots[j] == NULL:
+                return
+            home = sid_slot(table, sub_sid(table.slots[j]), table.slots[j].sid_len)
+            if ((j - home) & mask) >= ((j - i) & mask):
+                break
+        table.slots[i] = table.slots[j]
+        i = j
+
+
+cdef uint32_t count_tokens(const char* subject, size_t n) noexcept nogil:
+    cdef size_t i
+    cdef uint32_t tokens = 1
+    for i in range(n):
+        tokens += subject[i] == c'.'
+    return tokens
+
+cdef bint starts_with(const char* text, size_t n, const char* prefix) noexcept nogil:
+    cdef size_t length = strlen(prefix)
+    return n >= length and memcmp(text, prefix, length) == 0
+
+cdef bint reserved_reply(const char* reply, size_t n) noexcept nogil:
+    """Replies that only servers make: a client that could would speak in their name."""
+    return (starts_with(reply, n, b"_R_.") or starts_with(reply, n, b"_GR_.")
+            or starts_with(reply, n, b"$JS.ACK."))
+
+cdef str text_of(const char* p, size_t n):
+    return p[:n].decode("utf-8", "surrogateescape")
+
+
+cdef class Link(Owner):
+    """One client connection. Made by Plane.attach."""
+
+    def __cinit__(self, uint64_t cid, handler, Router router not None, list doomed not None,
+                  SubList interest not None):
+        self.cid = cid
+        self.handler = handler
+        self.router = router
+        self.interest = interest
+        self.doomed = doomed
+        self.verbose = self.pedantic = True   # until CONNECT says otherwise
+        self.fd = -1
+        self.sink.owner = <void*>self
+
+    def __dealloc__(self):
+        free(self.sids.slots)
+        free(self.carry)
+
+    # -- set by the handler
+
+    def set_limits(self, *, size_t max_control_line, size_t max_payload, int64_t max_pending,
+                   uint32_t max_subs, uint32_t max_sub_tokens) -> None:
+        self.limits.max_control_line = min(max_control_line, <size_t>NAME_BYTES_MAX)
+        self.limits.max_payload = max_payload
+        self.max_subs = max_subs
+        self.max_sub_tokens = max_sub_tokens
+        self.sink.max_pending = max_pending
+        self.sink.pressure_at = max_pending - max_pending // 4
+        self.sink.urgent_at = min(<int64_t>URGENT_BYTES, max_pending // 2)
+
+    def set_options(self, *, bint verbose, bint pedantic, bint echo, bint headers,
+                    bint no_responders) -> None:
+        self.verbose = verbose
+        self.pedantic = pedantic
+        self.no_responders = no_responders
+        self.limits.headers = headers
+        self.sink.flags &= ~(<uint32_t>(SINK_HEADERS | SINK_NO_ECHO))
+        if headers:
+            self.sink.flags |= SINK_HEADERS
+        if not echo:
+            self.sink.flags |= SINK_NO_ECHO
+
+    def set_interest(self, SubList interest not None) -> None:
+        """The subject space the client lives in: its account's subscriptions."""
+        self.drop_subscriptions()
+        self.interest = interest
+
+    def set_guards(self, *, SubList pub_allow=None, SubList pub_deny=None,
+                   SubList deliver_deny=None, bint guards_subscribe=False,
+                   bint may_respond=False) -> None:
+        """What the client's permissions ask of the data plane; no argument: all is allowed."""
+        self.pub_allow = pub_allow
+        self.pub_deny = pub_deny
+        self.deliver_deny = deliver_deny
+        self.guards_subscribe = guards_subscribe
+        self.may_respond = may_respond
+        self.guards_publish = pub_allow is not None or pub_deny is not None
+        self.sink.flags &= ~(<uint32_t>SINK_NOTES_REPLIES)
+        if may_respond:
+            self.sink.flags |= SINK_NOTES_REPLIES
+
+    def set_login_needed(self, bint needed) -> None:
+        self.login_needed = needed
+
+    def set_traced(self, bint traced) -> None:
+        self.traced = traced
+
+    # -- said to the client
+
+    def send(self, bytes line not None) -> None:
+        self.router.queue(&self.sink, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
+
+    def error(self, str text not None) -> None:
+        """A -ERR line; the connection stays."""
+        self.send(b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape"))
+        self.handler.erred(text)
+
+    def close(self, str reason not None, str error=None) -> None:
+        """Closes when this turn ends, after what is queued, and after `error` as -ERR."""
+        if self.close_reason is not None:
+            return
+        if error is not None:
+            self.error(error)
+        self.close_reason = reason
+        self.sink.flags |= SINK_CLOSING
+        self.doomed.append(self)
+
+    def drop_subscriptions(self) -> None:
+        cdef uint32_t i
+        cdef Sub** slots = self.sids.slots
+        for i in range(self.sids.cap):
+            if slots[i] != NULL:
+                self.interest.drop(slots[i])
+        free(slots)
+        memset(&self.sids, 0, sizeof(SidTable))
+
+    # -- asked by monitoring
+
+    @property
+    def subscriptions(self) -> int:
+        return self.sids.count
+
+    @property
+    def out_msgs(self) -> int:
+        return self.sink.out_msgs
+
+    @property
+    def out_bytes(self) -> int:
+        return self.sink.out_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        return self.sink.out.pending + self.encoded.pending
+
+    @property
+    def last_activity_ns(self) -> int:
+        """Of the monotonic clock."""
+        return self.last_active_ns
+
+    @property
+    def fileno(self) -> int:
+        return self.fd
+
+    def subscription_details(self) -> list:
+        """(sid, subject, queue or None, delivered, max) of each subscription."""
+        cdef uint32_t i
+        cdef Sub* sub
+        details = []
+        for i in range(self.sids.cap):
+            sub = self.sids.slots[i]
+            if sub != NULL:
+                details.append((text_of(sub_sid(sub), sub.sid_len), sub_subject(sub),
+                                sub_queue(sub), sub.delivered, sub.max_deliver))
+        return details
+
+    def recheck_subscriptions(self) -> None:
+        """Permissions have changed: subscriptions that they refuse now are told and dropped."""
+        cdef Sub* sub
+        for sid, subject, queue, _, _ in self.subscription_details():
+            verdict = self.handler.may_subscribe(subject, queue)
+            raw = sid.encode("utf-8", "surrogateescape")
+            sub = sid_find(&self.sids, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            sub.flags &= ~SUB_FILTERED
+            if verdict == SUBSCRIBE_FILTERED:
+                sub.flags |= SUB_FILTERED
+            elif verdict == SUBSCRIBE_REFUSED:
+                self.handler.subscribe_refused(subject, queue)
+                self.remove_sub(sub)
+
+    # -- what the client says
+
+    cdef size_t consume(self, const char* p, size_t n) except? 0:
+        """Obeys the whole frames in the bytes; answers how many bytes those were."""
+        cdef const char* start = p
+        cdef const char* end = p + n
+        cdef Frame frame
+        cdef size_t used
+        self.need = 0
+        while p < end and self.close_reason is None and not self.held:
+            if self.login_needed and (p[0] | 0x20) != c'c':
+                self.handler.spoke_before_login()
+                break
+            used = scan(p, end, &self.limits, &frame)
+            if used == 0:
+                if frame.verb == NEED_MORE:
+                    self.need = frame.need
+                else:
+                    self.fault(&frame)
+                break
+            p += used
+            if self.traced:
+                self.handler.trace_frame(frame_text(&frame))
+            if frame.verb <= HPUB:
+                self.on_publish(&frame)
+            else:
+                self.obey(&frame)
+        return p - start
+
+    cdef int obey(self, Frame* frame) except -1:
+        if frame.verb == SUB:
+            self.on_sub(frame)
+        elif frame.verb == UNSUB:
+            self.on_unsub(frame)
+        elif frame.verb == PING:
+            self.on_ping()
+        elif frame.verb == PONG:
+            self.handler.ponged()
+        elif frame.verb == CONNECT:
+            self.handler.connect(frame.line.p[:frame.line.n])
+        elif frame.verb == MINUS_ERR:
+            self.handler.peer_erred(frame.line.p[:frame.line.n])
+        return 0
+
+    cdef int fault(self, Frame* frame) except -1:
+        """The parser will not go on. Some faults are told, some only close: as the reference."""
+        if frame.verb == UNKNOWN_VERB:
+            self.close("Parse Error", "Unknown Protocol Operation")
+        elif frame.verb == LINE_TOO_LONG:
+            self.close("Maximum Control Line Exceeded", "maximum control line exceeded")
+        elif frame.verb == PAYLOAD_TOO_BIG:
+            self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
+        elif frame.verb == HEADERS_NOT_ENABLED:
+            self.close("Message Header Violation")
+        else:
+            self.close("Protocol Violation")
+        return 0
+
+    cdef void say(self, const char* text, size_t n) noexcept nogil:
+        self.router.queue(&self.sink, text, n)
+
+    cdef void ok(self) noexcept nogil:
+        self.router.queue(&self.sink, b"+OK\r\n", 5)
+
+    cdef int on_ping(self) except -1:
+        self.say(b"PONG\r\n", 6)
+        if not self.pinged:
+            self.pinged = True
+            self.handler.first_ping()
+        return 0
+
+    # -- publishing
+
+    cdef void on_publish(self, Frame* frame) noexcept:
+        cdef Message msg
+        cdef uint32_t reached
+        self.in_msgs += 1
+        self.in_bytes += frame.size
+        if self.pedantic and not literal_subject(frame.subject.p, frame.subject.n):
+            self.error("Invalid Publish Subject")
+        if self.guards_publish and not self.may_publish(frame.subject.p, frame.subject.n):
+            self.handler.publish_refused(text_of(frame.subject.p, frame.subject.n))
+            return
+        if frame.reply.n and reserved_reply(frame.reply.p, frame.reply.n):
+            self.handler.reply_refused(text_of(frame.reply.p, frame.reply.n))
+            return
+        if self.verbose:
+            self.ok()
+        msg.subject = frame.subject.p
+        msg.subject_len = frame.subject.n
+        msg.reply = frame.reply.p
+        msg.reply_len = frame.reply.n
+        msg.body = frame.body
+        msg.size = frame.size
+        msg.hdr_len = frame.hdr_len
+        msg.sizes = frame.sizes.p
+        msg.sizes_len = frame.sizes.n
+        if frame.sizes.n == 0:
+            self.route_uneven(frame, &msg)
+        else:
+            reached = self.router.route(self.interest, &self.sink, &msg)
+            if reached == 0 and msg.reply_len and self.no_responders:
+                self.router.no_responders(self.interest, &self.sink, &msg)
+        if self.router.nspent:
+            settle_spent(self.router)
+
+    cdef void route_uneven(self, Frame* frame, Message* msg) noexcept:
+        """The line's end cannot be copied as it came (odd blanks, a bare LF): write it anew."""
+        cdef bytes sizes = frame.reply.p[:frame.reply.n] + b" " if frame.reply.n else b""
+        cdef int last = frame.nargs - 1
+        if frame.hdr_len:
+            sizes += frame.args[last - 1].p[:frame.args[last - 1].n] + b" "
+        sizes += frame.args[last].p[:frame.args[last].n] + b"\r\n"
+        msg.sizes = sizes
+        msg.sizes_len = len(sizes)
+        if (self.router.route(self.interest, &self.sink, msg) == 0 and msg.reply_len
+                and self.no_responders):
+            self.router.no_responders(self.interest, &self.sink, msg)
+
+    cdef bint may_publish(self, const char* subject, size_t n) noexcept:
+        if ((self.pub_allow is None or self.pub_allow.interested(subject, n))
+                and (self.pub_deny is None or not self.pub_deny.interested(subject, n))):
+            return True
+        return self.may_respond and self.handler.may_respond(text_of(subject, n))
+
+    # -- subscribing
+
+    cdef int on_sub(self, Frame* frame) except -1:
+        cdef size_t queue_len = 0
+        cdef const char* queue = NULL
+        cdef const char* subject = frame.args[0].p
+        cdef size_t n = frame.args[0].n
+        cdef uint32_t flags = 0
+        cdef Sub* sub
+        cdef int last = frame.nargs - 1
+        if frame.nargs < 2 or frame.nargs > 3:
+            self.close("Protocol Violation")
+            return 0
+        if frame.nargs == 3:
+            queue = frame.args[1].p
+            queue_len = frame.args[1].n
+        if self.guards_subscribe or (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0):
+            flags = self.judge_sub(text_of(subject, n),
+                                   text_of(queue, queue_len) if queue_len else None)
+            if flags & SUB_REMOVED:
+                return 0
+        if self.max_sub_tokens and count_tokens(subject, n) > self.max_sub_tokens:
+            self.error(f'Permissions Violation for Subscription to "{text_of(subject, n)}", '
+                       'too many tokens')
+            return 0
+        if self.max_subs and self.sids.count >= self.max_subs:
+            self.error("maximum subscriptions exceeded")
+            return 0
+        if sid_find(&self.sids, frame.args[last].p, frame.args[last].n) == NULL:
+            if not valid_pattern(subject, n):
+                self.error("Invalid Subject")
+                return 0
+            sub = new_sub(SUB_SINK, &self.sink, frame.args[last].p, frame.args[last].n)
+            sub.flags = flags
+            self.interest.add(sub, subject, n, queue, queue_len)
+            sid_add(&self.sids, sub)
+        if self.verbose:
+            self.ok()
+        return 0
+
+    def judge_sub(self, str subject, queue) -> int:
+        """The subscription's flags; SUB_REMOVED stands for a refusal that has been told."""
+        if queue != "_sys_":
+            verdict = self.handler.may_subscribe(subject, queue)
+            if verdict == SUBSCRIBE_ALLOWED:
+                return 0
+            if verdict == SUBSCRIBE_FILTERED:
+                return SUB_FILTERED
+        self.handler.subscribe_refused(subject, queue)
+        return SUB_REMOVED
+
+    cdef void on_unsub(self, Frame* frame) noexcept:
+        cdef Sub* sub
+        cdef long maximum = -1
+        if frame.nargs < 1 or frame.nargs > 2:
+            self.close("Protocol Violation")
+            return
+        if frame.nargs == 2:
+            maximum = parse_size(frame.args[1].p, frame.args[1].n)
+        sub = sid_find(&self.sids, frame.args[0].p, frame.args[0].n)
+        if sub != NULL:
+            if maximum > 0 and <uint64_t>maximum > sub.delivered:
+                sub.max_deliver = maximum
+            else:
+                self.remove_sub(sub)
+        if self.verbose:
+            self.ok()
+
+    cdef void remove_sub(self, Sub* sub) noexcept:
+        sid_remove(&self.sids, sub)
+        self.interest.drop(sub)
+
+    # -- asked by the router
+
+    cdef bint delivery_denied(self, Sub* sub, Message* msg):
+        if self.deliver_deny is None or not self.deliver_deny.interested(msg.subject, msg.subject_len):
+            return False
+        return self.handler.delivery_denied(text_of(msg.subject, msg.subject_len), sub_queue(sub))
+
+    cdef void note_reply(self, Message* msg):
+        self.handler.note_reply(text_of(msg.reply, msg.reply_len))
+
+
+cdef Link owner_of(Sub* sub):
+    return <Link>(<Sink*>sub.owner).owner
+
+cdef void settle_spent(Router router) noexcept:
+    """Subscriptions that have had their last message go, whoever's they are."""
+    cdef uint32_t i
+    cdef Sub* sub
+    for i in range(router.nspent):
+        sub = router.spent[i]
+        if not sub.flags & SUB_REMOVED:
+            owner_of(sub).remove_sub(sub)
+    router.nspent = 0
+
+cdef bint literal_subject(const char* subject, size_t n) noexcept nogil:
+    return not has_empty_token(subject, n) and not has_wildcard(subject, n)
+
+cdef str frame_text(Frame* frame):
+    verb = {PUB: "PUB", HPUB: "HPUB", SUB: "SUB", UNSUB: "UNSUB", PING: "PING", PONG: "PONG",
+            CONNECT: "CONNECT", INFO: "INFO", PLUS_OK: "+OK", MINUS_ERR: "-ERR"}[frame.verb]
+    if frame.verb in (PING, PONG, PLUS_OK, CONNECT):
+        return verb    # a CONNECT line holds secrets
+    return f"{verb} {text_of(frame.line.p, frame.line.n)}"

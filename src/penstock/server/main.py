@@ -1,0 +1,130 @@
+"""`penstock serve`: the server as a process of its own, with the reference's flags and signals.
+
+Parses, runs, and turns every failure into one line on stderr and an exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.server.conffile import ConfigError
+from penstock.server.flags import (
+    CheckConfig,
+    Run,
+    SendSignal,
+    ShowHelp,
+    ShowVersion,
+    UsageError,
+    options_from,
+    parse_command_line,
+    usage,
+)
+from penstock.server.logs import FATAL, LogOutput, log
+
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+    from penstock.server.flags import Command
+
+EXIT_FAILURE: Final = 1
+
+
+def run(argv: list[str]) -> int:
+    """Carries out one command line; answers the exit code."""
+    try:
+        command = parse_command_line(argv, os.environ)
+    except UsageError as error:
+        print(error.message, file=sys.stderr)
+        if error.show_usage:
+            print(usage())
+        return error.exit_code
+    return _carry_out(command)
+
+
+def _carry_out(command: Command) -> int:
+    if isinstance(command, ShowVersion | ShowHelp):
+        print(command.text)
+    elif isinstance(command, CheckConfig):
+        print(command.message, file=sys.stderr)
+    elif isinstance(command, SendSignal):
+        from penstock.server.signalling import send_signal
+
+        return send_signal(command.request)
+    else:
+        return _serve(command)
+    return 0
+
+
+def _serve(command: Run) -> int:
+    import uvloop
+
+    output = LogOutput(command.options)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run_server(command, output))
+    finally:
+        output.close()
+
+
+async def _run_server(command: Run, output: LogOutput) -> int:
+    from penstock.server.app import Server, StartError
+
+    for warning in command.warnings:
+        log.warning("%s", warning)
+    server = Server(command.options, reread=_rereader(command))
+    try:
+        await server.start()
+    except StartError as error:
+        log.log(FATAL, "%s", error)
+        return EXIT_FAILURE
+    _install_signals(server, output)
+    # What is alive now stays alive: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    await server.wait_stopped()
+    log.info("Server Exiting..")
+    return 0
+
+
+def _rereader(command: Run) -> partial[object] | None:
+    if not command.options.config_file:
+        return None
+    return partial(_read_again, command)
+
+
+def _read_again(command: Run) -> object:
+    return options_from(command.flags, os.environ).options
+
+
+def _install_signals(server: Server, output: LogOutput) -> None:
+    loop = asyncio.get_running_loop()
+    stopping: set[asyncio.Task[None]] = set()
+
+    def stop(name: str) -> None:
+        log.info('Trapped "%s" signal', name)
+        log.info("Initiating Shutdown...")
+        stopping.add(asyncio.ensure_future(server.stop()))
+
+    def reload() -> None:
+        log.info('Trapped "hangup" signal')
+        try:
+            server.reload()
+        except ConfigError as error:
+            log.error("Failed to reload server configuration: %s", error)
+        else:
+            output.set_level(server.options)
+
+    def lame_duck() -> None:
+        log.info('Trapped "user defined signal 2" signal')
+        server.start_lame_duck()
+
+    loop.add_signal_handler(signal.SIGINT, stop, "interrupt")
+    loop.add_signal_handler(signal.SIGTERM, stop, "terminated")
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGUSR1, output.reopen)
+    loop.add_signal_handler(signal.SIGUSR2, lame_duck)

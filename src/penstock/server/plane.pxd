@@ -1,0 +1,50 @@
+"""C surface of the plane: the sockets of all links and the turn that serves them."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.outbox cimport Outbox
+from penstock.broker.router cimport Router
+from penstock.server.link cimport Link
+
+
+cdef class Plane:
+    cdef Router router
+    cdef int epfd
+    cdef char* buffer
+    cdef dict links               # cid -> Link: what keeps a link alive
+    cdef list doomed
+    cdef list interests           # every SubList whose removed subscriptions must be reclaimed
+    cdef list stalled             # publishers that are not read for a moment
+    cdef list blocked             # links whose socket takes nothing
+    cdef uint32_t turning
+    cdef object arm               # arm(delay_s): call tick() then
+    cdef bint armed
+    cdef int64_t write_deadline_ns
+    cdef bint stall_publishers
+    cdef readonly uint64_t in_msgs_closed
+    cdef readonly uint64_t in_bytes_closed
+    cdef readonly uint64_t out_msgs_closed
+    cdef readonly uint64_t out_bytes_closed
+    cdef readonly uint64_t slow_consumers
+    cdef readonly uint64_t stalled_clients
+
+    cdef int readable(self, Link link) except -1
+    cdef int take_plain(self, Link link) except -1
+    cdef int take_encoded(self, Link link) except -1
+    cdef int codec_ended(self, Link link, end) except -1
+    cdef int received(self, Link link, char* base, size_t n) except -1
+    cdef int keep_rest(self, Link link, char* rest, size_t n) except -1
+    cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
+    cdef int finish(self) except -1
+    cdef int run_calls(self) except -1
+    cdef int flush_dirty(self) except -1
+    cdef int flush_urgent(self) except -1
+    cdef int flush(self, Link link) except -1
+    cdef int encode_pending(self, Link link) except -1
+    cdef int drain(self, Link link, Outbox* out) except -1
+    cdef int set_events(self, Link link, uint32_t events) except -1
+    cdef int note_blocked(self, Link link) except -1
+    cdef int hold_back(self, Link link) except -1
+    cdef int bury(self, Link link) except -1
+    cdef int arm_timer(self) except -1
+    cdef int forget(self, Link link) except -1

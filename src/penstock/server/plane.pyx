@@ -1,0 +1,531 @@
+"""The plane: the sockets of all links, and the turn that serves them.
+
+All client sockets are in one epoll set of the plane's own, and that set's descriptor is what the
+event loop watches: one callback per turn, whatever the number of busy connections. A turn reads
+each ready socket once into a shared buffer, lets its link obey what came, then flushes every
+outbox that was written to, then buries the links that are to close. Sends are direct; when a
+socket takes no more, the rest stays in its outbox until epoll says it takes some again.
+
+One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what
+it may keep of an unfinished frame (its control line and payload limits), what a turn reads.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, ECONNRESET, EINTR, errno
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove, memset
+
+import os
+
+from penstock.broker.outbox cimport (
+    Chunk, chunk_bytes, out_append, out_clear, out_consume,
+)
+from penstock.broker.router cimport (
+    SINK_BLOCKED, SINK_CLOSING, SINK_DIRTY, SINK_SLOW, SINK_URGENT, Message, Sink,
+)
+from penstock.subjects.nodes cimport xalloc
+from penstock.subjects.trie cimport SubList
+
+from penstock.server.link cimport settle_spent
+from penstock.server.posix cimport (
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
+    MSG_NOSIGNAL, SHUT_WR, c_close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, iovec,
+    monotonic_ns, msghdr, recv, send, sendmsg, shutdown,
+)
+
+from penstock.server.codecs.contract import CodecEnd
+
+cdef enum:
+    EVENTS_PER_TURN = 512
+    READ_BYTES = 131072            # taken from one socket in one turn
+    LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
+    PIECES_PER_SEND = 32
+    ENCODE_BYTES = 262144          # handed to a codec at a time
+    CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
+    CARRY_KEPT_BYTES = 512
+
+cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
+cdef int64_t TICK_NS = 250_000_000             # how often write deadlines are looked at
+
+
+cdef class Plane:
+    """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
+
+    def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
+                  bint stall_publishers=True):
+        self.epfd = -1
+        self.router = router
+        self.arm = arm
+        self.write_deadline_ns = write_deadline_ns
+        self.stall_publishers = stall_publishers
+        self.links = {}
+        self.doomed = []
+        self.interests = []
+        self.stalled = []
+        self.blocked = []
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError(errno, os.strerror(errno))
+        # A frame's kept start is copied in front of what is read next.
+        self.buffer = <char*>xalloc(READ_BYTES + LARGE_FRAME_BYTES)
+        self.router.now_ns = monotonic_ns()
+
+    def __dealloc__(self):
+        if self.epfd >= 0:
+            c_close(self.epfd)
+        free(self.buffer)
+
+    def fileno(self) -> int:
+        return self.epfd
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def all_links(self) -> list:
+        return list(self.links.values())
+
+    def add_interest(self, SubList interest not None) -> None:
+        """A subject space that links live in."""
+        self.interests.append(interest)
+
+    def set_write_deadline(self, int64_t write_deadline_ns) -> None:
+        self.write_deadline_ns = write_deadline_ns
+
+    def attach(self, int fd, uint64_t cid, handler, SubList interest not None, *,
+               codec=None) -> Link:
+        """Takes over a connected non-blocking socket; the plane closes it."""
+        cdef Link link = Link(cid, handler, self.router, self.doomed, interest)
+        link.codec = codec
+        link.fd = fd
+        link.last_active_ns = monotonic_ns()
+        self.links[cid] = link
+        cdef epoll_event event
+        event.events = link.events = EPOLLIN
+        event.data.ptr = <void*>link
+        if epoll_ctl(self.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+            raise OSError(errno, os.strerror(errno))
+        return link
+
+    def close_all(self, str reason not None) -> None:
+        for link in self.all_links():
+            link.close(reason)
+        self.settle()
+
+    # -- the turn
+
+    def turn(self) -> None:
+        """Serves every socket that is ready, once."""
+        cdef epoll_event events[EVENTS_PER_TURN]
+        cdef int i
+        cdef int n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
+        cdef Link link
+        self.router.now_ns = monotonic_ns()
+        self.turning += 1
+        try:
+            for i in range(n):
+                link = <Link>events[i].data.ptr
+                if events[i].events & EPOLLOUT:
+                    self.flush(link)
+                if events[i].events & ~(<uint32_t>EPOLLOUT):
+                    self.readable(link)
+        finally:
+            self.turning -= 1
+        self.finish()
+
+    def settle(self) -> None:
+        """Flushes and buries what was decided outside a turn."""
+        if self.turning == 0:
+            self.router.now_ns = monotonic_ns()
+            self.finish()
+
+    def tick(self) -> None:
+        """Time has passed: held-back publishers are read again, overdue writes are given up."""
+        cdef Link link
+        cdef int64_t now = monotonic_ns()
+        self.armed = False
+        self.router.now_ns = now
+        waiting, self.stalled = self.stalled, []
+        for link in waiting:
+            if link.closed:
+                continue
+            if link.resume_at_ns > now:
+                self.stalled.append(link)
+                continue
+            link.resume_at_ns = 0
+            self.set_events(link, link.events | EPOLLIN)
+        overdue, self.blocked = self.blocked, []
+        for link in overdue:
+            if link.closed or not link.sink.flags & SINK_BLOCKED:
+                continue
+            self.blocked.append(link)
+            if now - link.blocked_since_ns >= self.write_deadline_ns:
+                self.slow_consumers += 1
+                link.close("Slow Consumer (Write Deadline)")
+        self.arm_timer()
+        self.settle()
+
+    cdef int finish(self) except -1:
+        cdef Link link
+        cdef SubList interest
+        self.turning += 1
+        try:
+            if self.router.calls:
+                self.run_calls()
+            self.flush_dirty()
+            while self.doomed:
+                batch = self.doomed[:]
+                self.doomed.clear()
+                for link in batch:
+                    self.bury(link)
+                if self.router.calls:
+                    self.run_calls()
+                self.flush_dirty()
+            for interest in self.interests:
+                interest.reclaim()
+        finally:
+            self.turning -= 1
+        return 0
+
+    cdef int run_calls(self) except -1:
+        """Internal subscribers, outside the data path; what they publish may call others."""
+        cdef int rounds = 0
+        while self.router.calls and rounds < CALL_ROUNDS_MAX:
+            rounds += 1
+            calls, self.router.calls = self.router.calls, []
+            for call, subject, reply, header, payload in calls:
+                call(subject, reply, header, payload)
+        return 0
+
+    def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
+                str reply="", bytes header=b"") -> int:
+        """Sends a message of the server's own; answers how many it reached."""
+        cdef bytes subject_raw = subject.encode("utf-8", "surrogateescape")
+        cdef bytes reply_raw = reply.encode("utf-8", "surrogateescape")
+        cdef bytes body = b"%b%b\r\n" % (header, payload)
+        cdef bytes sizes = reply_raw + b" " if reply_raw else b""
+        cdef Message msg
+        cdef uint32_t reached
+        sizes += b"%d %d\r\n" % (len(header), len(body) - 2) if header else b"%d\r\n" % (len(body) - 2)
+        msg.subject = subject_raw
+        msg.subject_len = len(subject_raw)
+        msg.reply = reply_raw
+        msg.reply_len = len(reply_raw)
+        msg.sizes = sizes
+        msg.sizes_len = len(sizes)
+        msg.body = body
+        msg.size = len(body) - 2
+        msg.hdr_len = len(header)
+        reached = self.router.route(interest, NULL, &msg)
+        settle_spent(self.router)
+        self.settle()
+        return reached
+
+    # -- reading
+
+    cdef int readable(self, Link link) except -1:
+        try:
+            if link.codec is None:
+                self.take_plain(link)
+            else:
+                self.take_encoded(link)
+        except CodecEnd as end:
+            self.codec_ended(link, end)
+        except Exception as error:      # a bug of ours costs one connection, not the server
+            link.handler.failed(error)
+        if self.router.urgent != NULL:
+            self.flush_urgent()
+        if self.router.pressure:
+            self.router.pressure = False
+            self.hold_back(link)
+        return 0
+
+    cdef ssize_t receive(self, Link link, char* at, size_t room) except -2:
+        """Bytes read; 0: nothing to do now, also when the peer has gone."""
+        cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
+        if n > 0:
+            link.last_active_ns = self.router.now_ns
+            return n
+        if n == 0:
+            link.close("Client Closed")
+        elif errno != EAGAIN and errno != EINTR:
+            link.close("Client Closed" if errno == ECONNRESET else "Read Error")
+        return 0
+
+    cdef int take_plain(self, Link link) except -1:
+        cdef ssize_t n
+        cdef size_t kept = link.carry_len
+        if kept and link.need >= LARGE_FRAME_BYTES:
+            n = self.receive(link, link.carry + kept, link.carry_cap - kept)
+            if n > 0:
+                link.carry_len += n
+                if link.carry_len >= link.need:
+                    self.received(link, link.carry, link.carry_len)
+            return 0
+        if kept:
+            memcpy(self.buffer, link.carry, kept)
+        n = self.receive(link, self.buffer + kept, READ_BYTES)
+        if n > 0:
+            self.received(link, self.buffer, kept + n)
+        return 0
+
+    cdef int take_encoded(self, Link link) except -1:
+        cdef ssize_t n = self.receive(link, self.buffer, READ_BYTES)
+        cdef bytes plain
+        if n <= 0:
+            return 0
+        plain = link.codec.receive(PyBytes_FromStringAndSize(self.buffer, n))
+        self.router.mark_dirty(&link.sink)      # the codec may have something to say itself
+        if not link.transport_ready and link.codec.established:
+            link.transport_ready = True
+            link.handler.transport_established()
+        while True:
+            if plain:
+                self.feed(link, plain)
+            if link.close_reason is not None or not link.codec.pending:
+                return 0
+            plain = link.codec.receive(b"")
+
+    cdef int codec_ended(self, Link link, end) except -1:
+        """The transport is over; what came before its end counts."""
+        if end.received:
+            self.feed(link, end.received)
+        link.handler.codec_ended(end)
+        return 0
+
+    def feed(self, Link link not None, bytes plain not None) -> None:
+        """Protocol bytes that came some other way than straight from the socket."""
+        if link.carry_len:
+            plain = link.carry[:link.carry_len] + plain
+        self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
+
+    cdef int received(self, Link link, char* base, size_t n) except -1:
+        cdef size_t used = link.consume(base, n)
+        if used == n or link.close_reason is not None:
+            link.carry_len = 0
+            if link.carry_cap > CARRY_KEPT_BYTES:
+                free(link.carry)
+                link.carry = NULL
+                link.carry_cap = 0
+            return 0
+        return self.keep_rest(link, base + used, n - used)
+
+    cdef int keep_rest(self, Link link, char* rest, size_t n) except -1:
+        """Keeps the start of an unfinished frame, with room for all of it if it is large."""
+        cdef size_t room = link.need if link.need >= LARGE_FRAME_BYTES else n
+        cdef char* fresh
+        room = max(room, n)
+        if link.carry_cap < room:
+            fresh = <char*>xalloc(max(room, <size_t>CARRY_KEPT_BYTES))
+            memcpy(fresh, rest, n)
+            free(link.carry)
+            link.carry = fresh
+            link.carry_cap = max(room, <size_t>CARRY_KEPT_BYTES)
+        else:
+            memmove(link.carry, rest, n)
+        link.carry_len = n
+        return 0
+
+    def hold(self, Link link not None) -> None:
+        """Nothing more is heard from the link until release: a decision about it is pending."""
+        link.held = True
+        self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
+
+    def release(self, Link link not None) -> None:
+        if link.closed or not link.held:
+            return
+        link.held = False
+        self.set_events(link, link.events | EPOLLIN)
+        if link.carry_len:
+            self.feed(link, b"")
+        self.settle()
+
+    cdef int hold_back(self, Link link) except -1:
+        """Some receiver of this publisher is near its limit: give it a moment."""
+        if not self.stall_publishers or link.resume_at_ns or link.close_reason is not None:
+            return 0
+        link.stalls += 1
+        self.stalled_clients += 1
+        link.resume_at_ns = self.router.now_ns + STALL_NS
+        self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
+        self.stalled.append(link)
+        return self.arm_timer()
+
+    cdef int arm_timer(self) except -1:
+        if self.armed or not (self.stalled or self.blocked):
+            return 0
+        self.armed = True
+        self.arm((STALL_NS if self.stalled else min(TICK_NS, self.write_deadline_ns)) / 1e9)
+        return 0
+
+    # -- writing
+
+    cdef int flush_dirty(self) except -1:
+        cdef Sink* sink = self.router.dirty_first
+        cdef Sink* following
+        self.router.dirty_first = self.router.dirty_last = NULL
+        while sink != NULL:
+            following = sink.next_dirty
+            sink.flags &= ~(<uint32_t>(SINK_DIRTY | SINK_URGENT))
+            # A full socket is not asked again before epoll says that it takes more.
+            if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
+                self.flush(<Link>sink.owner)
+            sink = following
+        self.router.urgent = NULL
+        return 0
+
+    cdef int flush_urgent(self) except -1:
+        cdef Sink* sink = self.router.urgent
+        self.router.urgent = NULL
+        while sink != NULL:
+            sink.flags &= ~(<uint32_t>SINK_URGENT)
+            self.flush(<Link>sink.owner)
+            sink = sink.next_urgent
+        return 0
+
+    cdef int flush(self, Link link) except -1:
+        """Sends what the socket takes. A link over its bound is cut off here."""
+        if link.closed:
+            return 0
+        if link.sink.flags & SINK_SLOW:
+            self.slow_consumers += 1
+            link.close("Slow Consumer (Pending Bytes)")
+            link.sink.flags &= ~(<uint32_t>SINK_SLOW)
+            return 0
+        if link.codec is None:
+            return self.drain(link, &link.sink.out)
+        try:
+            while self.drain(link, &link.encoded) == 0 and self.encode_pending(link):
+                pass
+        except CodecEnd as end:
+            self.codec_ended(link, end)
+        return 0
+
+    cdef int encode_pending(self, Link link) except -1:
+        """Hands a large piece of the outbox to the codec; answers whether it made bytes of it."""
+        cdef Chunk* chunk = link.sink.out.head
+        cdef bytes encoded = link.codec.outgoing()
+        cdef list pieces = []
+        cdef size_t n = 0
+        if link.codec.established:
+            while chunk != NULL and n < ENCODE_BYTES:
+                pieces.append(PyBytes_FromStringAndSize(
+                    chunk_bytes(chunk) + chunk.start, chunk.end - chunk.start))
+                n += chunk.end - chunk.start
+                chunk = chunk.next
+        if n:
+            out_consume(&self.router.pool, &link.sink.out, n)
+            encoded += link.codec.encode(b"".join(pieces))
+        out_append(&self.router.pool, &link.encoded, encoded, len(encoded))
+        return len(encoded) > 0
+
+    def send_raw(self, Link link not None, bytes data not None) -> None:
+        """Transport bytes, past the codec: what is said before it takes over."""
+        out_append(&self.router.pool, &link.encoded, data, len(data))
+        self.router.mark_dirty(&link.sink)
+
+    cdef int drain(self, Link link, Outbox* out) except -1:
+        """0: all sent; 1: the socket is full; 2: it is broken."""
+        cdef iovec pieces[PIECES_PER_SEND]
+        cdef msghdr message
+        cdef Chunk* chunk
+        cdef size_t count, asked
+        cdef ssize_t n
+        while out.pending:
+            chunk = out.head
+            if chunk.next == NULL:
+                asked = chunk.end - chunk.start
+                n = send(link.fd, chunk_bytes(chunk) + chunk.start, asked,
+                         MSG_NOSIGNAL | MSG_DONTWAIT)
+            else:
+                count = asked = 0
+                while chunk != NULL and count < PIECES_PER_SEND:
+                    pieces[count].iov_base = chunk_bytes(chunk) + chunk.start
+                    pieces[count].iov_len = chunk.end - chunk.start
+                    asked += pieces[count].iov_len
+                    count += 1
+                    chunk = chunk.next
+                memset(&message, 0, sizeof(msghdr))
+                message.msg_iov = pieces
+                message.msg_iovlen = count
+                n = sendmsg(link.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
+            if n < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EAGAIN:
+                    self.note_blocked(link)
+                    return 1
+                link.close("Write Error")
+                return 2
+            out_consume(&self.router.pool, out, n)
+            link.sent += n
+            link.sink.progress_ns = self.router.now_ns
+            if <size_t>n < asked:
+                self.note_blocked(link)
+                return 1
+        if link.sink.flags & SINK_BLOCKED:
+            link.sink.flags &= ~(<uint32_t>SINK_BLOCKED)
+            self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
+        return 0
+
+    cdef int note_blocked(self, Link link) except -1:
+        """The socket is full. From its first refusal on, what waits then has a deadline."""
+        cdef int64_t pending = link.sink.out.pending + link.encoded.pending
+        if not link.sink.flags & SINK_BLOCKED:
+            link.sink.flags |= SINK_BLOCKED
+            self.set_events(link, link.events | EPOLLOUT)
+            link.blocked_since_ns = self.router.now_ns
+            link.blocked_goal = link.sent + pending
+            self.blocked.append(link)
+            self.arm_timer()
+        elif link.sent >= link.blocked_goal:
+            link.blocked_since_ns = self.router.now_ns
+            link.blocked_goal = link.sent + pending
+        if pending > link.sink.max_pending and not link.sink.flags & SINK_CLOSING:
+            self.slow_consumers += 1
+            link.close("Slow Consumer (Pending Bytes)")
+        return 0
+
+    cdef int set_events(self, Link link, uint32_t events) except -1:
+        cdef epoll_event event
+        if link.closed or events == link.events:
+            return 0
+        event.events = link.events = events
+        event.data.ptr = <void*>link
+        if epoll_ctl(self.epfd, EPOLL_CTL_MOD, link.fd, &event) < 0:
+            raise OSError(errno, os.strerror(errno))
+        return 0
+
+    # -- closing
+
+    cdef int bury(self, Link link) except -1:
+        """Closes the socket and forgets the link; its last words are sent if the socket takes them."""
+        if link.closed:
+            return 0
+        if link.codec is None:
+            self.drain(link, &link.sink.out)
+        else:
+            self.flush(link)
+            farewell = link.codec.farewell(link.close_reason)
+            out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
+            self.drain(link, &link.encoded)
+        link.closed = True
+        epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
+        shutdown(link.fd, SHUT_WR)
+        c_close(link.fd)
+        link.drop_subscriptions()
+        self.in_msgs_closed += link.in_msgs
+        self.in_bytes_closed += link.in_bytes
+        self.out_msgs_closed += link.sink.out_msgs
+        self.out_bytes_closed += link.sink.out_bytes
+        out_clear(&self.router.pool, &link.sink.out)
+        out_clear(&self.router.pool, &link.encoded)
+        link.handler.closed(link.close_reason)
+        self.forget(link)
+        return 0
+
+    cdef int forget(self, Link link) except -1:
+        """A flush list may still name the link's sink; it must not outlive the link."""
+        if link.sink.flags & SINK_DIRTY:
+            self.flush_dirty()
+        del self.links[link.cid]
+        return 0

@@ -1,0 +1,35 @@
+"""Reload: taking over a changed configuration file while running.
+
+The file is read and judged whole before anything changes; what cannot change on a running server
+is refused, and the server goes on as it was. Clients whose users are gone, or whose permissions
+have changed, are judged again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.server.config.reload import reloadable_changes
+from penstock.server.logs import log
+
+if TYPE_CHECKING:
+    from penstock.server.options import Options
+    from penstock.server.service import Service
+
+
+def take_over(service: Service, fresh: Options) -> list[str]:
+    """Makes the running server one of the fresh options; answers what that changed.
+
+    Raises ConfigError, having changed nothing.
+    """
+    changes = reloadable_changes(service.options, fresh)
+    service.configure(fresh)
+    for session in list(service.sessions.values()):
+        session.apply_limits()
+        session.link.set_traced(fresh.trace)
+        session.reauthenticate()
+    service.plane.settle()
+    for change in changes:
+        log.info("%s", change)
+    log.info("Reloaded server configuration")
+    return changes

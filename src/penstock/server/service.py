@@ -1,0 +1,236 @@
+"""The service: what all connections of one server share.
+
+Owns the plane, the accounts, the login rules and the counters of a running server; sessions and
+listeners ask it, monitoring reads it. The composition root (`app`) makes one and starts listeners
+on it. One event-loop thread owns all of it; the only other threads compare bcrypt hashes.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from penstock.base import nkeys
+from penstock.broker.router import Router
+from penstock.server.accounts import Accounts, GuardTable
+from penstock.server.auth import (
+    BCRYPT_CHECKS_MAX,
+    BCRYPT_WAITING_MAX,
+    Authenticator,
+    NeedsBcrypt,
+    Refused,
+)
+from penstock.server.codecs.facts import upgrade_of
+from penstock.server.info import FIXED_INFO, ServerInfo
+from penstock.server.logs import log
+from penstock.server.plane import Plane
+from penstock.subjects.trie import SubList
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.server.auth.values import ConnectionType
+    from penstock.server.link import Link
+    from penstock.server.options import Options
+    from penstock.server.session import Session
+
+NONCE_BYTES: Final = 11
+FIRST_CLIENT_ID: Final = 5
+SEED_BITS: Final = 64
+JITTER_STEPS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedConnection:
+    """What is remembered of a connection that has gone."""
+
+    session: Session
+    link: Link
+    reason: str
+    stop_ns: int
+    subscriptions: tuple[tuple[str, str, str | None, int, int], ...] = ()
+
+
+class Service:
+    """Everything connections share."""
+
+    def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.server_id = nkeys.server_id(secrets.token_bytes(nkeys.KEY_BYTES))
+        self.server_name = options.server_name or self.server_id
+        self.start_ns = time.time_ns()
+        self.config_load_ns = self.start_ns
+        self.router = Router(seed=secrets.randbits(SEED_BITS))
+        self.plane = Plane(
+            router=self.router,
+            arm=self._arm_tick,
+            write_deadline_ns=options.write_deadline_ns,
+            stall_publishers=not options.no_fast_producer_stall,
+        )
+        self.accounts = Accounts(self._make_interest)
+        self.sessions: dict[int, Session] = {}
+        self.closed: collections.deque[ClosedConnection] = collections.deque(
+            maxlen=options.max_closed_clients
+        )
+        self.total_connections = 0
+        self.stale_connections = 0
+        self.lame_duck = False
+        self.client_address = (options.host, options.port)
+        self.connect_urls: tuple[str, ...] = ()
+        self._cids = itertools.count(FIRST_CLIENT_ID)
+        self._bcrypt: ThreadPoolExecutor | None = None
+        self._bcrypt_waiting = 0
+        self.configure(options)
+
+    def configure(self, options: Options) -> None:
+        """Takes the users and accounts of the options; clients already there are not asked."""
+        self.options = options
+        self.accounts.configure(options)
+        self.guards = GuardTable()
+        self._authenticators: dict[ConnectionType, Authenticator] = {
+            "STANDARD": Authenticator(options),
+            "WEBSOCKET": Authenticator.for_websocket(options),
+        }
+        self.plane.set_write_deadline(options.write_deadline_ns)
+
+    def _make_interest(self) -> SubList:
+        interest = SubList(
+            seed=secrets.randbits(SEED_BITS), cache=not self.options.disable_sublist_cache
+        )
+        self.plane.add_interest(interest)
+        return interest
+
+    def _arm_tick(self, delay_s: float) -> None:
+        self.loop.call_later(delay_s, self.plane.tick)
+
+    # -- the loop
+
+    def start(self) -> None:
+        self.loop.add_reader(self.plane.fileno(), self.plane.turn)
+
+    def stop(self, reason: str) -> None:
+        """Closes every connection; nothing is served afterwards."""
+        self.plane.close_all(reason)
+        self.loop.remove_reader(self.plane.fileno())
+        if self._bcrypt is not None:
+            self._bcrypt.shutdown(wait=False, cancel_futures=True)
+
+    # -- connections come and go
+
+    def next_cid(self) -> int:
+        return next(self._cids)
+
+    @property
+    def is_full(self) -> bool:
+        return 0 <= self.options.max_connections <= len(self.plane)
+
+    def session_opened(self, session: Session) -> None:
+        self.sessions[session.cid] = session
+        self.total_connections += 1
+
+    def session_closed(self, session: Session, reason: str) -> None:
+        if self.sessions.pop(session.cid, None) is not None:
+            self.closed.append(ClosedConnection(session, session.link, reason, time.time_ns()))
+
+    # -- login
+
+    def authenticator(self, kind: ConnectionType) -> Authenticator:
+        return self._authenticators["WEBSOCKET" if kind == "WEBSOCKET" else "STANDARD"]
+
+    def maps_certificates(self, kind: ConnectionType) -> bool:
+        websocket = self.options.websocket
+        tls = self.options.tls
+        if kind == "WEBSOCKET":
+            tls = None if websocket is None else websocket.tls
+        return tls is not None and tls.verify_and_map
+
+    def cookie_credentials(self, session: Session) -> dict[str, str]:
+        """Credentials that a browser sent as cookies with its upgrade request."""
+        options = self.options.websocket
+        upgrade = upgrade_of(session.link.codec)
+        if session.kind != "WEBSOCKET" or options is None or upgrade is None:
+            return {}
+        wanted = {
+            "user": options.user_cookie,
+            "password": options.pass_cookie,
+            "token": options.token_cookie,
+        }
+        cookies = upgrade.cookies
+        return {key: cookies[name] for key, name in wanted.items() if name and name in cookies}
+
+    def make_nonce(self, kind: ConnectionType) -> str:
+        needed = self.authenticator(kind).needs_nonce
+        return secrets.token_urlsafe(NONCE_BYTES) if needed else ""
+
+    def check_bcrypt(self, session: Session, decision: NeedsBcrypt) -> None:
+        """Compares on a thread; the link is not heard meanwhile."""
+        if self._bcrypt_waiting >= BCRYPT_WAITING_MAX:
+            session.bcrypt_checked(Refused("too many logins are being checked"))
+            return
+        if self._bcrypt is None:
+            self._bcrypt = ThreadPoolExecutor(BCRYPT_CHECKS_MAX, thread_name_prefix="bcrypt")
+        self._bcrypt_waiting += 1
+        self.plane.hold(session.link)
+        checking = self.loop.run_in_executor(self._bcrypt, decision.check)
+        checking.add_done_callback(lambda done: self._bcrypt_done(session, done))
+
+    def _bcrypt_done(self, session: Session, done: asyncio.Future[object]) -> None:
+        self._bcrypt_waiting -= 1
+        if not done.cancelled():
+            verdict = done.exception() or done.result()
+            if isinstance(verdict, BaseException):
+                log.error("%s - password check failed: %s", session, verdict)
+                verdict = Refused("password check failed")
+            session.bcrypt_checked(verdict)  # type: ignore[arg-type]  # what `check` returns
+
+    # -- what is told
+
+    def jitter(self, span_s: float) -> float:
+        return span_s * secrets.randbelow(JITTER_STEPS) / JITTER_STEPS
+
+    def ping_interval_ns(self, kind: ConnectionType) -> int:
+        websocket = self.options.websocket
+        if kind == "WEBSOCKET" and websocket is not None and websocket.ping_interval_ns:
+            return websocket.ping_interval_ns
+        return self.options.ping_interval_ns
+
+    def info_for(self, session: Session, *, connect_info: bool = False) -> ServerInfo:
+        options = self.options
+        websocket = options.websocket
+        tls = options.tls
+        mixed = options.allow_non_tls
+        if session.kind == "WEBSOCKET":
+            tls = None if websocket is None or websocket.no_tls else websocket.tls
+            mixed = False
+        return ServerInfo(
+            **FIXED_INFO,
+            server_id=self.server_id,
+            server_name=self.server_name,
+            host=self.client_address[0],
+            port=self.client_address[1],
+            headers=not options.no_header_support,
+            max_payload=options.max_payload,
+            client_id=session.cid,
+            client_ip=session.ip,
+            auth_required=self.authenticator(session.kind).auth_required,
+            tls_required=tls is not None and not mixed,
+            tls_verify=tls is not None and tls.verify,
+            tls_available=tls is not None and mixed,
+            nonce=session.nonce,
+            cluster=options.cluster.name if options.cluster is not None else "",
+            connect_urls=() if self.lame_duck else self.connect_urls,
+            ldm=self.lame_duck,
+            connect_info=connect_info,
+            remote_account=session.account.name if connect_info else "",
+            acc_is_sys=connect_info and session.account.name == self.system_account,
+        )
+
+    @property
+    def system_account(self) -> str:
+        return self.options.system_account or "$SYS"

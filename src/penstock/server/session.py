@@ -1,0 +1,375 @@
+"""A session: the Python half of one client connection.
+
+The link obeys the ordinary verbs in C; what needs judgement comes here: CONNECT and login,
+permissions, keep-alive, and what is written down when the connection ends. One session per link,
+and it is the link's only handler. Nothing here may raise into the data plane.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.permissions import ResponseGrants
+from penstock.server import reasons
+from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, Refused
+from penstock.server.codecs.contract import CodecError
+from penstock.server.codecs.facts import tls_of, upgrade_of
+from penstock.server.info import ConnectOptions, parse_connect
+from penstock.server.link import SUBSCRIBE_ALLOWED, SUBSCRIBE_FILTERED, SUBSCRIBE_REFUSED
+from penstock.server.logs import TRACE, log
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.server.accounts import Account, Guards
+    from penstock.server.auth.values import ConnectionType, Decision, PeerCertificate
+    from penstock.server.codecs.contract import CodecEnd
+    from penstock.server.link import Link
+    from penstock.server.service import Service
+
+CLIENT_PROTOCOLS: Final = (0, 1)
+FIRST_PING_S: Final = 2.0
+RTT_VALID_NS: Final = 3_600_000_000_000
+SECOND_NS: Final = 1_000_000_000
+
+
+class Session:
+    """One client, from accept to close."""
+
+    def __init__(
+        self,
+        service: Service,
+        cid: int,
+        address: tuple[str, int],
+        *,
+        kind: ConnectionType = "STANDARD",
+        nonce: str = "",
+    ) -> None:
+        self.service = service
+        self.cid = cid
+        self.ip, self.port = address
+        self.kind = kind
+        self.nonce = nonce
+        self.options = ConnectOptions()
+        self.start_ns = time.time_ns()
+        self.rtt_ns = 0
+        self.user = ""
+        self.account: Account = service.accounts["$G"]
+        self.bound = False  # counted in its account
+        self.connected = False
+        self.guards: Guards | None = None
+        self.grants: ResponseGrants | None = None
+        self.link: Link
+        self._pings_out = 0
+        self._ping_sent_ns = 0
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
+
+    # -- the start
+
+    def open(self, link: Link, *, login_needed: bool, login_timeout_s: float) -> None:
+        """The link is attached: limits, and a deadline for whoever must log in."""
+        self.link = link
+        self.apply_limits()
+        link.set_traced(self.service.options.trace)
+        link.set_login_needed(login_needed)
+        if login_needed:
+            self._login_timer = self.service.loop.call_later(login_timeout_s, self._login_overdue)
+        else:
+            anonymous = self.service.authenticator(self.kind).anonymous
+            if anonymous is not None:
+                self._bind(anonymous)
+        first_ping_s = min(FIRST_PING_S, self._ping_interval_s)
+        self._ping_timer = self.service.loop.call_later(
+            first_ping_s + self.service.jitter(first_ping_s / 5), self._ping_due
+        )
+
+    def apply_limits(self) -> None:
+        options = self.service.options
+        payload, subs = options.max_payload, options.max_subscriptions
+        limits = self.account.limits
+        if limits is not None:
+            payload = min(payload, limits.max_payload) if limits.max_payload >= 0 else payload
+        self.link.set_limits(
+            max_control_line=options.max_control_line,
+            max_payload=payload,
+            max_pending=options.max_pending,
+            max_subs=max(subs, 0),
+            max_sub_tokens=options.max_sub_tokens,
+        )
+
+    def await_handshake(self, timeout_s: float) -> None:
+        """TLS or WebSocket must shake hands in this time."""
+        self._handshake_timer = self.service.loop.call_later(timeout_s, self._handshake_overdue)
+
+    def transport_established(self) -> None:
+        self._cancel_handshake_timer()
+        upgrade = upgrade_of(self.link.codec)
+        if upgrade is not None and upgrade.client_ip:
+            self.ip = upgrade.client_ip  # behind a proxy, which says whom it speaks for
+
+    def _handshake_overdue(self) -> None:
+        log.error("%s - handshake timeout", self)
+        self.link.close(reasons.TLS_HANDSHAKE_FAILURE)
+        self.service.plane.settle()
+
+    def _cancel_handshake_timer(self) -> None:
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+            self._handshake_timer = None
+
+    @property
+    def tls_peer(self) -> PeerCertificate | None:
+        from penstock.server.auth import read_certificate
+
+        tls = tls_of(self.link.codec)
+        if tls is None or tls.peer_der is None:
+            return None
+        return read_certificate(tls.peer_der)
+
+    # -- CONNECT
+
+    def connect(self, payload: bytes) -> None:
+        try:
+            options = parse_connect(payload)
+        except ValueError as error:
+            self.debug("CONNECT refused: %s", error)
+            self.link.close(reasons.PROTOCOL_VIOLATION)
+            return
+        if self.connected:
+            self.link.drop_subscriptions()
+        self.connected = True
+        self.options = options
+        headers = options.headers and not self.service.options.no_header_support
+        self.link.set_options(
+            verbose=options.verbose,
+            pedantic=options.pedantic,
+            echo=options.echo,
+            headers=headers,
+            no_responders=options.no_responders,
+        )
+        self._decide(self.service.authenticator(self.kind).authenticate(self._login(options)))
+
+    def _login(self, options: ConnectOptions) -> Login:
+        cookies = self.service.cookie_credentials(self)
+        return Login(
+            user=options.user or cookies.get("user"),
+            password=options.password or cookies.get("password"),
+            token=options.auth_token or cookies.get("token"),
+            nkey=options.nkey,
+            sig=options.sig,
+            jwt=options.jwt,
+            account=options.account,
+            new_account=options.new_account,
+            nonce=self.nonce.encode(),
+            tls_peer=self.tls_peer if self.service.maps_certificates(self.kind) else None,
+            connection_type=self.kind,
+        )
+
+    def _decide(self, decision: Decision) -> None:
+        if isinstance(decision, NeedsBcrypt):
+            self.service.check_bcrypt(self, decision)
+        elif isinstance(decision, Refused):
+            self._refuse_login(decision.reason)
+        else:
+            self._login_accepted(decision)
+
+    def bcrypt_checked(self, decision: Accepted | Refused) -> None:
+        """The slow comparison is done, on another thread; the client may have gone meanwhile."""
+        if self.link.close_reason is None:
+            self._decide(decision)
+            self.service.plane.release(self.link)
+
+    def _refuse_login(self, why: str) -> None:
+        log.error("%s - authentication error: %s", self, why)
+        self.link.close(reasons.AUTHENTICATION_FAILURE, "Authorization Violation")
+
+    def _login_accepted(self, accepted: Accepted) -> None:
+        self._cancel_login_timer()
+        self.link.set_login_needed(False)
+        if not self._bind(accepted):
+            return
+        if self.options.protocol not in CLIENT_PROTOCOLS:
+            self.link.close(reasons.BAD_PROTOCOL_VERSION, "invalid client protocol")
+        elif self.options.no_responders and not self.options.headers:
+            self.link.close(
+                reasons.NO_RESPONDERS_NEEDS_HEADERS, "no responders requires headers support"
+            )
+        elif self.options.verbose:
+            self.link.send(b"+OK\r\n")
+
+    def _bind(self, accepted: Accepted) -> bool:
+        """Puts the client into its account, with its permissions."""
+        account = self.service.accounts[accepted.account]
+        if account is not self.account or not self.bound:
+            if account.is_full:
+                self.link.close(
+                    reasons.MAX_ACCOUNT_CONNECTIONS, "maximum account active connections exceeded"
+                )
+                return False
+            self._unbind()
+            account.connections += 1
+            self.bound = True
+            self.account = account
+            self.link.set_interest(account.interest)
+            self.apply_limits()
+        self.user = accepted.user
+        self.set_permissions(accepted)
+        return True
+
+    def _unbind(self) -> None:
+        if self.bound:
+            self.account.connections -= 1
+            self.bound = False
+
+    def set_permissions(self, accepted: Accepted) -> None:
+        permissions = accepted.permissions
+        if permissions is None:
+            self.guards = self.grants = None
+            self.link.set_guards()
+            return
+        guards = self.guards = self.service.guards[permissions]
+        self.grants = None
+        if permissions.responses is not None:
+            self.grants = ResponseGrants(permissions.responses)
+        self.link.set_guards(
+            pub_allow=guards.pub_allow,
+            pub_deny=guards.pub_deny,
+            deliver_deny=guards.deliver_deny,
+            guards_subscribe=guards.guards_subscribe,
+            may_respond=guards.may_respond,
+        )
+
+    def reauthenticate(self) -> None:
+        """The users have changed under the client: is it still one of them?"""
+        decision = self.service.authenticator(self.kind).authenticate(self._login(self.options))
+        if isinstance(decision, NeedsBcrypt):
+            decision = decision.check()
+        if isinstance(decision, Refused) or decision.account != self.account.name:
+            self.link.close(reasons.CREDENTIALS_REVOKED, "Authorization Violation")
+            return
+        self.set_permissions(decision)
+        self.link.recheck_subscriptions()
+
+    def spoke_before_login(self) -> None:
+        self._refuse_login("spoke before CONNECT")
+
+    def _login_overdue(self) -> None:
+        self.link.close(reasons.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+        self.service.plane.settle()
+
+    def _cancel_login_timer(self) -> None:
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+            self._login_timer = None
+
+    # -- permissions, asked by the link
+
+    def may_subscribe(self, subject: str, queue: str | None) -> int:
+        if self.guards is None:
+            return SUBSCRIBE_ALLOWED
+        permissions = self.guards.permissions
+        if not permissions.may_subscribe(subject, queue):
+            return SUBSCRIBE_REFUSED
+        if permissions.needs_delivery_filter(subject, queue):
+            return SUBSCRIBE_FILTERED
+        return SUBSCRIBE_ALLOWED
+
+    def subscribe_refused(self, subject: str, queue: str | None) -> None:
+        using = "" if queue is None else f' using queue "{queue}"'
+        self.link.error(f'Permissions Violation for Subscription to "{subject}"{using}')
+
+    def publish_refused(self, subject: str) -> None:
+        self.link.error(f'Permissions Violation for Publish to "{subject}"')
+
+    def reply_refused(self, reply: str) -> None:
+        self.link.error(f'Permissions Violation for Publish with Reply of "{reply}"')
+
+    def delivery_denied(self, subject: str, queue: str | None) -> bool:
+        return self.guards is not None and self.guards.permissions.delivery_denied(subject, queue)
+
+    def note_reply(self, reply: str) -> None:
+        if (
+            self.grants is not None
+            and self.guards is not None
+            and not self.guards.permissions.may_publish(reply)
+        ):
+            self.grants.grant(reply, time.monotonic_ns())
+
+    def may_respond(self, subject: str) -> bool:
+        return self.grants is not None and self.grants.take(subject, time.monotonic_ns())
+
+    # -- keep-alive
+
+    @property
+    def _ping_interval_s(self) -> float:
+        return self.service.ping_interval_ns(self.kind) / SECOND_NS
+
+    def first_ping(self) -> None:
+        """A client of protocol 1 learns, once, how it is connected."""
+        if self.options.protocol >= 1:
+            self.link.send(self.service.info_for(self, connect_info=True).line())
+
+    def ponged(self) -> None:
+        self._pings_out = 0
+        if self._ping_sent_ns:
+            self.rtt_ns = time.monotonic_ns() - self._ping_sent_ns
+
+    def _ping_due(self) -> None:
+        now_ns = time.monotonic_ns()
+        interval_s = self._ping_interval_s
+        self._ping_timer = self.service.loop.call_later(interval_s, self._ping_due)
+        idle_ns = now_ns - self.link.last_activity_ns
+        rtt_known = self.rtt_ns and now_ns - self._ping_sent_ns < RTT_VALID_NS
+        if rtt_known and idle_ns < interval_s * SECOND_NS:
+            return
+        if self._pings_out + 1 > self.service.options.ping_max:
+            self.service.stale_connections += 1
+            self.link.close(reasons.STALE_CONNECTION, "Stale Connection")
+        else:
+            self._pings_out += 1
+            self._ping_sent_ns = now_ns
+            self.link.send(b"PING\r\n")
+        self.service.plane.settle()
+
+    # -- the end
+
+    def peer_erred(self, text: bytes) -> None:
+        self.debug("client error: %r", text)
+        self.link.close(reasons.CLIENT_CLOSED)
+
+    def erred(self, text: str) -> None:
+        self.debug("told: %s", text)
+
+    def codec_ended(self, end: CodecEnd) -> None:
+        if isinstance(end, CodecError):
+            log.error("%s - %s", self, end.text)
+        self.link.close(end.reason)
+
+    def failed(self, error: Exception) -> None:
+        log.error("%s - internal error", self, exc_info=error)
+        self.link.close(reasons.INTERNAL_ERROR)
+
+    def closed(self, reason: str) -> None:
+        self._cancel_login_timer()
+        self._cancel_handshake_timer()
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
+        self._unbind()
+        self.debug("client connection closed: %s", reason)
+        if reason.startswith("Slow Consumer"):
+            log.info("%s - %s", self, reason)
+        self.service.session_closed(self, reason)
+
+    # -- log
+
+    def trace_frame(self, text: str) -> None:
+        log.log(TRACE, "%s - <<- [%s]", self, text)
+
+    def debug(self, text: str, *args: object) -> None:
+        log.debug("%s - " + text, self, *args)
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.port} - cid:{self.cid}"

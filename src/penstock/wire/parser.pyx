@@ -1,0 +1,274 @@
+"""The parser of what a client says: bytes in, one frame at a time, as spans in those bytes.
+
+`scan` looks at the start of a buffer and answers how many bytes the frame there takes, or 0 when
+it is not whole yet or not valid (`frame.verb` tells which). It keeps no state and copies nothing:
+the caller keeps what is left over and asks again when more has come. The rules, case-blind verbs,
+runs of blanks and tabs, a bare LF as line end among them, are those of the reference server, whose
+answers to malformed input clients have learnt to expect.
+"""
+
+from libc.string cimport memset
+
+cdef enum:
+    SIZE_DIGITS_MAX = 9       # as the reference: larger numbers are no sizes
+    ARGS_MAX = 4
+    VERB_BYTES_MAX = 8
+
+
+cdef inline bint is_blank(char c) noexcept nogil:
+    return c == c' ' or c == c'\t'
+
+cdef inline bint is_separator(char c) noexcept nogil:
+    return c == c' ' or c == c'\t' or c == c'\r' or c == c'\n'
+
+cdef long parse_size(const char* p, size_t n) noexcept nogil:
+    """A plain decimal number of up to nine digits, or -1."""
+    cdef long value = 0
+    cdef size_t i
+    if n == 0 or n > SIZE_DIGITS_MAX:
+        return -1
+    for i in range(n):
+        if p[i] < c'0' or p[i] > c'9':
+            return -1
+        value = 10 * value + (p[i] - c'0')
+    return value
+
+cdef inline size_t fail(Frame* frame, int verb) noexcept nogil:
+    frame.verb = verb
+    return 0
+
+cdef int take_verb(const char* p, const char* end, const char* verb, size_t n) noexcept nogil:
+    """1: it stands here, in any case; 0: what is here may become it; -1: it is something else."""
+    cdef size_t i
+    for i in range(n):
+        if p + i == end:
+            return 0
+        if (p[i] | 0x20) != verb[i] and p[i] != verb[i]:
+            return -1
+    return 1
+
+cdef const char* find_line(const char* args, const char* end, const Limits* limits,
+                           Frame* frame) noexcept nogil:
+    """The LF that ends the arguments; else NULL, with the verdict in frame.verb.
+
+    Splits the line on the way. The first byte never ends it: the reference starts to look for
+    the end behind it.
+    """
+    cdef const char* p = args
+    cdef const char* token
+    frame.nargs = 0
+    frame.verb = NEED_MORE
+    while p < end:
+        if is_separator(p[0]):
+            if p[0] == c'\n' and p > args:
+                break
+            p += 1
+            continue
+        token = p
+        while p < end and not (p[0] <= c' ' and p[0] >= 0 and is_separator(p[0])):
+            p += 1
+        if frame.nargs < ARGS_MAX:
+            frame.args[frame.nargs].p = token
+            frame.args[frame.nargs].n = p - token
+        frame.nargs += 1
+    frame.line.p = args
+    frame.line.n = p - args
+    if p > args + 1 and p[-1] == c'\r':
+        frame.line.n -= 1
+    if frame.line.n > limits.max_control_line:
+        frame.verb = LINE_TOO_LONG
+        return NULL
+    return p if p < end else NULL
+
+cdef size_t scan_publish(const char* start, const char* args, const char* end, bint hpub,
+                         const Limits* limits, Frame* frame) noexcept nogil:
+    cdef const char* lf = find_line(args, end, limits, frame)
+    cdef int numbers = 2 if hpub else 1
+    cdef int nargs = frame.nargs
+    cdef long size, hdr_len = 0
+    cdef Span* last
+    if lf == NULL:
+        return 0
+    if hpub and not limits.headers:
+        return fail(frame, HEADERS_NOT_ENABLED)
+    if nargs != 1 + numbers and nargs != 2 + numbers:
+        return fail(frame, BAD_ARGUMENTS)
+    last = &frame.args[nargs - 1]
+    size = parse_size(last.p, last.n)
+    if hpub:
+        hdr_len = parse_size(last[-1].p, last[-1].n)
+    if size < 0 or hdr_len < 0 or hdr_len > size:
+        return fail(frame, BAD_ARGUMENTS)
+    if <size_t>size > limits.max_payload:
+        return fail(frame, PAYLOAD_TOO_BIG)
+    frame.need = (lf + 1 - start) + size + 2
+    if <size_t>(end - start) < frame.need:
+        return check_partial_end(lf + 1 + size, end, frame)
+    frame.subject = frame.args[0]
+    frame.reply.n = 0
+    if nargs == 2 + numbers:
+        frame.reply = frame.args[1]
+    frame.size = size
+    frame.hdr_len = hdr_len
+    frame.body = lf + 1
+    if frame.body[size] != c'\r' or frame.body[size + 1] != c'\n':
+        return fail(frame, UNKNOWN_VERB)
+    frame.verb = HPUB if hpub else PUB
+    note_sizes(frame, lf, hpub)
+    return frame.need
+
+cdef size_t check_partial_end(const char* closing, const char* end, Frame* frame) noexcept nogil:
+    """A payload whose CR is there and wrong is refused without waiting for the LF."""
+    if closing < end and closing[0] != c'\r':
+        return fail(frame, UNKNOWN_VERB)
+    return fail(frame, NEED_MORE)
+
+cdef void note_sizes(Frame* frame, const char* lf, bint hpub) noexcept nogil:
+    """Can the end of the line be copied as it stands? Yes, if single blanks and CRLF hold it."""
+    cdef int i
+    frame.sizes.n = 0
+    if lf[-1] != c'\r' or (hpub and frame.hdr_len == 0):
+        return
+    for i in range(2, frame.nargs):
+        if frame.args[i].p[-1] != c' ' or frame.args[i - 1].p + frame.args[i - 1].n + 1 != frame.args[i].p:
+            return
+    if frame.args[frame.nargs - 1].p + frame.args[frame.nargs - 1].n + 1 != lf:
+        return
+    frame.sizes.p = frame.args[1].p
+    frame.sizes.n = lf + 1 - frame.sizes.p
+
+cdef size_t scan_arguments(const char* start, const char* args, const char* end, int verb,
+                           const Limits* limits, Frame* frame) noexcept nogil:
+    cdef const char* lf
+    while args < end and is_blank(args[0]):
+        args += 1
+    lf = find_line(args, end, limits, frame)
+    if lf == NULL:
+        return 0
+    frame.verb = verb
+    return lf + 1 - start
+
+cdef size_t scan_bare(const char* start, const char* end, int verb, const Limits* limits,
+                      Frame* frame) noexcept nogil:
+    """PING, PONG, +OK: whatever follows, up to the line's end, is ignored."""
+    cdef const char* p = start
+    while p < end:
+        if p[0] == c'\n':
+            frame.verb = verb
+            return p + 1 - start
+        p += 1
+    return fail(frame, LINE_TOO_LONG if <size_t>(end - start) > limits.max_control_line
+                else NEED_MORE)
+
+cdef size_t verb_then_blank(const char* p, const char* end, const char* verb, size_t n, int code,
+                            const Limits* limits, Frame* frame) noexcept nogil:
+    """A verb that a blank must follow; then its arguments."""
+    cdef int standing = take_verb(p, end, verb, n)
+    cdef const char* args = p + n
+    if standing < 0:
+        return fail(frame, UNKNOWN_VERB)
+    if standing == 0 or args == end:
+        return fail(frame, NEED_MORE)
+    if not is_blank(args[0]):
+        return fail(frame, UNKNOWN_VERB)
+    if code == PUB or code == HPUB:
+        while args < end and is_blank(args[0]):
+            args += 1
+        return scan_publish(p, args, end, code == HPUB, limits, frame)
+    return scan_arguments(p, args, end, code, limits, frame)
+
+cdef size_t verb_alone(const char* p, const char* end, const char* verb, size_t n, int code,
+                       const Limits* limits, Frame* frame) noexcept nogil:
+    """A verb that needs no blank behind it."""
+    cdef int standing = take_verb(p, end, verb, n)
+    if standing < 0:
+        return fail(frame, UNKNOWN_VERB)
+    if standing == 0:
+        return fail(frame, NEED_MORE)
+    if code == CONNECT or code == INFO:
+        return scan_arguments(p, p + n, end, code, limits, frame)
+    return scan_bare(p, end, code, limits, frame)
+
+cdef size_t scan(const char* p, const char* end, const Limits* limits, Frame* frame) noexcept nogil:
+    """The bytes that the frame at `p` takes; 0 if frame.verb says why there is none. p < end."""
+    cdef size_t used
+    frame.need = 0
+    used = scan_verb(p, end, limits, frame)
+    if (used == 0 and frame.verb == NEED_MORE and frame.need == 0
+            and <size_t>(end - p) > limits.max_control_line + VERB_BYTES_MAX):
+        frame.verb = LINE_TOO_LONG      # of blanks; nobody keeps those for ever
+    return used
+
+cdef inline size_t scan_verb(const char* p, const char* end, const Limits* limits,
+                             Frame* frame) noexcept nogil:
+    cdef char first = p[0] | 0x20
+    if first == c'p':
+        if end - p < 2:
+            return fail(frame, NEED_MORE)
+        first = p[1] | 0x20
+        if first == c'u':
+            return verb_then_blank(p, end, b"pub", 3, PUB, limits, frame)
+        if first == c'i':
+            return verb_alone(p, end, b"ping", 4, PING, limits, frame)
+        return verb_alone(p, end, b"pong", 4, PONG, limits, frame)
+    if first == c'h':
+        return verb_then_blank(p, end, b"hpub", 4, HPUB, limits, frame)
+    if first == c's':
+        return verb_then_blank(p, end, b"sub", 3, SUB, limits, frame)
+    if first == c'u':
+        return verb_then_blank(p, end, b"unsub", 5, UNSUB, limits, frame)
+    if first == c'c':
+        return verb_alone(p, end, b"connect", 7, CONNECT, limits, frame)
+    if first == c'i':
+        return verb_alone(p, end, b"info", 4, INFO, limits, frame)
+    if p[0] == c'+':
+        return verb_alone(p, end, b"+ok", 3, PLUS_OK, limits, frame)
+    if p[0] == c'-':
+        return verb_then_blank(p, end, b"-err", 4, MINUS_ERR, limits, frame)
+    return fail(frame, UNKNOWN_VERB)
+
+
+# -------------------------------------------------------------------- for tests and tools
+
+VERB_NAMES = {
+    PUB: "PUB", HPUB: "HPUB", SUB: "SUB", UNSUB: "UNSUB", PING: "PING", PONG: "PONG",
+    CONNECT: "CONNECT", INFO: "INFO", PLUS_OK: "+OK", MINUS_ERR: "-ERR",
+    UNKNOWN_VERB: "unknown verb", BAD_ARGUMENTS: "bad arguments", LINE_TOO_LONG: "line too long",
+    PAYLOAD_TOO_BIG: "payload too big", HEADERS_NOT_ENABLED: "headers not enabled",
+}
+
+cdef inline bytes as_bytes(Span span):
+    return span.p[:span.n] if span.n else b""
+
+cdef tuple as_tuple(Frame* frame):
+    name = VERB_NAMES[frame.verb]
+    if frame.verb == PUB or frame.verb == HPUB:
+        return (name, as_bytes(frame.subject), as_bytes(frame.reply), frame.hdr_len,
+                frame.body[:frame.size])
+    if frame.verb == SUB or frame.verb == UNSUB:
+        return (name, *[as_bytes(frame.args[i]) for i in range(min(frame.nargs, ARGS_MAX))])
+    if frame.verb == CONNECT or frame.verb == INFO or frame.verb == MINUS_ERR:
+        return (name, as_bytes(frame.line))
+    return (name,)
+
+
+def parse(bytes data not None, *, size_t max_control_line=4096, size_t max_payload=1048576,
+          bint headers=True) -> tuple:
+    """The frames in `data`, the bytes left over, and what is wrong with them (or None)."""
+    cdef const char* p = data
+    cdef const char* end = p + len(data)
+    cdef Limits limits
+    cdef Frame frame
+    cdef size_t used
+    memset(&frame, 0, sizeof(Frame))
+    limits.max_control_line = max_control_line
+    limits.max_payload = max_payload
+    limits.headers = headers
+    frames = []
+    while p < end:
+        used = scan(p, end, &limits, &frame)
+        if used == 0:
+            return frames, p[:end - p], VERB_NAMES.get(frame.verb)
+        frames.append(as_tuple(&frame))
+        p += used
+    return frames, b"", None
