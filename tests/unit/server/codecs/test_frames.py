@@ -224,7 +224,13 @@ def test_compression_that_was_not_agreed_on_is_a_violation() -> None:
 @pytest.mark.parametrize("how", SPLITS)
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"\xff\xff\xffgarbage", deflate(DATA * 9)[:-5], deflate(DATA) + b"\0\0\xff\xff"],
+    [
+        b"",
+        b"\xff\xff\xffgarbage",
+        deflate(DATA * 9)[:-5],
+        deflate(DATA) + b"\0\0\xff\xff",
+        b"\x00\xff\x00\x00\xff",  # a stored block that never comes
+    ],
 )
 def test_a_corrupt_compressed_message_is_a_violation(payload: bytes, how: str) -> None:
     found = violation(frame(BINARY, payload, rsv1=True), how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -60,6 +61,16 @@ def test_every_kind_of_client_can_read_what_it_gets(agent: str, compression: boo
     codec, client = connected(compression=compression, User_Agent=agent)
     data = bytes(range(256)) * 200
     assert client.messages(codec.encode(data)) == data
+
+
+def test_safari_gets_a_compressed_message_in_one_frame() -> None:
+    data = os.urandom(20_000) + bytes(20_000)
+    for agent, first_byte in (
+        ("Mozilla/5.0 Firefox/1", 0x42),
+        ("Mozilla/5.0 Version/15 Safari/600", 0xC2),
+    ):
+        codec, _ = connected(compression=True, User_Agent=agent)
+        assert codec.encode(data)[0] == first_byte
 
 
 def test_compressed_traffic_is_smaller() -> None:
