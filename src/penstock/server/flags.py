@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.base.version import REFERENCE_VERSION
 from penstock.server.conffile import ConfigError
 from penstock.server.configure import LoadedConfig, check_options, normalise, read_config
 from penstock.server.flagset import Flag, FlagValues, Kind, UsageError, scan
-from penstock.server.options import REFERENCE_VERSION, ListenOnly, Options, TlsOptions
+from penstock.server.options import ListenOnly, Options, TlsOptions
 from penstock.server.quantities import parse_port, split_host_port
 
 if TYPE_CHECKING:

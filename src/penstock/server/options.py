@@ -17,9 +17,6 @@ from msgspec import Meta, Struct
 
 from penstock.broker.permission_values import Permissions  # noqa: TC001
 
-#: The reference version this server behaves like; clients switch features by it.
-REFERENCE_VERSION = "2.15.1"
-
 CLIENT_PORT_DEFAULT = 4222
 HOST_DEFAULT = "0.0.0.0"
 SECOND_NS = 1_000_000_000

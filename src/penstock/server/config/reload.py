@@ -71,7 +71,7 @@ _TOLD_LATER = {
 
 
 def reloadable_changes(old: Options, new: Options) -> list[str]:
-    """What to tell after "Reloaded: "; raises ConfigError when a fixed option changed."""
+    """The lines to log; raises ConfigError when a fixed option changed."""
     for refusal in _refusals(old, new):
         raise ConfigError(refusal)
     told = [f"{name} = {_shown(name, new)}" for name in _TOLD_FIRST if _differs(name, old, new)]
@@ -83,7 +83,13 @@ def reloadable_changes(old: Options, new: Options) -> list[str]:
         if _differs(name, old, new)
     ]
     told += [text for rule in _RULES if (text := rule(old, new)) is not None]
-    return told
+    return [_line(text) for text in told]
+
+
+def _line(text: str) -> str:
+    # The reference words this one line differently.
+    verb = "Reload" if text.startswith("client_advertise") else "Reloaded"
+    return f"{verb}: {text}"
 
 
 def _refusals(old: Options, new: Options) -> Iterator[str]:

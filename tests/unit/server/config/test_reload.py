@@ -43,7 +43,13 @@ ALWAYS = ["authorization users", "accounts"]
     ],
 )
 def test_reload_names_what_changed(changes: dict[str, object], told: list[str]) -> None:
-    assert reloadable_changes(Options(), replace(Options(), **changes)) == told
+    lines = reloadable_changes(Options(), replace(Options(), **changes))
+    assert lines == [f"Reloaded: {text}" for text in told]
+
+
+def test_new_advertised_address_is_told_in_the_references_words() -> None:
+    lines = reloadable_changes(Options(), Options(client_advertise="a:5"))
+    assert lines[0] == "Reload: client_advertise = a:5"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_reload_refuses_what_is_fixed(changes: dict[str, object], refusal: str) 
 def test_reload_takes_a_new_websocket_certificate() -> None:
     tls = [TlsOptions(cert_file=name, key_file="k") for name in ("a", "b")]
     old, new = (Options(websocket=WebsocketOptions(port=1, tls=each)) for each in tls)
-    assert "websocket tls" in reloadable_changes(old, new)
+    assert "Reloaded: websocket tls" in reloadable_changes(old, new)
 
 
 def test_every_fixed_option_exists() -> None:
