@@ -1,8 +1,32 @@
-"""A NATS server for Python: embedded in a process, or standing alone."""
+"""A NATS server for Python: embedded in a process, or standing alone.
+
+The names below load the server when they are first used, so that the parts that are clients
+(`penstock.bench`, the command line) do not pay for it.
+"""
+
+from typing import TYPE_CHECKING
 
 from penstock.base.version import VERSION as __version__
-from penstock.server.app import Server
-from penstock.server.options import Options
-from penstock.server.threaded import ThreadedServer
+
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+    from penstock.server.options import Options
+    from penstock.server.threaded import ThreadedServer
 
 __all__ = ["Options", "Server", "ThreadedServer", "__version__"]
+
+_HOMES = {
+    "Options": "penstock.server.options",
+    "Server": "penstock.server.app",
+    "ThreadedServer": "penstock.server.threaded",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

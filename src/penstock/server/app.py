@@ -95,7 +95,7 @@ class Server:
             await self._open_listeners()
         except (OSError, ValueError) as error:
             await self.stop()
-            raise error if isinstance(error, StartError) else StartError(str(error)) from error
+            raise StartError(str(error)) from error
         except BaseException:
             await self.stop()
             raise

@@ -10,7 +10,6 @@ import gc
 import os
 import signal
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.server.conffile import ConfigError
@@ -28,8 +27,11 @@ from penstock.server.flags import (
 from penstock.server.logs import FATAL, LogOutput, log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.app import Server
     from penstock.server.flags import Command
+    from penstock.server.options import Options
 
 EXIT_FAILURE: Final = 1
 
@@ -63,6 +65,8 @@ def _carry_out(command: Command) -> int:
 def _serve(command: Run) -> int:
     import uvloop
 
+    for warning in command.warnings:
+        print(warning, file=sys.stderr)
     output = LogOutput(command.options)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -74,8 +78,6 @@ def _serve(command: Run) -> int:
 async def _run_server(command: Run, output: LogOutput) -> int:
     from penstock.server.app import Server, StartError
 
-    for warning in command.warnings:
-        log.warning("%s", warning)
     server = Server(command.options, reread=_rereader(command))
     try:
         await server.start()
@@ -91,14 +93,10 @@ async def _run_server(command: Run, output: LogOutput) -> int:
     return 0
 
 
-def _rereader(command: Run) -> partial[object] | None:
+def _rereader(command: Run) -> Callable[[], Options] | None:
     if not command.options.config_file:
         return None
-    return partial(_read_again, command)
-
-
-def _read_again(command: Run) -> object:
-    return options_from(command.flags, os.environ).options
+    return lambda: options_from(command.flags, os.environ).options
 
 
 def _install_signals(server: Server, output: LogOutput) -> None:

@@ -34,7 +34,7 @@ from penstock.subjects.trie import SubList
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.values import ConnectionType
+    from penstock.server.auth.values import Accepted, ConnectionType
     from penstock.server.link import Link
     from penstock.server.options import Options
     from penstock.server.session import Session
@@ -180,14 +180,16 @@ class Service:
         checking = self.loop.run_in_executor(self._bcrypt, decision.check)
         checking.add_done_callback(lambda done: self._bcrypt_done(session, done))
 
-    def _bcrypt_done(self, session: Session, done: asyncio.Future[object]) -> None:
+    def _bcrypt_done(self, session: Session, done: asyncio.Future[Accepted | Refused]) -> None:
         self._bcrypt_waiting -= 1
-        if not done.cancelled():
-            verdict = done.exception() or done.result()
-            if isinstance(verdict, BaseException):
-                log.error("%s - password check failed: %s", session, verdict)
-                verdict = Refused("password check failed")
-            session.bcrypt_checked(verdict)  # type: ignore[arg-type]  # what `check` returns
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("%s - password check failed: %s", session, error)
+            session.bcrypt_checked(Refused("password check failed"))
+        else:
+            session.bcrypt_checked(done.result())
 
     # -- what is told
 

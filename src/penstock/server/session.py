@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.accounts import Account, Guards
-    from penstock.server.auth.values import ConnectionType, Decision, PeerCertificate
+    from penstock.server.auth import Decision
+    from penstock.server.auth.values import ConnectionType, PeerCertificate
     from penstock.server.codecs.contract import CodecEnd
     from penstock.server.link import Link
     from penstock.server.service import Service

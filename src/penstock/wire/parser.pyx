@@ -9,6 +9,30 @@ answers to malformed input clients have learnt to expect.
 
 from libc.string cimport memset
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    /* The first byte from p on that is a blank or a control character; end if there is none.
+       Eight bytes at a time: the expression flags bytes below 0x21, exactly for the lowest. */
+    static inline const char *penstock_skip_word(const char *p, const char *end) {
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const uint64_t ones = 0x0101010101010101ull;
+        while (end - p >= 8) {
+            uint64_t v, small;
+            memcpy(&v, p, 8);
+            small = (v - ones * 0x21) & ~v & (ones * 0x80);
+            if (small) return p + (__builtin_ctzll(small) >> 3);
+            p += 8;
+        }
+    #endif
+        while (p < end && (unsigned char)*p > 0x20) p++;
+        return p;
+    }
+    """
+    const char* skip_word "penstock_skip_word"(const char* p, const char* end) noexcept nogil
+
 cdef enum:
     SIZE_DIGITS_MAX = 9       # as the reference: larger numbers are no sizes
     ARGS_MAX = 4
@@ -21,7 +45,7 @@ cdef inline bint is_blank(char c) noexcept nogil:
 cdef inline bint is_separator(char c) noexcept nogil:
     return c == c' ' or c == c'\t' or c == c'\r' or c == c'\n'
 
-cdef long parse_size(const char* p, size_t n) noexcept nogil:
+cdef inline long digits(const char* p, size_t n) noexcept nogil:
     """A plain decimal number of up to nine digits, or -1."""
     cdef long value = 0
     cdef size_t i
@@ -32,6 +56,9 @@ cdef long parse_size(const char* p, size_t n) noexcept nogil:
             return -1
         value = 10 * value + (p[i] - c'0')
     return value
+
+cdef long parse_size(const char* p, size_t n) noexcept nogil:
+    return digits(p, n)
 
 cdef inline size_t fail(Frame* frame, int verb) noexcept nogil:
     frame.verb = verb
@@ -73,30 +100,60 @@ cdef const char* find_line(const char* args, const char* end, const Limits* limi
         frame.nargs += 1
     frame.line.p = args
     frame.line.n = p - args
-    if p > args + 1 and p[-1] == c'\r':
+    if p > args + 1 and (p - 1)[0] == c'\r':
         frame.line.n -= 1
     if frame.line.n > limits.max_control_line:
         frame.verb = LINE_TOO_LONG
         return NULL
     return p if p < end else NULL
 
+cdef inline const char* find_even_line(const char* args, const char* end, const Limits* limits,
+                                      Frame* frame) noexcept nogil:
+    """find_line for what clients send: words, single blanks, CRLF. NULL: look more closely."""
+    cdef const char* p = args
+    cdef const char* word
+    cdef int n = 0
+    while n < ARGS_MAX:
+        word = p
+        p = skip_word(p, end)
+        if p == word or end - p < 2:
+            return NULL
+        frame.args[n].p = word
+        frame.args[n].n = p - word
+        n += 1
+        if p[0] == c'\r':
+            if p[1] != c'\n' or <size_t>(p - args) > limits.max_control_line:
+                return NULL
+            frame.nargs = n
+            frame.line.p = args
+            frame.line.n = p - args
+            return p + 1
+        if p[0] != c' ':
+            return NULL
+        p += 1
+    return NULL
+
 cdef size_t scan_publish(const char* start, const char* args, const char* end, bint hpub,
                          const Limits* limits, Frame* frame) noexcept nogil:
-    cdef const char* lf = find_line(args, end, limits, frame)
+    cdef const char* lf = find_even_line(args, end, limits, frame)
+    cdef bint even = lf != NULL
     cdef int numbers = 2 if hpub else 1
-    cdef int nargs = frame.nargs
+    cdef int nargs
     cdef long size, hdr_len = 0
     cdef Span* last
-    if lf == NULL:
-        return 0
+    if not even:
+        lf = find_line(args, end, limits, frame)
+        if lf == NULL:
+            return 0
+    nargs = frame.nargs
     if hpub and not limits.headers:
         return fail(frame, HEADERS_NOT_ENABLED)
     if nargs != 1 + numbers and nargs != 2 + numbers:
         return fail(frame, BAD_ARGUMENTS)
     last = &frame.args[nargs - 1]
-    size = parse_size(last.p, last.n)
+    size = digits(last.p, last.n)
     if hpub:
-        hdr_len = parse_size(last[-1].p, last[-1].n)
+        hdr_len = digits((last - 1).p, (last - 1).n)
     if size < 0 or hdr_len < 0 or hdr_len > size:
         return fail(frame, BAD_ARGUMENTS)
     if <size_t>size > limits.max_payload:
@@ -114,7 +171,11 @@ cdef size_t scan_publish(const char* start, const char* args, const char* end, b
     if frame.body[size] != c'\r' or frame.body[size + 1] != c'\n':
         return fail(frame, UNKNOWN_VERB)
     frame.verb = HPUB if hpub else PUB
-    note_sizes(frame, lf, hpub)
+    frame.sizes.n = 0
+    # The end of an even line is what a delivery line ends with; hdr_len 0 makes a plain MSG.
+    if even and (hdr_len or not hpub):
+        frame.sizes.p = frame.args[1].p
+        frame.sizes.n = lf + 1 - frame.sizes.p
     return frame.need
 
 cdef size_t check_partial_end(const char* closing, const char* end, Frame* frame) noexcept nogil:
@@ -122,20 +183,6 @@ cdef size_t check_partial_end(const char* closing, const char* end, Frame* frame
     if closing < end and closing[0] != c'\r':
         return fail(frame, UNKNOWN_VERB)
     return fail(frame, NEED_MORE)
-
-cdef void note_sizes(Frame* frame, const char* lf, bint hpub) noexcept nogil:
-    """Can the end of the line be copied as it stands? Yes, if single blanks and CRLF hold it."""
-    cdef int i
-    frame.sizes.n = 0
-    if lf[-1] != c'\r' or (hpub and frame.hdr_len == 0):
-        return
-    for i in range(2, frame.nargs):
-        if frame.args[i].p[-1] != c' ' or frame.args[i - 1].p + frame.args[i - 1].n + 1 != frame.args[i].p:
-            return
-    if frame.args[frame.nargs - 1].p + frame.args[frame.nargs - 1].n + 1 != lf:
-        return
-    frame.sizes.p = frame.args[1].p
-    frame.sizes.n = lf + 1 - frame.sizes.p
 
 cdef size_t scan_arguments(const char* start, const char* args, const char* end, int verb,
                            const Limits* limits, Frame* frame) noexcept nogil:

@@ -1,0 +1,74 @@
+# Penstock. `make help` lists what can be made. Needs Python >= 3.11, gcc and make; the rest is
+# installed into .venv, pinned by constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types layers format bench bench-probes fuzz wheel clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/built ## create .venv with the penstock command and everything for development
+
+$(VENV)/installed: constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python >= 3.11 is needed"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools Cython
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+		--no-build-isolation --editable '.[dev]'
+	touch $@
+
+$(VENV)/built: $(VENV)/installed setup.py $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > build.log 2>&1 \
+		|| { cat build.log; exit 1; }
+	rm -f build.log
+	touch $@
+
+demo: setup ## start an embedded server, publish, subscribe, request; print what happened
+	$(BIN)/python examples/demo.py
+
+test: check ## everything that must pass: checks and all tests
+	$(BIN)/python -m pytest -q
+
+check: lint types layers ## format, lint, types and import layers
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports
+
+format: setup ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
+	mkdir -p out
+	$(BIN)/penstock bench --compare --json out/bench.json --chart out/bench.svg
+
+bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stalled subscriber
+	$(BIN)/penstock bench --compare --idle-connections 10000
+	$(BIN)/penstock bench --compare --subscriptions 1000000
+	$(BIN)/penstock bench --compare --stalled-subscriber
+
+fuzz: setup ## throw random bytes at a live server for a minute
+	$(BIN)/python -m tests.fuzz --seconds 60
+
+wheel: setup ## build a wheel and try it in an empty environment
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv --clear build/empty
+	build/empty/bin/pip install --quiet --disable-pip-version-check dist/penstock-*.whl
+	cd build && empty/bin/penstock version && empty/bin/python -c 'import penstock; \
+		s = penstock.ThreadedServer(); s.start(); print("serves at", s.url); s.stop()'
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) build dist out src/*.egg-info
+	find src -name '*.so' -delete -o -name '*.c' -delete

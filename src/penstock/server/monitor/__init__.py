@@ -1,0 +1,1 @@
+"""Monitoring: what the server knows of itself, as JSON, text and HTML."""

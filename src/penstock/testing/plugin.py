@@ -1,0 +1,45 @@
+"""A pytest plugin: a fresh, real server for a test.
+
+Installed with the package; nothing is loaded until a fixture is asked for.
+
+    def test_it(penstock_server):
+        client = connect(penstock_server.url)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.server.threaded import ThreadedServer
+
+
+@pytest.fixture
+def penstock_server() -> Iterator[ThreadedServer]:
+    """A server of this test's own on a free port, in a thread; stopped when the test ends."""
+    from penstock.server.threaded import ThreadedServer
+
+    with ThreadedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def make_penstock_server() -> Iterator[Callable[..., ThreadedServer]]:
+    """Makes servers with options (the keywords of `penstock.Server`); all stop with the test."""
+    from penstock.server.threaded import ThreadedServer
+
+    servers: list[ThreadedServer] = []
+
+    def make(**keywords: object) -> ThreadedServer:
+        server = ThreadedServer(**keywords)
+        server.start()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.stop()
