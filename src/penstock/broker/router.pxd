@@ -56,6 +56,7 @@ cdef class Router:
     cdef uint64_t rng
     cdef int64_t now_ns       # of the turn; set by whoever runs it
     cdef bint pressure        # a receiver of the last message is close to its limit
+    cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
     cdef list calls           # (callable, subject, reply, header, payload) for internal subscribers
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept

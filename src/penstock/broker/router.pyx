@@ -20,6 +20,7 @@ from penstock.subjects.trie cimport Subscription
 
 cdef enum:
     NUMBER_DIGITS_MAX = 20
+    UNTRIED_FACTOR = 2      # times max_pending may wait while the socket was not yet asked
 
 cdef int64_t PROGRESS_NS = 100_000_000    # a socket that took nothing for this long is stuck
 
@@ -203,7 +204,13 @@ cdef class Router:
                 # Holding publishers back helps a reader that reads; for one that does not, it
                 # would only slow everybody else.
                 self.pressure = True
-        elif not sink.flags & SINK_URGENT:
+            return
+        if sink.out.pending > sink.pressure_at:
+            self.crowded = True
+            # One message to many subscriptions of one connection: there is no later to wait for.
+            if sink.out.pending // UNTRIED_FACTOR > sink.max_pending:
+                sink.flags |= SINK_SLOW | SINK_CLOSING
+        if not sink.flags & SINK_URGENT:
             sink.flags |= SINK_URGENT
             sink.next_urgent = self.urgent
             self.urgent = sink

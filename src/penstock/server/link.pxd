@@ -13,6 +13,7 @@ cdef struct SidTable:
     Sub** slots
     uint32_t cap
     uint32_t count
+    uint64_t seed         # secret, so that nobody can choose sids that collide
 
 
 cdef class Link(Owner):
@@ -60,7 +61,8 @@ cdef class Link(Owner):
     cdef int64_t blocked_since_ns
     cdef int64_t blocked_goal     # bytes that must have left by the write deadline
     cdef int64_t sent
-    cdef int64_t resume_at_ns     # when a held-back publisher is read again; 0: it is not held back
+    cdef bint stalled             # a publisher ahead of its readers: not read for a moment
+    cdef bint awaits_deadline     # on the plane's list of links whose writes have a deadline
     cdef bint closed
 
     cdef size_t consume(self, const char* p, size_t n) except? 0

@@ -10,7 +10,7 @@ putting itself on the plane's list of the doomed.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memset, strlen
+from libc.string cimport memcmp, strlen
 
 from penstock.broker.router cimport (
     SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES,
@@ -38,7 +38,7 @@ SUBSCRIBE_FILTERED = 2
 # ------------------------------------------------------------------------ sids of a link
 
 cdef inline uint32_t sid_slot(SidTable* table, const char* sid, size_t n) noexcept nogil:
-    return <uint32_t>hash_bytes(sid, n, 0) & (table.cap - 1)
+    return <uint32_t>hash_bytes(sid, n, table.seed) & (table.cap - 1)
 
 cdef Sub* sid_find(SidTable* table, const char* sid, size_t n) noexcept nogil:
     cdef uint32_t i
@@ -127,6 +127,7 @@ cdef class Link(Owner):
         self.verbose = self.pedantic = True   # until CONNECT says otherwise
         self.fd = -1
         self.sink.owner = <void*>self
+        self.sids.seed = interest.seed
 
     def __dealloc__(self):
         free(self.sids.slots)
@@ -208,7 +209,8 @@ cdef class Link(Owner):
             if slots[i] != NULL:
                 self.interest.drop(slots[i])
         free(slots)
-        memset(&self.sids, 0, sizeof(SidTable))
+        self.sids.slots = NULL
+        self.sids.cap = self.sids.count = 0
 
     # -- asked by monitoring
 
@@ -266,7 +268,10 @@ cdef class Link(Owner):
     # -- what the client says
 
     cdef size_t consume(self, const char* p, size_t n) except? 0:
-        """Obeys the whole frames in the bytes; answers how many bytes those were."""
+        """Obeys the whole frames in the bytes; answers how many bytes those were.
+
+        Stops early when the router is crowded; the caller then makes room, and asks again.
+        """
         cdef const char* start = p
         cdef const char* end = p + n
         cdef Frame frame
@@ -288,6 +293,8 @@ cdef class Link(Owner):
                 self.handler.trace_frame(frame_text(&frame))
             if frame.verb <= HPUB:
                 self.on_publish(&frame)
+                if self.router.crowded:
+                    break
             else:
                 self.obey(&frame)
         return p - start

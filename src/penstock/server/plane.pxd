@@ -17,8 +17,7 @@ cdef class Plane:
     cdef list stalled             # publishers that are not read for a moment
     cdef list blocked             # links whose socket takes nothing
     cdef uint32_t turning
-    cdef object arm               # arm(delay_s): call tick() then
-    cdef bint armed
+    cdef object arm               # arm(delay_s, call): call() then
     cdef int64_t write_deadline_ns
     cdef bint stall_publishers
     cdef readonly uint64_t in_msgs_closed
@@ -46,5 +45,6 @@ cdef class Plane:
     cdef int note_blocked(self, Link link) except -1
     cdef int hold_back(self, Link link) except -1
     cdef int bury(self, Link link) except -1
-    cdef int arm_timer(self) except -1
+    cdef int listen(self, Link link) except -1
+    cdef int await_deadline(self, Link link) except -1
     cdef int forget(self, Link link) except -1

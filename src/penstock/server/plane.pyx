@@ -138,31 +138,29 @@ cdef class Plane:
             self.router.now_ns = monotonic_ns()
             self.finish()
 
-    def tick(self) -> None:
-        """Time has passed: held-back publishers are read again, overdue writes are given up."""
+    def give_up_overdue(self) -> None:
+        """Time has passed: writes that are overdue are given up."""
         cdef Link link
         cdef int64_t now = monotonic_ns()
-        self.armed = False
-        self.router.now_ns = now
-        waiting, self.stalled = self.stalled, []
+        waiting, self.blocked = self.blocked, []
         for link in waiting:
-            if link.closed:
-                continue
-            if link.resume_at_ns > now:
-                self.stalled.append(link)
-                continue
-            link.resume_at_ns = 0
-            self.set_events(link, link.events | EPOLLIN)
-        overdue, self.blocked = self.blocked, []
-        for link in overdue:
+            link.awaits_deadline = False
             if link.closed or not link.sink.flags & SINK_BLOCKED:
                 continue
-            self.blocked.append(link)
             if now - link.blocked_since_ns >= self.write_deadline_ns:
                 self.slow_consumers += 1
                 link.close("Slow Consumer (Write Deadline)")
-        self.arm_timer()
+            else:
+                self.await_deadline(link)
         self.settle()
+
+    def resume_stalled(self) -> None:
+        """Publishers that were held back have waited long enough."""
+        cdef Link link
+        waiting, self.stalled = self.stalled, []
+        for link in waiting:
+            link.stalled = False
+            self.listen(link)
 
     cdef int finish(self) except -1:
         cdef Link link
@@ -223,6 +221,11 @@ cdef class Plane:
     # -- reading
 
     cdef int readable(self, Link link) except -1:
+        if link.held:
+            # Nobody asked: epoll says that the peer has gone. What it sent is not wanted any more,
+            # and the read buffer has no room behind all that a held link may have kept.
+            link.close("Client Closed")
+            return 0
         try:
             if link.codec is None:
                 self.take_plain(link)
@@ -300,6 +303,11 @@ cdef class Plane:
 
     cdef int received(self, Link link, char* base, size_t n) except -1:
         cdef size_t used = link.consume(base, n)
+        while self.router.crowded:
+            # Much waits for somebody who may well be reading: it goes out before more is made.
+            self.router.crowded = False
+            self.flush_urgent()
+            used += link.consume(base + used, n - used)
         if used == n or link.close_reason is not None:
             link.carry_len = 0
             if link.carry_cap > CARRY_KEPT_BYTES:
@@ -328,33 +336,43 @@ cdef class Plane:
     def hold(self, Link link not None) -> None:
         """Nothing more is heard from the link until release: a decision about it is pending."""
         link.held = True
-        self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
+        self.listen(link)
 
     def release(self, Link link not None) -> None:
         if link.closed or not link.held:
             return
         link.held = False
-        self.set_events(link, link.events | EPOLLIN)
+        self.listen(link)
         if link.carry_len:
             self.feed(link, b"")
         self.settle()
 
     cdef int hold_back(self, Link link) except -1:
         """Some receiver of this publisher is near its limit: give it a moment."""
-        if not self.stall_publishers or link.resume_at_ns or link.close_reason is not None:
+        if not self.stall_publishers or link.stalled or link.close_reason is not None:
             return 0
         link.stalls += 1
         self.stalled_clients += 1
-        link.resume_at_ns = self.router.now_ns + STALL_NS
-        self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
+        link.stalled = True
+        self.listen(link)
+        if not self.stalled:
+            self.arm(STALL_NS / 1e9, self.resume_stalled)
         self.stalled.append(link)
-        return self.arm_timer()
+        return 0
 
-    cdef int arm_timer(self) except -1:
-        if self.armed or not (self.stalled or self.blocked):
+    cdef int listen(self, Link link) except -1:
+        """Reads from the link, unless there is a reason not to."""
+        if link.held or link.stalled:
+            return self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
+        return self.set_events(link, link.events | EPOLLIN)
+
+    cdef int await_deadline(self, Link link) except -1:
+        if link.awaits_deadline:
             return 0
-        self.armed = True
-        self.arm((STALL_NS if self.stalled else min(TICK_NS, self.write_deadline_ns)) / 1e9)
+        link.awaits_deadline = True
+        if not self.blocked:
+            self.arm(min(TICK_NS, self.write_deadline_ns) / 1e9, self.give_up_overdue)
+        self.blocked.append(link)
         return 0
 
     # -- writing
@@ -475,8 +493,7 @@ cdef class Plane:
             self.set_events(link, link.events | EPOLLOUT)
             link.blocked_since_ns = self.router.now_ns
             link.blocked_goal = link.sent + pending
-            self.blocked.append(link)
-            self.arm_timer()
+            self.await_deadline(link)
         elif link.sent >= link.blocked_goal:
             link.blocked_since_ns = self.router.now_ns
             link.blocked_goal = link.sent + pending
@@ -519,6 +536,9 @@ cdef class Plane:
         self.out_bytes_closed += link.sink.out_bytes
         out_clear(&self.router.pool, &link.sink.out)
         out_clear(&self.router.pool, &link.encoded)
+        free(link.carry)
+        link.carry = NULL
+        link.carry_len = link.carry_cap = 0
         link.handler.closed(link.close_reason)
         self.forget(link)
         return 0

@@ -69,7 +69,7 @@ class Service:
         self.router = Router(seed=secrets.randbits(SEED_BITS))
         self.plane = Plane(
             router=self.router,
-            arm=self._arm_tick,
+            arm=loop.call_later,
             write_deadline_ns=options.write_deadline_ns,
             stall_publishers=not options.no_fast_producer_stall,
         )
@@ -105,9 +105,6 @@ class Service:
         )
         self.plane.add_interest(interest)
         return interest
-
-    def _arm_tick(self, delay_s: float) -> None:
-        self.loop.call_later(delay_s, self.plane.tick)
 
     # -- the loop
 
