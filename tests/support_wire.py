@@ -97,12 +97,12 @@ class Wire:
         Like any client this one answers the server's pings, which come when the server likes,
         unless a test wants to see them.
         """
-        while (text := self._any_line()) == "PING" and self._answers_pings:
+        deadline = time.monotonic() + self.seconds
+        while (text := self._any_line(deadline)) == "PING" and self._answers_pings:
             self.send("PONG\r\n")
         return text
 
-    def _any_line(self) -> str:
-        deadline = time.monotonic() + self.seconds
+    def _any_line(self, deadline: float) -> str:
         while (end := self._received.find(LINE_END)) < 0:
             if not self._fill(deadline):
                 raise WireError(self._story(f"closed after {bytes(self._received)!r}"))
