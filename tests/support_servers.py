@@ -77,12 +77,17 @@ _binary = _reference_binary()
 REFERENCE = Implementation("reference", (_binary,)) if _binary else None
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Wait for a condition; fail, naming it, when the deadline passes."""
+def until(
+    condition: Callable[[], bool],
+    what: str,
+    seconds: float = START_SECONDS,
+    story: Callable[[], str] = str,
+) -> None:
+    """Wait for a condition; fail, naming it and telling the story, when the deadline passes."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what}\n{story()}")
         time.sleep(POLL_SECONDS)
 
 
@@ -179,7 +184,11 @@ class ServerUnderTest:
     def wait_for_log(self, pattern: str) -> re.Match[str]:
         """The first match of a pattern in the log, once it is there."""
         compiled = re.compile(pattern)
-        until(lambda: compiled.search(self.log) is not None, f"{pattern!r} in log:\n{self.log}")
+        until(
+            lambda: compiled.search(self.log) is not None,
+            f"{pattern!r} in the log",
+            story=self._story,
+        )
         found = compiled.search(self.log)
         assert found is not None
         return found
@@ -191,7 +200,8 @@ class ServerUnderTest:
         self.send_signal(signal.SIGHUP)
         until(
             lambda: self.log.count("Reloaded server configuration") > before,
-            f"reload; log:\n{self.log}",
+            "reload",
+            story=self._story,
         )
 
     def restart(self) -> None:
