@@ -236,6 +236,11 @@ cdef class Link(Owner):
         return self.last_active_ns
 
     @property
+    def last_written_ns(self) -> int:
+        """When the socket last took something; 0: never. Of the monotonic clock."""
+        return self.sink.progress_ns
+
+    @property
     def fileno(self) -> int:
         return self.fd
 

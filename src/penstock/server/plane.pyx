@@ -529,7 +529,6 @@ cdef class Plane:
         epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
         shutdown(link.fd, SHUT_WR)
         c_close(link.fd)
-        link.drop_subscriptions()
         self.in_msgs_closed += link.in_msgs
         self.in_bytes_closed += link.in_bytes
         self.out_msgs_closed += link.sink.out_msgs
@@ -539,7 +538,8 @@ cdef class Plane:
         free(link.carry)
         link.carry = NULL
         link.carry_len = link.carry_cap = 0
-        link.handler.closed(link.close_reason)
+        link.handler.closed(link.close_reason)    # which still sees the subscriptions
+        link.drop_subscriptions()
         self.forget(link)
         return 0
 

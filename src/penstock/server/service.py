@@ -25,6 +25,7 @@ from penstock.server.auth import (
     NeedsBcrypt,
     Refused,
 )
+from penstock.server.clients import Now, record_of
 from penstock.server.codecs.facts import upgrade_of
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.logs import log
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.auth.values import Accepted, ConnectionType
-    from penstock.server.link import Link
+    from penstock.server.clients import ClientRecord
     from penstock.server.options import Options
     from penstock.server.session import Session
 
@@ -45,15 +46,15 @@ SEED_BITS: Final = 64
 JITTER_STEPS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedConnection:
-    """What is remembered of a connection that has gone."""
+@dataclass(slots=True)
+class Traffic:
+    """What the clients of one account have exchanged, those that have gone."""
 
-    session: Session
-    link: Link
-    reason: str
-    stop_ns: int
-    subscriptions: tuple[tuple[str, str, str | None, int, int], ...] = ()
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
 
 
 class Service:
@@ -75,9 +76,10 @@ class Service:
         )
         self.accounts = Accounts(self._make_interest)
         self.sessions: dict[int, Session] = {}
-        self.closed: collections.deque[ClosedConnection] = collections.deque(
+        self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
         )
+        self.traffic_closed: dict[str, Traffic] = {}
         self.total_connections = 0
         self.stale_connections = 0
         self.lame_duck = False
@@ -132,8 +134,16 @@ class Service:
         self.total_connections += 1
 
     def session_closed(self, session: Session, reason: str) -> None:
-        if self.sessions.pop(session.cid, None) is not None:
-            self.closed.append(ClosedConnection(session, session.link, reason, time.time_ns()))
+        if self.sessions.pop(session.cid, None) is None:
+            return
+        record = record_of(session, Now.read(), reason=reason)
+        self.closed.append(record)
+        traffic = self.traffic_closed.setdefault(record.account, Traffic())
+        traffic.in_msgs += record.in_msgs
+        traffic.in_bytes += record.in_bytes
+        traffic.out_msgs += record.out_msgs
+        traffic.out_bytes += record.out_bytes
+        traffic.slow_consumers += reason.startswith("Slow Consumer")
 
     # -- login
 

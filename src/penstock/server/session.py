@@ -141,6 +141,8 @@ class Session:
             return
         if self.connected:
             self.link.drop_subscriptions()
+        else:
+            self.rtt_ns = time.time_ns() - self.start_ns  # from INFO to CONNECT
         self.connected = True
         self.options = options
         headers = options.headers and not self.service.options.no_header_support
@@ -323,7 +325,7 @@ class Session:
         interval_s = self._ping_interval_s
         self._ping_timer = self.service.loop.call_later(interval_s, self._ping_due)
         idle_ns = now_ns - self.link.last_activity_ns
-        rtt_known = self.rtt_ns and now_ns - self._ping_sent_ns < RTT_VALID_NS
+        rtt_known = self._ping_sent_ns and now_ns - self._ping_sent_ns < RTT_VALID_NS
         if rtt_known and idle_ns < interval_s * SECOND_NS:
             return
         if self._pings_out + 1 > self.service.options.ping_max:

@@ -1,0 +1,44 @@
+"""Answers of the monitoring server, before they become HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.server.monitor.values import compact, pretty
+
+Headers = tuple[tuple[str, str], ...]
+
+JSON_TYPE: Final = "application/json"
+TEXT_TYPE: Final = "text/plain; charset=utf-8"
+HTML_TYPE: Final = "text/html; charset=utf-8"
+#: Monitoring data may be read by pages of any origin, as with the reference.
+ANY_ORIGIN: Final[Headers] = (("Access-Control-Allow-Origin", "*"),)
+NO_SNIFFING: Final[Headers] = (("X-Content-Type-Options", "nosniff"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, a body, and what is said about it."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Headers = ()
+
+
+def json_answer(value: object, *, status: int = 200) -> Answer:
+    return Answer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
+
+
+def one_line_json(value: object, *, status: int = 200) -> Answer:
+    return Answer(status, JSON_TYPE, compact(value), ANY_ORIGIN)
+
+
+def text_answer(status: int, text: str, headers: Headers = ()) -> Answer:
+    return Answer(status, TEXT_TYPE, text.encode("utf-8", "replace"), headers)
+
+
+NOT_FOUND: Final = text_answer(404, "404 page not found\n", NO_SNIFFING)
+NOT_ALLOWED: Final = text_answer(405, "405 method not allowed\n", (("Allow", "GET, HEAD"),))
+OUR_FAULT: Final = text_answer(500, "500 internal server error\n")

@@ -1,0 +1,55 @@
+"""Sums over all connections: those that are there, and what those that have gone left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.server.service import Traffic
+
+if TYPE_CHECKING:
+    from penstock.server.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Messages and bytes since the server started, as clients see in and out."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+
+
+def totals_of(service: Service) -> Totals:
+    plane = service.plane
+    in_msgs, in_bytes = plane.in_msgs_closed, plane.in_bytes_closed
+    out_msgs, out_bytes = plane.out_msgs_closed, plane.out_bytes_closed
+    for link in plane.all_links():
+        in_msgs += link.in_msgs
+        in_bytes += link.in_bytes
+        out_msgs += link.out_msgs
+        out_bytes += link.out_bytes
+    return Totals(in_msgs, in_bytes, out_msgs, out_bytes)
+
+
+def traffic_by_account(service: Service) -> dict[str, Traffic]:
+    """Sums per account name; an account nobody used is not in it."""
+    sums = {
+        name: Traffic(
+            gone.in_msgs, gone.in_bytes, gone.out_msgs, gone.out_bytes, gone.slow_consumers
+        )
+        for name, gone in service.traffic_closed.items()
+    }
+    for session in service.sessions.values():
+        traffic = sums.setdefault(session.account.name, Traffic())
+        link = session.link
+        traffic.in_msgs += link.in_msgs
+        traffic.in_bytes += link.in_bytes
+        traffic.out_msgs += link.out_msgs
+        traffic.out_bytes += link.out_bytes
+    return sums
+
+
+def subscriptions_of(service: Service) -> int:
+    return sum(len(account.interest) for account in service.accounts)
