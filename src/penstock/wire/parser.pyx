@@ -36,7 +36,7 @@ cdef extern from *:
 cdef enum:
     SIZE_DIGITS_MAX = 9       # as the reference: larger numbers are no sizes
     ARGS_MAX = 4
-    VERB_BYTES_MAX = 8
+    LINE_EXTRA_BYTES = 16     # of a line beside its arguments: verb, a few blanks, line end
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
@@ -74,8 +74,17 @@ cdef int take_verb(const char* p, const char* end, const char* verb, size_t n) n
             return -1
     return 1
 
-cdef const char* find_line(const char* args, const char* end, const Limits* limits,
-                           Frame* frame) noexcept nogil:
+cdef inline bint line_too_long(const char* start, const char* end,
+                               const Limits* limits) noexcept nogil:
+    """Whether a line that goes from its verb to `end`, or further, is not waited for.
+
+    The reference counts the arguments alone and would wait for ever behind a million blanks.
+    Asked of whole lines as well, so that the verdict does not hang on how the bytes arrived.
+    """
+    return <size_t>(end - start) > limits.max_control_line + LINE_EXTRA_BYTES
+
+cdef const char* find_line(const char* start, const char* args, const char* end,
+                           const Limits* limits, Frame* frame) noexcept nogil:
     """The LF that ends the arguments; else NULL, with the verdict in frame.verb.
 
     Splits the line on the way. The first byte never ends it: the reference starts to look for
@@ -102,13 +111,13 @@ cdef const char* find_line(const char* args, const char* end, const Limits* limi
     frame.line.n = p - args
     if p > args + 1 and (p - 1)[0] == c'\r':
         frame.line.n -= 1
-    if frame.line.n > limits.max_control_line:
+    if frame.line.n > limits.max_control_line or line_too_long(start, p, limits):
         frame.verb = LINE_TOO_LONG
         return NULL
     return p if p < end else NULL
 
-cdef inline const char* find_even_line(const char* args, const char* end, const Limits* limits,
-                                      Frame* frame) noexcept nogil:
+cdef inline const char* find_even_line(const char* start, const char* args, const char* end,
+                                      const Limits* limits, Frame* frame) noexcept nogil:
     """find_line for what clients send: words, single blanks, CRLF. NULL: look more closely."""
     cdef const char* p = args
     cdef const char* word
@@ -122,7 +131,8 @@ cdef inline const char* find_even_line(const char* args, const char* end, const 
         frame.args[n].n = p - word
         n += 1
         if p[0] == c'\r':
-            if p[1] != c'\n' or <size_t>(p - args) > limits.max_control_line:
+            if (p[1] != c'\n' or <size_t>(p - args) > limits.max_control_line
+                    or line_too_long(start, p, limits)):
                 return NULL
             frame.nargs = n
             frame.line.p = args
@@ -135,14 +145,14 @@ cdef inline const char* find_even_line(const char* args, const char* end, const 
 
 cdef size_t scan_publish(const char* start, const char* args, const char* end, bint hpub,
                          const Limits* limits, Frame* frame) noexcept nogil:
-    cdef const char* lf = find_even_line(args, end, limits, frame)
+    cdef const char* lf = find_even_line(start, args, end, limits, frame)
     cdef bint even = lf != NULL
     cdef int numbers = 2 if hpub else 1
     cdef int nargs
     cdef long size, hdr_len = 0
     cdef Span* last
     if not even:
-        lf = find_line(args, end, limits, frame)
+        lf = find_line(start, args, end, limits, frame)
         if lf == NULL:
             return 0
     nargs = frame.nargs
@@ -189,7 +199,7 @@ cdef size_t scan_arguments(const char* start, const char* args, const char* end,
     cdef const char* lf
     while args < end and is_blank(args[0]):
         args += 1
-    lf = find_line(args, end, limits, frame)
+    lf = find_line(start, args, end, limits, frame)
     if lf == NULL:
         return 0
     frame.verb = verb
@@ -199,13 +209,14 @@ cdef size_t scan_bare(const char* start, const char* end, int verb, const Limits
                       Frame* frame) noexcept nogil:
     """PING, PONG, +OK: whatever follows, up to the line's end, is ignored."""
     cdef const char* p = start
-    while p < end:
-        if p[0] == c'\n':
-            frame.verb = verb
-            return p + 1 - start
+    while p < end and p[0] != c'\n':
         p += 1
-    return fail(frame, LINE_TOO_LONG if <size_t>(end - start) > limits.max_control_line
-                else NEED_MORE)
+    if line_too_long(start, p, limits):
+        return fail(frame, LINE_TOO_LONG)
+    if p == end:
+        return fail(frame, NEED_MORE)
+    frame.verb = verb
+    return p + 1 - start
 
 cdef size_t verb_then_blank(const char* p, const char* end, const char* verb, size_t n, int code,
                             const Limits* limits, Frame* frame) noexcept nogil:
@@ -238,13 +249,8 @@ cdef size_t verb_alone(const char* p, const char* end, const char* verb, size_t 
 
 cdef size_t scan(const char* p, const char* end, const Limits* limits, Frame* frame) noexcept nogil:
     """The bytes that the frame at `p` takes; 0 if frame.verb says why there is none. p < end."""
-    cdef size_t used
     frame.need = 0
-    used = scan_verb(p, end, limits, frame)
-    if (used == 0 and frame.verb == NEED_MORE and frame.need == 0
-            and <size_t>(end - p) > limits.max_control_line + VERB_BYTES_MAX):
-        frame.verb = LINE_TOO_LONG      # of blanks; nobody keeps those for ever
-    return used
+    return scan_verb(p, end, limits, frame)
 
 cdef inline size_t scan_verb(const char* p, const char* end, const Limits* limits,
                              Frame* frame) noexcept nogil:
