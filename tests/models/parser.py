@@ -58,7 +58,7 @@ def _first_frame(data: bytes, limits: Limits) -> tuple[Frame, int]:
     verb = _verb(data)
     if verb in BARE:
         line = data.split(b"\n", 1)[0]
-        _check_whole_line(len(line), limits)
+        _check_whole_line(len(line))
         if b"\n" not in data:
             raise MoreNeededError
         return (verb,), len(line) + 1
@@ -78,7 +78,7 @@ def _first_frame(data: bytes, limits: Limits) -> tuple[Frame, int]:
         line = line[:-1]
     if len(line) > limits.max_control_line:
         raise FaultError(LINE_TOO_LONG)
-    _check_whole_line(line_length, limits)
+    _check_whole_line(line_length)
     if newline < 0:
         raise MoreNeededError
     if verb in ("PUB", "HPUB"):
@@ -99,7 +99,7 @@ def _verb(data: bytes) -> str:
     raise FaultError(UNKNOWN_VERB)
 
 
-def _check_whole_line(length: int, limits: Limits) -> None:
+def _check_whole_line(length: int) -> None:
     if length > LINE_BYTES_MAX:
         raise FaultError(LINE_TOO_LONG)
 

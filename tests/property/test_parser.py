@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +126,7 @@ def test_any_chunking_gives_the_same_frames_and_the_same_fault(
 ) -> None:
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6)))
     edges = [0, *cuts, len(data)]
-    pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [data[start:end] for start, end in itertools.pairwise(edges)]
     whole = compiled(data, bounds)
     chunked = in_pieces(pieces, bounds)
     assert (chunked[0], chunked[2]) == (whole[0], whole[2])
@@ -154,3 +156,13 @@ def test_lines_about_as_long_as_the_limit_are_judged_alike_whole_and_in_two(
     for cut in range(len(data)):
         chunked = in_pieces([data[:cut], data[cut:]], bounds)
         assert (chunked[0], chunked[2]) == (whole[0], whole[2]), cut
+
+
+@pytest.mark.parametrize("start", [b"PING ", b"PUB ", b"CONNECT ", b"+OK "])
+def test_a_line_of_blanks_is_not_waited_for_for_ever(start: bytes) -> None:
+    bounds = model.Limits()
+    room = model.LINE_BYTES_MAX - len(start)
+    for blanks_sent, wanted in ((room, None), (room + 1, model.LINE_TOO_LONG)):
+        data = start + b" " * blanks_sent
+        assert compiled(data, bounds)[2] == wanted
+        assert compiled(data, bounds) == model.parse(data, bounds)
