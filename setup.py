@@ -21,7 +21,9 @@ DIRECTIVES = {
 
 def extension(source: Path) -> Extension:
     module = ".".join(source.relative_to("src").with_suffix("").parts)
-    return Extension(module, [str(source)], extra_compile_args=["-O2", "-fno-semantic-interposition"])
+    return Extension(
+        module, [str(source)], extra_compile_args=["-O2", "-fno-semantic-interposition"]
+    )
 
 
 setup(

@@ -254,5 +254,5 @@ cdef class Router:
             answer.size = answer.hdr_len = len(block)
             block += b"\r\n"
             answer.body = block
-            self.deliver(found.plain[i], NULL, &answer)
+            self.write(source, found.plain[i], &answer)   # not counted as a delivery
             return

@@ -20,7 +20,13 @@ from penstock.server import reasons
 from penstock.server.config.checks import check_options, normalise
 from penstock.server.configure import ConfigError, load_config
 from penstock.server.lameduck import retire
-from penstock.server.listener import Listener, bind, plain_transport, websocket_transport
+from penstock.server.listener import (
+    Listener,
+    Transport,
+    bind,
+    plain_transport,
+    websocket_transport,
+)
 from penstock.server.logs import log
 from penstock.server.options import ListenOnly, Options
 from penstock.server.portsfile import PortsFile
@@ -92,6 +98,7 @@ class Server:
         self.service = Service(self.options, asyncio.get_running_loop())
         self._log_identity()
         try:
+            self._write_pid()
             await self._open_listeners()
         except (OSError, ValueError) as error:
             await self.stop()
@@ -101,7 +108,9 @@ class Server:
             raise
         self.service.start()
         log.info("Server is ready")
-        self._write_files()
+        if self.options.ports_file_dir:
+            self._ports_file = PortsFile(Path(self.options.ports_file_dir))
+            self._ports_file.write(self._ports())
 
     async def stop(self, reason: str = reasons.SERVER_SHUTDOWN) -> None:
         """Closes listeners and connections. May be called again."""
@@ -138,9 +147,19 @@ class Server:
             raise ConfigError("can only reload config when a file is provided using -c or --config")
         fresh = self._reread()
         check_options(fresh)
+        transports = self._transports(fresh)  # certificates are read before anything changes
         changes = take_over(self.service, fresh)
         self.options = fresh
+        for name, transport in transports.items():
+            self._listeners[name].transport = transport
         return changes
+
+    def _transports(self, options: Options) -> dict[str, Transport]:
+        makers = {"nats": plain_transport, "websocket": websocket_transport}
+        try:
+            return {name: makers[name](options) for name in self._listeners}
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
     def start_lame_duck(self) -> None:
         """Takes no new clients, tells those that are there, lets them go one by one, stops."""
@@ -192,8 +211,8 @@ class Server:
             self._open_clients()
 
     def _open_clients(self) -> None:
-        listening = _bind_or_fail(self.options.host, self.options.port, "client")
-        listener = Listener(self.service, listening, plain_transport(self.service))
+        listening = _bind_or_fail(self.options.host, self.options.port)
+        listener = Listener(self.service, listening, plain_transport(self.options))
         self._listeners["nats"] = listener
         port = listener.address[1]
         self.service.client_address = (self.options.host, port)
@@ -208,8 +227,8 @@ class Server:
         if options is None or options.port == 0:
             return
         host = options.host or self.options.host
-        listening = _bind_or_fail(host, options.port, "websocket")
-        listener = Listener(self.service, listening, websocket_transport(self.service))
+        listening = _bind_or_fail(host, options.port, "websocket ")
+        listener = Listener(self.service, listening, websocket_transport(self.options))
         self._listeners["websocket"] = listener
         scheme = "ws" if options.no_tls else "wss"
         log.info(
@@ -226,7 +245,7 @@ class Server:
         configured = getattr(self.options, option)
         if not isinstance(configured, ListenOnly) or configured.port == 0:
             return
-        listening = _bind_or_fail(configured.host, configured.port, LOG_NAMES[option])
+        listening = _bind_or_fail(configured.host, configured.port, f"{LOG_NAMES[option]} ")
         self._unserved[name] = listening
         address = join_address(configured.host, listening.getsockname()[1])
         log.info("Listening for %s connections on %s", LOG_NAMES[option], address)
@@ -255,12 +274,13 @@ class Server:
         if self.options.config_file:
             log.info("Using configuration file: %s", self.options.config_file)
 
-    def _write_files(self) -> None:
-        if self.options.pid_file:
+    def _write_pid(self) -> None:
+        if not self.options.pid_file:
+            return
+        try:
             Path(self.options.pid_file).write_text(str(os.getpid()))
-        if self.options.ports_file_dir:
-            self._ports_file = PortsFile(Path(self.options.ports_file_dir))
-            self._ports_file.write(self._ports())
+        except OSError as error:
+            raise StartError(f"Could not write pidfile: {error}") from error
 
     def _ports(self) -> dict[str, list[str]]:
         ports: dict[str, list[str]] = {}
@@ -285,12 +305,13 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bind_or_fail(host: str, port: int, what: str) -> socket.socket:
+def _bind_or_fail(host: str, port: int, what: str = "") -> socket.socket:
     try:
         return bind(host, port)
     except OSError as error:
         address = join_address(host, max(port, 0))
-        raise StartError(f"Error listening on {what} port {address}: {error}") from error
+        why = (error.strerror or str(error)).lower()
+        raise StartError(f'Error listening on {what}port: {address}, "{why}"') from error
 
 
 def _embedded_options(

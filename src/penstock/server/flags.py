@@ -41,6 +41,7 @@ __all__ = [
 
 #: Tools read this name, so the server answers to it whatever the program is called.
 PROGRAM = "nats-server"
+SHORT_FLAG_MAX = 3  # letters; longer ones are shown with two dashes
 SIGNALS = ("ldm", "stop", "quit", "term", "reopen", "reload")
 
 
@@ -143,7 +144,10 @@ def usage() -> str:
     for title, flags in GROUPS.items():
         lines += ["", f"{title}:"]
         for flag in flags:
-            spellings = ", ".join(f"-{spelling}" for spelling in flag.spellings)
+            spellings = ", ".join(
+                f"-{spelling}" if len(spelling) <= SHORT_FLAG_MAX else f"--{spelling}"
+                for spelling in flag.spellings
+            )
             lines.append(f"    {f'{spellings} {flag.argument}'.strip():<40} {flag.help}")
     return "\n".join(lines) + "\n"
 

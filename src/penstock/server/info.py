@@ -5,6 +5,7 @@ Both are declared once, in wire order; empty fields that the reference leaves ou
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import msgspec
@@ -59,12 +60,12 @@ FIXED_INFO: Final[dict[str, Any]] = {
 
 
 class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """CONNECT. Defaults hold for what the client leaves out, once it has sent one."""
+    """CONNECT. The defaults are what holds before a client has sent one."""
 
-    verbose: bool = False
-    pedantic: bool = False
+    verbose: bool = True
+    pedantic: bool = True
     tls_required: bool = False
-    auth_token: str = msgspec.field(default="")
+    auth_token: str = ""
     user: str = ""
     password: str = msgspec.field(default="", name="pass")
     jwt: str = ""
@@ -84,23 +85,50 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, version={self.version!r})"
 
 
-_FIELDS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(ConnectOptions))
+INT_MAX: Final = 2**63 - 1
+
+_FIELDS: Final = {
+    field.encode_name: (field.name, field.type) for field in msgspec.structs.fields(ConnectOptions)
+}
 
 
-def parse_connect(payload: bytes) -> ConnectOptions:
-    """Reads CONNECT as the reference does: keys in any case, nulls as absent, the rest exact.
+def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions:
+    """Reads CONNECT as the reference does; what it does not name stays as it was said before.
 
-    Raises ValueError.
+    Keys match in any case, nulls count as absent, text that is none becomes U+FFFD, and a value
+    of another type is refused. Raises ValueError.
     """
     try:
-        found = msgspec.json.decode(payload)
+        found = json.loads(
+            payload.decode("utf-8", "replace"),
+            parse_constant=_no_constant,
+            object_pairs_hook=_Pairs,
+        )
     except RecursionError as error:
         raise ValueError("CONNECT is nested too deep") from error
-    if not isinstance(found, dict):
+    if found is None:
+        return said_before
+    if not isinstance(found, _Pairs):
         raise ValueError("CONNECT is not a JSON object")
-    known = {
-        key if key in _FIELDS else key.lower(): value
-        for key, value in found.items()
-        if value is not None
-    }
-    return msgspec.convert(known, ConnectOptions)
+    changes = {}
+    for key, value in found:
+        name, kind = _FIELDS.get(key) or _FIELDS.get(key.lower()) or ("", None)
+        if kind is None or value is None:
+            continue
+        if type(value) is not kind or (kind is int and abs(value) > INT_MAX):
+            raise ValueError(f"{key} in CONNECT is not a {kind.__name__}")
+        changes[name] = _clean(value) if kind is str else value
+    return msgspec.structs.replace(said_before, **changes)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its keys as they came: each must be right, the last counts."""
+
+
+def _clean(text: str) -> str:
+    """JSON can spell half a surrogate pair; no text can hold one."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

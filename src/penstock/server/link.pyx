@@ -110,6 +110,11 @@ cdef bint reserved_reply(const char* reply, size_t n) noexcept nogil:
     return (starts_with(reply, n, b"_R_.") or starts_with(reply, n, b"_GR_.")
             or starts_with(reply, n, b"$JS.ACK."))
 
+cdef bint reserved_subject(const char* subject, size_t n) noexcept nogil:
+    """What servers say to each other; no client may."""
+    return ((subject[0] == c'_' and starts_with(subject, n, b"_GR_."))
+            or (subject[0] == c'$' and starts_with(subject, n, b"$NRG.")))
+
 cdef str text_of(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
 
@@ -267,7 +272,7 @@ cdef class Link(Owner):
             if verdict == SUBSCRIBE_FILTERED:
                 sub.flags |= SUB_FILTERED
             elif verdict == SUBSCRIBE_REFUSED:
-                self.handler.subscribe_refused(subject, queue)
+                self.handler.subscription_lost(subject, queue, sid)
                 self.remove_sub(sub)
 
     # -- what the client says
@@ -315,6 +320,8 @@ cdef class Link(Owner):
             self.handler.ponged()
         elif frame.verb == CONNECT:
             self.handler.connect(frame.line.p[:frame.line.n])
+        elif frame.verb == INFO:
+            self.handler.peer_info(frame.line.p[:frame.line.n])
         elif frame.verb == MINUS_ERR:
             self.handler.peer_erred(frame.line.p[:frame.line.n])
         return 0
@@ -355,7 +362,8 @@ cdef class Link(Owner):
         self.in_bytes += frame.size
         if self.pedantic and not literal_subject(frame.subject.p, frame.subject.n):
             self.error("Invalid Publish Subject")
-        if self.guards_publish and not self.may_publish(frame.subject.p, frame.subject.n):
+        if (self.guards_publish and not self.may_publish(frame.subject.p, frame.subject.n)
+                or reserved_subject(frame.subject.p, frame.subject.n)):
             self.handler.publish_refused(text_of(frame.subject.p, frame.subject.n))
             return
         if frame.reply.n and reserved_reply(frame.reply.p, frame.reply.n):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.server.auth.values import ConnectionType
     from penstock.server.codecs.contract import Codec
+    from penstock.server.options import Options
     from penstock.server.service import Service
 
 ACCEPTS_PER_TURN: Final = 256
@@ -233,9 +234,8 @@ def _send_now(connection: socket.socket, data: bytes) -> None:
         log.debug("greeting not sent: %s", error)
 
 
-def plain_transport(service: Service) -> Transport:
-    """The client listener's transport, as the options say."""
-    options = service.options
+def plain_transport(options: Options) -> Transport:
+    """The client listener's transport; raises ValueError for a certificate that cannot be used."""
     login_timeout_s = options.authorization.timeout_ns / SECOND_NS
     if options.tls is None:
         return Transport(login_timeout_s=login_timeout_s)
@@ -253,16 +253,17 @@ def plain_transport(service: Service) -> Transport:
     )
 
 
-def websocket_transport(service: Service) -> Transport:
+def websocket_transport(server_options: Options) -> Transport:
+    """The WebSocket listener's transport; raises ValueError alike."""
     from penstock.server.codecs import stack, tls, websocket
 
-    options = service.options.websocket
+    options = server_options.websocket
     assert options is not None
     acceptor = websocket.build_acceptor(options, secure=not options.no_tls)
     make_codec: Callable[[], Codec] = acceptor.codec
     if not options.no_tls and options.tls is not None:
         make_codec = stack.SecureWebSocketAcceptor(tls.build_acceptor(options.tls), acceptor).codec
-    timeout_ns = options.auth_timeout_ns or service.options.authorization.timeout_ns
+    timeout_ns = options.auth_timeout_ns or server_options.authorization.timeout_ns
     return Transport(
         kind="WEBSOCKET",
         make_codec=make_codec,
@@ -270,4 +271,3 @@ def websocket_transport(service: Service) -> Transport:
         handshake_timeout_s=(options.handshake_timeout_ns or 2 * SECOND_NS) / SECOND_NS,
         login_timeout_s=timeout_ns / SECOND_NS,
     )
-

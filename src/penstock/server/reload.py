@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.server import reasons
 from penstock.server.config.reload import reloadable_changes
 from penstock.server.logs import log
 
@@ -28,8 +29,17 @@ def take_over(service: Service, fresh: Options) -> list[str]:
         session.apply_limits()
         session.link.set_traced(fresh.trace)
         session.reauthenticate()
+    _close_surplus(service)
     service.plane.settle()
     for change in changes:
         log.info("%s", change)
     log.info("Reloaded server configuration")
     return changes
+
+
+def _close_surplus(service: Service) -> None:
+    """The limit may have fallen below what is there: the newest go first."""
+    limit = service.options.max_connections
+    staying = [s for s in service.sessions.values() if s.link.close_reason is None]
+    for session in staying[limit:] if limit >= 0 else ():
+        session.link.close(reasons.MAX_CONNECTIONS, "maximum connections exceeded")

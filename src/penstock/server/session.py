@@ -7,6 +7,7 @@ and it is the link's only handler. Nothing here may raise into the data plane.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +60,8 @@ class Session:
         self.account: Account = service.accounts["$G"]
         self.bound = False  # counted in its account
         self.connected = False
+        self._configured_user = False
+        self._headers = False
         self.guards: Guards | None = None
         self.grants: ResponseGrants | None = None
         self.link: Link
@@ -134,7 +137,7 @@ class Session:
 
     def connect(self, payload: bytes) -> None:
         try:
-            options = parse_connect(payload)
+            options = parse_connect(payload, self.options)
         except ValueError as error:
             self.debug("CONNECT refused: %s", error)
             self.link.close(reasons.PROTOCOL_VIOLATION)
@@ -145,12 +148,12 @@ class Session:
             self.rtt_ns = time.time_ns() - self.start_ns  # from INFO to CONNECT
         self.connected = True
         self.options = options
-        headers = options.headers and not self.service.options.no_header_support
+        self._headers = options.headers and not self.service.options.no_header_support
         self.link.set_options(
             verbose=options.verbose,
             pedantic=options.pedantic,
             echo=options.echo,
-            headers=headers,
+            headers=self._headers,
             no_responders=options.no_responders,
         )
         self._decide(self.service.authenticator(self.kind).authenticate(self._login(options)))
@@ -196,7 +199,7 @@ class Session:
             return
         if self.options.protocol not in CLIENT_PROTOCOLS:
             self.link.close(reasons.BAD_PROTOCOL_VERSION, "invalid client protocol")
-        elif self.options.no_responders and not self.options.headers:
+        elif self.options.no_responders and not self._headers:
             self.link.close(
                 reasons.NO_RESPONDERS_NEEDS_HEADERS, "no responders requires headers support"
             )
@@ -219,6 +222,7 @@ class Session:
             self.link.set_interest(account.interest)
             self.apply_limits()
         self.user = accepted.user
+        self._configured_user = self.service.authenticator(self.kind).knows(accepted.user)
         self.set_permissions(accepted)
         return True
 
@@ -247,7 +251,12 @@ class Session:
 
     def reauthenticate(self) -> None:
         """The users have changed under the client: is it still one of them?"""
-        decision = self.service.authenticator(self.kind).authenticate(self._login(self.options))
+        authenticator = self.service.authenticator(self.kind)
+        if self._configured_user and not authenticator.knows(self.user):
+            # As the reference: a user that is gone is not told why it has to go.
+            self.link.close(reasons.CREDENTIALS_REVOKED)
+            return
+        decision = authenticator.authenticate(self._login(self.options))
         if isinstance(decision, NeedsBcrypt):
             decision = decision.check()
         if isinstance(decision, Refused) or decision.account != self.account.name:
@@ -283,6 +292,13 @@ class Session:
     def subscribe_refused(self, subject: str, queue: str | None) -> None:
         using = "" if queue is None else f' using queue "{queue}"'
         self.link.error(f'Permissions Violation for Subscription to "{subject}"{using}')
+
+    def subscription_lost(self, subject: str, queue: str | None, sid: str) -> None:
+        """Permissions changed under a subscription."""
+        using = "" if queue is None else f' using queue "{queue}"'
+        self.link.error(
+            f'Permissions Violation for Subscription to "{subject}"{using} (sid "{sid}")'
+        )
 
     def publish_refused(self, subject: str) -> None:
         self.link.error(f'Permissions Violation for Publish to "{subject}"')
@@ -338,6 +354,13 @@ class Session:
         self.service.plane.settle()
 
     # -- the end
+
+    def peer_info(self, payload: bytes) -> None:
+        """INFO from a client means nothing, but must be JSON."""
+        try:
+            json.loads(payload)
+        except (ValueError, RecursionError):
+            self.link.close(reasons.PROTOCOL_VIOLATION)
 
     def peer_erred(self, text: bytes) -> None:
         self.debug("client error: %r", text)

@@ -28,7 +28,10 @@ def send_signal(request: SignalRequest) -> int:
     """Sends it to the process named, or to the only server that runs; answers the exit code."""
     try:
         os.kill(_target(request.pid), SIGNALS[request.command])
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        print(f"nats-server: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return 1
+    except ValueError as error:
         print(f"nats-server: {error}", file=sys.stderr)
         return 1
     return 0

@@ -36,7 +36,7 @@ cdef extern from *:
 cdef enum:
     SIZE_DIGITS_MAX = 9       # as the reference: larger numbers are no sizes
     ARGS_MAX = 4
-    LINE_EXTRA_BYTES = 16     # of a line beside its arguments: verb, a few blanks, line end
+    LINE_BYTES_MAX = 65300    # of a whole line: verb, blanks, arguments, what follows PING
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
@@ -74,14 +74,13 @@ cdef int take_verb(const char* p, const char* end, const char* verb, size_t n) n
             return -1
     return 1
 
-cdef inline bint line_too_long(const char* start, const char* end,
-                               const Limits* limits) noexcept nogil:
+cdef inline bint line_too_long(const char* start, const char* end) noexcept nogil:
     """Whether a line that goes from its verb to `end`, or further, is not waited for.
 
     The reference counts the arguments alone and would wait for ever behind a million blanks.
     Asked of whole lines as well, so that the verdict does not hang on how the bytes arrived.
     """
-    return <size_t>(end - start) > limits.max_control_line + LINE_EXTRA_BYTES
+    return end - start > LINE_BYTES_MAX
 
 cdef const char* find_line(const char* start, const char* args, const char* end,
                            const Limits* limits, Frame* frame) noexcept nogil:
@@ -111,7 +110,7 @@ cdef const char* find_line(const char* start, const char* args, const char* end,
     frame.line.n = p - args
     if p > args + 1 and (p - 1)[0] == c'\r':
         frame.line.n -= 1
-    if frame.line.n > limits.max_control_line or line_too_long(start, p, limits):
+    if frame.line.n > limits.max_control_line or line_too_long(start, p):
         frame.verb = LINE_TOO_LONG
         return NULL
     return p if p < end else NULL
@@ -132,7 +131,7 @@ cdef inline const char* find_even_line(const char* start, const char* args, cons
         n += 1
         if p[0] == c'\r':
             if (p[1] != c'\n' or <size_t>(p - args) > limits.max_control_line
-                    or line_too_long(start, p, limits)):
+                    or line_too_long(start, p)):
                 return NULL
             frame.nargs = n
             frame.line.p = args
@@ -211,7 +210,7 @@ cdef size_t scan_bare(const char* start, const char* end, int verb, const Limits
     cdef const char* p = start
     while p < end and p[0] != c'\n':
         p += 1
-    if line_too_long(start, p, limits):
+    if line_too_long(start, p):
         return fail(frame, LINE_TOO_LONG)
     if p == end:
         return fail(frame, NEED_MORE)

@@ -89,6 +89,10 @@ class Authenticator:
         default = self._default(self._connection_type)
         return None if default is None else default.accepted
 
+    def knows(self, user: str) -> bool:
+        """Whether a user of the list, by name or nkey, is called this."""
+        return bool(user) and self._users.find(user) is not None
+
     def authenticate(self, login: Login) -> Decision:
         """Decide at once, or hand back the bcrypt comparison that decides."""
         if login.account or login.new_account:

@@ -1,15 +1,18 @@
 """The pages of monitoring: which path is answered by what, and how often it was asked.
 
-Answers are made from one moment's state. Only /connz may be large; it gives way to others
-between its rows.
+Answers are made from one moment's state. Only /connz and /subsz can be long; they give way to
+everybody else between their rows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 from typing import TYPE_CHECKING, Final
 
 from penstock.server.clients import Now
+from penstock.server.monitor import absent, connz, subsz
+from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz
 from penstock.server.monitor.answers import (
     NOT_FOUND,
     Answer,
@@ -24,12 +27,15 @@ from penstock.server.monitor.query import BadQuery, Query
 from penstock.server.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import TypeVar
 
     from penstock.server.service import Service
 
+    Row = TypeVar("Row")
     Page = Callable[[Query], Answer | Awaitable[Answer]]
 
+ROWS_PER_TURN: Final = 128
 #: Paths that share a counter with another.
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
 #: Paths that the reference does not count.
@@ -53,7 +59,19 @@ class Pages:
         return {
             "/": lambda _: index(self._service),
             "/varz": self._varz,
+            "/connz": self._connz,
+            "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
             "/healthz": self._healthz,
+            "/accountz": self._accountz,
+            "/accstatz": self._accstatz,
+            "/routez": self._routez,
+            "/gatewayz": self._gatewayz,
+            "/leafz": self._leafz,
+            "/jsz": self._jsz,
+            "/raftz": lambda _: absent.NO_RAFT,
+            "/ipqueuesz": lambda _: json_answer({}),
+            "/metrics": self._metrics,
         }
 
     async def answer(self, path: str, raw_query: str) -> Answer:
@@ -76,3 +94,56 @@ class Pages:
     def _healthz(self, query: Query) -> Answer:
         status, health = healthz(self._service, HealthOptions.from_query(query))
         return one_line_json(health, status=status)
+
+    async def _connz(self, query: Query) -> Answer:
+        service, now = self._service, Now.read()
+        options = connz.ConnzOptions.from_query(query)
+        page = connz.page_of(service, options, now)
+        rows = await _in_turns(connz.rows_of(page, options, now))
+        return json_answer(connz.answer_of(service, page, now, rows))
+
+    async def _subsz(self, query: Query) -> Answer:
+        service, now = self._service, Now.read()
+        options = subsz.SubszOptions.from_query(query)
+        subsz.check(options)
+        batches = await _in_turns(subsz.batches_of(service, options))
+        return json_answer(subsz.answer_of(service, options, now, batches))
+
+    def _accountz(self, query: Query) -> Answer:
+        options = AccountzOptions(account=query.text("acc"))
+        return json_answer(accountz(self._service, options, Now.read()))
+
+    def _accstatz(self, query: Query) -> Answer:
+        unused = query.flag("unused")
+        return json_answer(accstatz(self._service, Now.read(), unused=unused))
+
+    def _routez(self, query: Query) -> Answer:
+        absent.check_subscriptions_flag(query)
+        return json_answer(absent.routez(self._service, Now.read()))
+
+    def _gatewayz(self, query: Query) -> Answer:
+        query.flag("accs")
+        return json_answer(absent.gatewayz(self._service, Now.read()))
+
+    def _leafz(self, query: Query) -> Answer:
+        query.flag("subs")
+        return json_answer(absent.leafz(self._service, Now.read()))
+
+    def _jsz(self, query: Query) -> Answer:
+        absent.check_jsz(query)
+        return json_answer(absent.jsz(self._service, Now.read()))
+
+    def _metrics(self, query: Query) -> Answer:
+        from penstock.server.monitor.metrics import metrics
+
+        return metrics(self._service)
+
+
+async def _in_turns(rows: Iterable[Row]) -> list[Row]:
+    """Collects rows that take time to make; the event loop turns in between."""
+    made: list[Row] = []
+    for row in rows:
+        made.append(row)
+        if len(made) % ROWS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return made

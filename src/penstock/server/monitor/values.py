@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 SECOND_NS: Final = 1_000_000_000
+MILLISECOND_NS: Final = 1_000_000
 MICROSECOND_NS: Final = 1_000
 INDENT: Final = 2
 #: Characters that Go's encoder never writes plainly, since browsers may take JSON for HTML.
@@ -64,11 +65,14 @@ def duration(ns: int) -> str:
 
 
 def round_trip(ns: int) -> str:
-    return duration(whole_microseconds(ns))
+    return duration(round_trip_ns(ns))
 
 
-def whole_microseconds(ns: int) -> int:
-    return ns - ns % MICROSECOND_NS
+def round_trip_ns(ns: int) -> int:
+    """A measured time as it is told: below a millisecond, in whole microseconds."""
+    if MICROSECOND_NS < ns < MILLISECOND_NS:
+        return ns - ns % MICROSECOND_NS
+    return max(ns, 0)
 
 
 def number(value: float) -> float:

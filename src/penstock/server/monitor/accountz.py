@@ -1,0 +1,141 @@
+"""/accountz and /accstatz: the accounts, one of them in detail, and their traffic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from penstock.server.monitor.query import BadQuery
+from penstock.server.monitor.subsz import SublistStats, sum_stats
+from penstock.server.monitor.totals import traffic_by_account
+from penstock.server.monitor.values import timestamp
+from penstock.server.service import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock.server.accounts import Account
+    from penstock.server.clients import Now
+    from penstock.server.service import Service
+
+
+class AccountzOptions(Struct, frozen=True, kw_only=True):
+    account: str = ""
+
+
+class AccountDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    account_name: str
+    update_time: str
+    is_system: bool = False
+    expired: bool
+    complete: bool
+    jetstream_enabled: bool
+    leafnode_connections: int
+    client_connections: int
+    subscriptions: int
+    name_tag: str
+    sublist_stats: SublistStats
+
+
+class Accountz(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    server_id: str
+    now: str
+    system_account: str = ""
+    accounts: list[str] = []
+    account_detail: AccountDetail | None = None
+
+
+class Flow(Struct, frozen=True):
+    msgs: int = 0
+    bytes: int = 0
+
+
+class FlowByKind(Struct, frozen=True):
+    """Messages and bytes, and the share of other servers in them."""
+
+    msgs: int = 0
+    bytes: int = 0
+    gateways: Flow = Flow()
+    routes: Flow = Flow()
+    leafs: Flow = Flow()
+
+
+class AccountStat(Struct, frozen=True, kw_only=True):
+    acc: str
+    name: str
+    conns: int
+    leafnodes: int
+    total_conns: int
+    num_subscriptions: int
+    sent: FlowByKind
+    received: FlowByKind
+    slow_consumers: int
+
+
+class Accstatz(Struct, frozen=True, kw_only=True):
+    server_id: str
+    now: str
+    account_statz: list[AccountStat]
+
+
+def accountz(service: Service, options: AccountzOptions, now: Now) -> Accountz:
+    """Raises BadQuery for an account that is not there."""
+    detail = None
+    if options.account:
+        if options.account not in service.accounts.by_name:
+            raise BadQuery(f"Account {options.account} does not exist")
+        detail = _detail(service, service.accounts[options.account])
+    return Accountz(
+        server_id=service.server_id,
+        now=timestamp(now.wall_ns),
+        system_account=service.system_account,
+        accounts=[] if detail else [account.name for account in service.accounts],
+        account_detail=detail,
+    )
+
+
+def accstatz(
+    service: Service, now: Now, *, unused: bool = False, names: Collection[str] = ()
+) -> Accstatz:
+    """Accounts in use; with `unused` all of them; with `names` those."""
+    traffic = traffic_by_account(service)
+    return Accstatz(
+        server_id=service.server_id,
+        now=timestamp(now.wall_ns),
+        account_statz=[
+            account_stat(account, traffic.get(account.name, Traffic()))
+            for account in service.accounts
+            if (account.connections or unused) and (not names or account.name in names)
+        ],
+    )
+
+
+def account_stat(account: Account, traffic: Traffic) -> AccountStat:
+    return AccountStat(
+        acc=account.name,
+        name=account.name,
+        conns=account.connections,
+        leafnodes=0,
+        total_conns=account.connections,
+        num_subscriptions=len(account.interest),
+        sent=FlowByKind(traffic.out_msgs, traffic.out_bytes),
+        received=FlowByKind(traffic.in_msgs, traffic.in_bytes),
+        slow_consumers=traffic.slow_consumers,
+    )
+
+
+def _detail(service: Service, account: Account) -> AccountDetail:
+    return AccountDetail(
+        account_name=account.name,
+        update_time=timestamp(service.config_load_ns),
+        is_system=account.name == service.system_account,
+        expired=False,
+        complete=True,
+        jetstream_enabled=False,
+        leafnode_connections=0,
+        client_connections=account.connections,
+        subscriptions=len(account.interest),
+        name_tag=account.name,
+        sublist_stats=sum_stats([account.interest.stats()]),
+    )

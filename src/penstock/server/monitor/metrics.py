@@ -1,0 +1,110 @@
+"""/metrics: counters and gauges in the text format of Prometheus.
+
+The registry lives for one scrape and holds one collector, which reads the service when asked:
+nothing is counted twice, and a server nobody scrapes pays nothing. Imported on the first scrape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from penstock.base.version import REFERENCE_VERSION, VERSION
+from penstock.server.monitor.answers import ANY_ORIGIN, Answer
+from penstock.server.monitor.process import resident_bytes
+from penstock.server.monitor.totals import subscriptions_of, totals_of, traffic_by_account
+from penstock.server.options import SECOND_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from penstock.server.service import Service
+
+PREFIX: Final = "penstock_"
+Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
+
+
+class ServiceCollector(Collector):
+    """What a service counts, as metrics."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            f"{PREFIX}server",
+            "What this server is.",
+            value={
+                "server_id": self._service.server_id,
+                "server_name": self._service.server_name,
+                "version": VERSION,
+                "nats_version": REFERENCE_VERSION,
+            },
+        )
+        yield from self._gauges()
+        yield from self._counters()
+        yield from self._accounts()
+
+    def _gauges(self) -> Iterator[Metric]:
+        service = self._service
+        values = (
+            ("start_time_seconds", "When the server started.", service.start_ns / SECOND_NS),
+            ("resident_memory_bytes", "Memory the process holds.", resident_bytes()),
+            ("connections", "Clients connected now.", len(service.sessions)),
+            (
+                "connections_max",
+                "Clients allowed; -1: any number.",
+                service.options.max_connections,
+            ),
+            ("subscriptions", "Subscriptions now.", subscriptions_of(service)),
+            ("lame_duck", "1: takes no new clients and is going away.", int(service.lame_duck)),
+        )
+        for name, prose, value in values:
+            yield GaugeMetricFamily(PREFIX + name, prose, value=value)
+
+    def _counters(self) -> Iterator[Metric]:
+        service, totals = self._service, totals_of(self._service)
+        values = (
+            ("connections_opened", "Clients that ever connected.", service.total_connections),
+            ("received_messages", "Messages from clients.", totals.in_msgs),
+            ("received_bytes", "Bytes of messages from clients.", totals.in_bytes),
+            ("sent_messages", "Messages to clients.", totals.out_msgs),
+            ("sent_bytes", "Bytes of messages to clients.", totals.out_bytes),
+            ("slow_consumers", "Clients cut off as too slow.", service.plane.slow_consumers),
+            ("stale_connections", "Clients that stopped answering.", service.stale_connections),
+            ("stalls", "Publishers held back for a moment.", service.plane.stalled_clients),
+        )
+        for name, prose, value in values:
+            yield CounterMetricFamily(PREFIX + name, prose, value=value)
+
+    def _accounts(self) -> Iterator[Metric]:
+        service, traffic = self._service, traffic_by_account(self._service)
+        connections = _labelled(GaugeMetricFamily, "connections", "Clients of the account.")
+        subscriptions = _labelled(
+            GaugeMetricFamily, "subscriptions", "Subscriptions in the account."
+        )
+        for account in service.accounts:
+            connections.add_metric([account.name], account.connections)
+            subscriptions.add_metric([account.name], len(account.interest))
+        received = _labelled(CounterMetricFamily, "received_messages", "Messages from clients.")
+        sent = _labelled(CounterMetricFamily, "sent_messages", "Messages to clients.")
+        for name, one in traffic.items():
+            received.add_metric([name], one.in_msgs)
+            sent.add_metric([name], one.out_msgs)
+        yield from (connections, subscriptions, received, sent)
+
+
+def _labelled(family: type[Family], name: str, prose: str) -> Family:
+    return family(f"{PREFIX}account_{name}", prose, labels=["account"])
+
+
+def metrics(service: Service) -> Answer:
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
+    return Answer(200, CONTENT_TYPE_LATEST, generate_latest(registry), ANY_ORIGIN)

@@ -1,0 +1,71 @@
+"""The orders /connz can be asked for.
+
+Each is a pair of keys, for a live session and for the record of one that has gone, so that both
+sort together without a record being made of everybody. Ties keep the order of connection ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from penstock.server.clients import ClientRecord, last_activity_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.server.clients import Now
+    from penstock.server.session import Session
+
+    from typing import Any
+
+    Key = Any  # one order compares one type only: int or str
+    Client = Session | ClientRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """How to compare clients; most orders put the greatest first."""
+
+    live: Callable[[Session, Now], Key]
+    gone: Callable[[ClientRecord], Key]
+    descending: bool = True
+
+    def apply(self, clients: Sequence[Client], now: Now) -> list[Client]:
+        def key(client: Client) -> Key:
+            if isinstance(client, ClientRecord):
+                return self.gone(client)
+            return self.live(client, now)
+
+        by_cid = sorted(clients, key=attrgetter("cid"))
+        return sorted(by_cid, key=key, reverse=self.descending)
+
+
+def _of_link(name: str, kept: str = "") -> Sort:
+    """By a counter of the link, which the record keeps under the same name or another."""
+    counter = attrgetter(name)
+    return Sort(lambda session, _: counter(session.link), attrgetter(kept or name))
+
+
+SORTS: Final = {
+    "cid": Sort(lambda session, _: session.cid, lambda record: record.cid, descending=False),
+    "start": Sort(
+        lambda session, _: session.start_ns, lambda record: record.start_ns, descending=False
+    ),
+    "subs": _of_link("subscriptions", "num_subscriptions"),
+    "pending": _of_link("pending_bytes"),
+    "msgs_to": _of_link("out_msgs"),
+    "msgs_from": _of_link("in_msgs"),
+    "bytes_to": _of_link("out_bytes"),
+    "bytes_from": _of_link("in_bytes"),
+    "last": Sort(last_activity_ns, lambda record: record.last_activity_ns),
+    "idle": Sort(last_activity_ns, lambda record: record.last_activity_ns, descending=False),
+    # As the reference: the youngest first, and by start even for those that have gone.
+    "uptime": Sort(lambda session, _: session.start_ns, lambda record: record.start_ns),
+    "stop": Sort(lambda session, _: 0, lambda record: record.stop_ns),
+    "reason": Sort(lambda session, _: "", lambda record: record.reason, descending=False),
+    "rtt": Sort(lambda session, _: session.rtt_ns, lambda record: record.rtt_ns),
+}
+#: Orders that live clients have no key for.
+CLOSED_ONLY: Final = frozenset(("stop", "reason"))
