@@ -14,11 +14,10 @@ from penstock.server.clients import ClientRecord, last_activity_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from penstock.server.clients import Now
     from penstock.server.session import Session
-
-    from typing import Any
 
     Key = Any  # one order compares one type only: int or str
     Client = Session | ClientRecord
