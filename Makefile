@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format bench bench-probes fuzz wheel clean
+.PHONY: help setup demo test check lint types layers format reference bench bench-probes fuzz wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ layers: setup
 format: setup ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reference: setup ## write docs/reference from the declarations in the code
+	$(BIN)/python tools/reference.py
 
 bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
 	mkdir -p out

@@ -1,0 +1,207 @@
+"""Fills the tables of docs/benchmarks.md from what `penstock bench --json` wrote.
+
+    python tools/benchmark_page.py                 # out/bench.json, out/probe-*.json, out/bench.svg
+    python tools/benchmark_page.py --comparison a.json --probe b.json --probe c.json --chart c.svg
+
+Only the text between the page's markers changes; the prose is written by hand. Every scenario of
+the file is in the table, failed runs and losses included: nothing is left out here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+CHART = ROOT / "docs" / "benchmarks.svg"
+OUT = ROOT / "out"
+JSON_VERSION = 1
+NOT_KNOWN = "–"
+MIB = 1024 * 1024
+COMPARISON_HEADINGS = (
+    "scenario",
+    "ours msg/s",
+    "reference msg/s",
+    "rate ×",
+    "ours cpu-s/M",
+    "reference cpu-s/M",
+    "CPU ×",
+    "peak RSS, ours / reference",
+)
+
+Json = dict[str, Any]
+
+
+def main(argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    text = PAGE.read_text(encoding="utf-8")
+    if options.comparison.exists():
+        text = with_comparison(text, _load(options.comparison))
+    probes = [_load(path) for path in options.probe or sorted(OUT.glob("probe-*.json"))]
+    if probes:
+        text = replace_between(text, "probes", probes_text(probes))
+    PAGE.write_text(text, encoding="utf-8")
+    if options.chart.exists():
+        shutil.copyfile(options.chart, CHART)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Fill the tables of docs/benchmarks.md.")
+    parser.add_argument("--comparison", type=Path, default=OUT / "bench.json")
+    parser.add_argument("--probe", type=Path, action="append")
+    parser.add_argument("--chart", type=Path, default=OUT / "bench.svg")
+    return parser
+
+
+def _load(path: Path) -> Json:
+    content: Json = json.loads(path.read_text(encoding="utf-8"))
+    if content.get("version") != JSON_VERSION:
+        raise SystemExit(f"{path}: version {content.get('version')}, not {JSON_VERSION}")
+    return content
+
+
+def replace_between(text: str, name: str, fresh: str) -> str:
+    """The text with what stands between the markers of `name` replaced."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page has no markers for {name}")
+    return f"{before}{begin}\n\n{fresh.strip()}\n\n{end}{after}"
+
+
+def with_comparison(text: str, content: Json) -> str:
+    """The page with every table that a comparison fills."""
+    text = replace_between(text, "machine", machine_text(content))
+    text = replace_between(text, "comparison", comparison_text(content["scenarios"]))
+    text = replace_between(text, "latency", latency_text(content["scenarios"]))
+    return replace_between(text, "losses", losses_text(content["scenarios"]))
+
+
+def machine_text(content: Json) -> str:
+    machine, effort = content["machine"], content["effort"]
+    return (
+        f"Taken {content['taken']} on {machine['cores']} cores ({machine['architecture']}), "
+        f"Linux {machine['kernel']}, Python {machine['python']}; {effort['rounds']} rounds of "
+        f"about {effort['seconds']} s, generator and server on the same machine."
+    )
+
+
+def comparison_text(scenarios: list[Json]) -> str:
+    rows = [list(COMPARISON_HEADINGS)]
+    for one in scenarios:
+        ours, reference = one["ours"], one["reference"]
+        rows.append(
+            [
+                one["title"],
+                _spread(ours["rate"], _count),
+                _spread(reference["rate"], _count),
+                _factor(one["rate_ratio"]),
+                _spread(ours["cpu_per_million"], _three_digits),
+                _spread(reference["cpu_per_million"], _three_digits),
+                _factor(one["cpu_advantage"]),
+                f"{_memory(ours['rss_peak_bytes'])} / {_memory(reference['rss_peak_bytes'])}",
+            ]
+        )
+    return _table(rows)
+
+
+def latency_text(scenarios: list[Json]) -> str:
+    rows = [["scenario", "server", "p50 µs", "p90 µs", "p99 µs", "max µs"]]
+    for one in scenarios:
+        for side in (one["ours"], one["reference"]):
+            latency = side["latency"]
+            if latency is not None:
+                marks = (latency[mark] for mark in ("p50_ns", "p90_ns", "p99_ns", "max_ns"))
+                rows.append(
+                    [one["title"], side["server"], *(f"{mark / 1000:.0f}" for mark in marks)]
+                )
+    return _table(rows) if len(rows) > 1 else "No request/reply scenario was run."
+
+
+def losses_text(scenarios: list[Json]) -> str:
+    """Where the reference is better, and every run that failed."""
+    lines = []
+    for one in scenarios:
+        for what, factor in (("rate", one["rate_ratio"]), ("CPU", one["cpu_advantage"])):
+            if factor is not None and factor < 1:
+                lines.append(f"- {one['title']}: {what} {factor:.2f} ×")
+        for side in (one["ours"], one["reference"]):
+            lines += [
+                f"- {one['title']}: a run of {side['server']} failed: {failure}"
+                for failure in side["failures"]
+            ]
+    if not lines:
+        return "In this run no factor is below 1 and no run failed."
+    return "\n".join(lines)
+
+
+def probes_text(probes: list[Json]) -> str:
+    return "\n\n".join(_probe_text(probe) for probe in probes)
+
+
+def _probe_text(probe: Json) -> str:
+    servers: dict[str, list[Json]] = probe["servers"]
+    rows = [["", *servers]]
+    rows += [
+        [figures[0]["name"], *(_figure(figure) for figure in figures)]
+        for figures in zip(*servers.values(), strict=True)
+    ]
+    return f"### {probe['probe'].capitalize()}\n\n{_table(rows)}"
+
+
+def _table(rows: list[list[str]]) -> str:
+    head, *body = rows
+    ruler = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ruler, *body))
+
+
+def _spread(spread: Json | None, shown: Any) -> str:
+    if spread is None:
+        return NOT_KNOWN
+    middle = spread["median"]
+    share = (spread["high"] - spread["low"]) / middle if middle else 0.0
+    return f"{shown(middle)} ±{share:.0%}"
+
+
+def _figure(figure: Json) -> str:
+    value, unit = figure["value"], figure["unit"]
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if unit == "bytes":
+        return _bytes(value)
+    if unit == "/s":
+        return f"{_count(value)} /s"
+    return f"{value:.2f} {unit}" if unit else f"{value:,.0f}"
+
+
+def _memory(spread: Json | None) -> str:
+    return NOT_KNOWN if spread is None else _bytes(spread["median"])
+
+
+def _bytes(value: float) -> str:
+    return f"{value / MIB:.1f} MiB" if abs(value) >= MIB else f"{value / 1024:.1f} KiB"
+
+
+def _count(value: float) -> str:
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.1f} k"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _factor(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
