@@ -57,7 +57,7 @@ cdef class Router:
     cdef int64_t now_ns       # of the turn; set by whoever runs it
     cdef bint pressure        # a receiver of the last message is close to its limit
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
-    cdef list calls           # (callable, subject, reply, header, payload) for internal subscribers
+    cdef list calls           # (callable, subject, reply, header, payload, source) to be called
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept
@@ -71,7 +71,7 @@ cdef class Router:
     cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef void mark_dirty(self, Sink* sink) noexcept nogil
     cdef void note_spent(self, Sub* sub) noexcept nogil
-    cdef void hand_to_callback(self, Sub* sub, Message* msg)
+    cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg)
     cdef uint32_t below(self, uint32_t n) noexcept nogil
 
 cdef size_t put_number(char* at, size_t value) noexcept nogil

@@ -87,7 +87,7 @@ cdef class Router:
         if sub.flags & SUB_REMOVED:
             return False
         if sub.kind == SUB_CALLBACK:
-            self.hand_to_callback(sub, msg)
+            self.hand_to_callback(sub, source, msg)
             return True
         if sub.kind != SUB_SINK:
             return False
@@ -222,8 +222,8 @@ cdef class Router:
         self.spent[self.nspent] = sub
         self.nspent += 1
 
-    cdef void hand_to_callback(self, Sub* sub, Message* msg):
-        """Internal subscribers run after the batch, so they get copies."""
+    cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
+        """Internal subscribers run after the batch, so they get copies, and who published."""
         cdef const char* payload = msg.body + msg.hdr_len
         self.calls.append((
             (<Subscription>sub.owner).value,
@@ -231,6 +231,7 @@ cdef class Router:
             msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
             PyBytes_FromStringAndSize(msg.body, msg.hdr_len),
             PyBytes_FromStringAndSize(payload, msg.size - msg.hdr_len),
+            None if source == NULL else <object>source.owner,
         ))
 
     cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept:

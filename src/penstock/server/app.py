@@ -96,6 +96,7 @@ class Server:
         self._started = True
         self._stopped = asyncio.Event()
         self.service = Service(self.options, asyncio.get_running_loop())
+        self.service.reload = self.reload
         self._log_identity()
         try:
             self._write_pid()

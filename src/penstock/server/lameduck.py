@@ -23,6 +23,8 @@ async def retire(service: Service) -> None:
     """Tells every client, waits, closes them. Listeners are closed already."""
     log.info("Entering lame duck mode, stop accepting new clients")
     service.lame_duck = True
+    if service.system is not None:
+        service.system.lame_duck()
     for session in list(service.sessions.values()):
         if session.options.protocol >= 1:
             session.link.send(service.info_for(session).line())

@@ -190,8 +190,8 @@ cdef class Plane:
         while self.router.calls and rounds < CALL_ROUNDS_MAX:
             rounds += 1
             calls, self.router.calls = self.router.calls, []
-            for call, subject, reply, header, payload in calls:
-                call(subject, reply, header, payload)
+            for call, subject, reply, header, payload, source in calls:
+                call(subject, reply, header, payload, source)
         return 0
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,

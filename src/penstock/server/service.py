@@ -34,11 +34,13 @@ from penstock.subjects.trie import SubList
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from penstock.server.auth.values import Accepted, ConnectionType
     from penstock.server.clients import ClientRecord
     from penstock.server.options import Options
     from penstock.server.session import Session
+    from penstock.server.system import System
 
 NONCE_BYTES: Final = 11
 FIRST_CLIENT_ID: Final = 5
@@ -80,6 +82,9 @@ class Service:
             maxlen=options.max_closed_clients
         )
         self.traffic_closed: dict[str, Traffic] = {}
+        self.http_requests: collections.Counter[str] = collections.Counter()
+        self.system: System | None = None
+        self.reload: Callable[[], object] | None = None  # set by who can
         self.total_connections = 0
         self.stale_connections = 0
         self.lame_duck = False
@@ -100,6 +105,8 @@ class Service:
             "WEBSOCKET": Authenticator.for_websocket(options),
         }
         self.plane.set_write_deadline(options.write_deadline_ns)
+        if self.system is not None:
+            self.system.serve_accounts()
 
     def _make_interest(self) -> SubList:
         interest = SubList(
@@ -111,10 +118,18 @@ class Service:
     # -- the loop
 
     def start(self) -> None:
+        if not self.options.no_system_account:
+            from penstock.server.system import System
+
+            self.system = System(self)
+            self.system.start()
         self.loop.add_reader(self.plane.fileno(), self.plane.turn)
 
     def stop(self, reason: str) -> None:
         """Closes every connection; nothing is served afterwards."""
+        if self.system is not None:
+            self.system.stop()
+            self.system = None
         self.plane.close_all(reason)
         self.loop.remove_reader(self.plane.fileno())
         if self._bcrypt is not None:
@@ -144,6 +159,8 @@ class Service:
         traffic.out_msgs += record.out_msgs
         traffic.out_bytes += record.out_bytes
         traffic.slow_consumers += reason.startswith("Slow Consumer")
+        if self.system is not None:
+            self.system.client_gone(record, counted=session.announced)
 
     # -- login
 

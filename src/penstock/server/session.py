@@ -60,6 +60,7 @@ class Session:
         self.account: Account = service.accounts["$G"]
         self.bound = False  # counted in its account
         self.connected = False
+        self.announced = False  # the system account has heard of it
         self._configured_user = False
         self._headers = False
         self.guards: Guards | None = None
@@ -190,6 +191,8 @@ class Session:
 
     def _refuse_login(self, why: str) -> None:
         log.error("%s - authentication error: %s", self, why)
+        if self.service.system is not None:
+            self.service.system.login_refused(self, reasons.AUTHENTICATION_FAILURE)
         self.link.close(reasons.AUTHENTICATION_FAILURE, "Authorization Violation")
 
     def _login_accepted(self, accepted: Accepted) -> None:
@@ -197,6 +200,9 @@ class Session:
         self.link.set_login_needed(False)
         if not self._bind(accepted):
             return
+        if not self.announced and self.service.system is not None:
+            self.announced = True
+            self.service.system.client_connected(self)
         if self.options.protocol not in CLIENT_PROTOCOLS:
             self.link.close(reasons.BAD_PROTOCOL_VERSION, "invalid client protocol")
         elif self.options.no_responders and not self._headers:

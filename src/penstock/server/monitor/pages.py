@@ -7,7 +7,6 @@ everybody else between their rows.
 from __future__ import annotations
 
 import asyncio
-import collections
 from typing import TYPE_CHECKING, Final
 
 from penstock.server.clients import Now
@@ -48,7 +47,6 @@ class Pages:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._share = ProcessorShare()
-        self.requests: collections.Counter[str] = collections.Counter()
         base = service.options.http_base_path.rstrip("/")
         self._by_path = {
             base + path if path != "/" else base or "/": (path, page)
@@ -81,7 +79,7 @@ class Pages:
             return NOT_FOUND
         name, page = found
         if name not in UNCOUNTED:
-            self.requests[SAME_COUNTER.get(name, name)] += 1
+            self._service.http_requests[SAME_COUNTER.get(name, name)] += 1
         try:
             answer = page(Query(raw_query))
             return answer if isinstance(answer, Answer) else await answer
@@ -89,7 +87,9 @@ class Pages:
             return text_answer(400, str(refusal))
 
     def _varz(self, query: Query) -> Answer:
-        return json_answer(varz(self._service, self._share, self.requests, Now.read()))
+        return json_answer(
+            varz(self._service, self._share, self._service.http_requests, Now.read())
+        )
 
     def _healthz(self, query: Query) -> Answer:
         status, health = healthz(self._service, HealthOptions.from_query(query))

@@ -19,13 +19,14 @@ from penstock.subjects.tokens import is_valid_literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.server.clients import Now
+    from penstock.server.clients import Now, SubscriptionFacts
     from penstock.server.monitor.query import Query
     from penstock.server.service import Service
     from penstock.server.session import Session
     from penstock.subjects.trie import SubListStats
 
 LIMIT_DEFAULT: Final = 1024
+SERVER_CID: Final = 1  # clients' ids start above
 
 
 class SubszOptions(Struct, frozen=True, kw_only=True):
@@ -139,18 +140,23 @@ def sum_stats(parts: Iterable[SubListStats]) -> SublistStats:
 
 
 def batches_of(service: Service, options: SubszOptions) -> Iterator[Batch]:
-    """Client by client, in the order they came."""
+    """The server's own, then client by client in the order they came."""
     if not options.subscriptions:
         return
     start = max(options.offset, 0)
     stop = start + _limit(options)
     passed = 0
+    for account in service.accounts:
+        if options.account in ("", account.name):
+            own = _own_subscriptions(service, account.name)
+            batch = _cut(own, SERVER_CID, account.name, options.test, start - passed, stop - passed)
+            passed += batch.counted
+            yield batch
     for session in list(service.sessions.values()):
-        if options.account and session.account.name != options.account:
-            continue
-        batch = _batch(session, options.test, start - passed, stop - passed)
-        passed += batch.counted
-        yield batch
+        if options.account in ("", session.account.name):
+            batch = _batch(session, options.test, start - passed, stop - passed)
+            passed += batch.counted
+            yield batch
 
 
 def _batch(session: Session, test: str, start: int, stop: int) -> Batch:
@@ -159,11 +165,23 @@ def _batch(session: Session, test: str, start: int, stop: int) -> Batch:
     if not test and (count <= start or stop <= 0):
         return Batch(count, [])
     found = session.link.subscription_details()
+    return _cut(found, session.cid, session.account.name, test, start, stop)
+
+
+def _cut(
+    found: list[SubscriptionFacts], cid: int, account: str, test: str, start: int, stop: int
+) -> Batch:
     if test:
         found = [facts for facts in found if match_literal(test, facts[1])]
     shown = found[max(start, 0) : max(stop, 0)]
-    account = session.account.name
-    return Batch(len(found), [detail_of(facts, session.cid, account) for facts in shown])
+    return Batch(len(found), [detail_of(facts, cid, account) for facts in shown])
+
+
+def _own_subscriptions(service: Service, account: str) -> list[SubscriptionFacts]:
+    if service.system is None:
+        return []
+    subjects = service.system.subjects_of(account)
+    return [(str(sid), subject, None, 0, 0) for sid, subject in enumerate(subjects, start=1)]
 
 
 def _limit(options: SubszOptions) -> int:

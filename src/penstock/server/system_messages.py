@@ -1,0 +1,205 @@
+"""What the server tells about itself in the system account: events, and who sends them.
+
+Declared in the reference's field order; what it leaves out when empty has a default here. Plain
+values, made from a service, a session or a record; nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from penstock.base.version import REFERENCE_VERSION
+from penstock.server.monitor.accountz import Flow, FlowByKind, account_stat
+from penstock.server.monitor.process import processors, resident_bytes, usable_processors
+from penstock.server.monitor.totals import subscriptions_of, totals_of, traffic_by_account
+from penstock.server.monitor.values import clean, number, round_trip_ns, timestamp
+from penstock.server.monitor.varz import FEATURE_FLAGS
+from penstock.server.service import Traffic
+
+if TYPE_CHECKING:
+    from penstock.server.accounts import Account
+    from penstock.server.clients import ClientRecord
+    from penstock.server.monitor.process import ProcessorShare
+    from penstock.server.service import Service
+
+EVENT_ID_BYTES: Final = 11
+ADVISORY: Final = "io.nats.server.advisory.v1."
+CLIENT_TYPES: Final = {"WEBSOCKET": "websocket"}
+
+
+class ServerIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    host: str
+    id: str
+    cluster: str = ""
+    ver: str
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = {}
+    feature_flags: Mapping[str, bool]
+    jetstream: bool
+    flags: int
+    seq: int
+    time: str
+
+
+class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    start: str
+    host: str
+    id: int
+    acc: str
+    user: str = ""
+    name: str = ""
+    lang: str = ""
+    ver: str = ""
+    rtt: int = 0
+    stop: str = ""
+    name_tag: str
+    kind: str
+    client_type: str
+
+
+class ConnectEvent(Struct, frozen=True, kw_only=True):
+    type: str = ADVISORY + "client_connect"
+    id: str
+    timestamp: str
+    server: ServerIdentity
+    client: ClientInfo
+
+
+class DisconnectEvent(Struct, frozen=True, kw_only=True):
+    """`sent` and `received` are the client's."""
+
+    type: str = ADVISORY + "client_disconnect"
+    id: str
+    timestamp: str
+    server: ServerIdentity
+    client: ClientInfo
+    sent: Flow
+    received: Flow
+    reason: str
+
+
+class ConnectionsEvent(Struct, frozen=True, kw_only=True):
+    type: str = ADVISORY + "account_connections"
+    id: str
+    timestamp: str
+    server: ServerIdentity
+    acc: str
+    name: str
+    conns: int
+    leafnodes: int
+    total_conns: int
+    num_subscriptions: int
+    sent: FlowByKind
+    received: FlowByKind
+    slow_consumers: int
+
+
+def identity(service: Service, seq: int, now_ns: int) -> ServerIdentity:
+    options = service.options
+    return ServerIdentity(
+        name=service.server_name,
+        host=service.client_address[0],
+        id=service.server_id,
+        cluster=options.cluster.name if options.cluster is not None else "",
+        ver=REFERENCE_VERSION,
+        tags=options.server_tags,
+        metadata=options.server_metadata,
+        feature_flags=FEATURE_FLAGS,
+        jetstream=False,
+        flags=0,
+        seq=seq,
+        time=timestamp(now_ns),
+    )
+
+
+def client_info(record: ClientRecord, *, with_rtt: bool = True) -> ClientInfo:
+    return ClientInfo(
+        start=timestamp(record.start_ns),
+        host=record.ip,
+        id=record.cid,
+        acc=record.account,
+        user=clean(record.user),
+        name=clean(record.name),
+        lang=clean(record.lang),
+        ver=clean(record.version),
+        rtt=round_trip_ns(record.rtt_ns) if with_rtt else 0,
+        stop=timestamp(record.stop_ns) if record.stop_ns else "",
+        name_tag=record.account,
+        kind="Client",
+        client_type=CLIENT_TYPES.get(record.kind, "nats"),
+    )
+
+
+def connect_event(record: ClientRecord, server: ServerIdentity) -> ConnectEvent:
+    return ConnectEvent(
+        id=event_id(),
+        timestamp=server.time,
+        server=server,
+        client=client_info(record, with_rtt=False),
+    )
+
+
+def disconnect_event(record: ClientRecord, server: ServerIdentity) -> DisconnectEvent:
+    return DisconnectEvent(
+        id=event_id(),
+        timestamp=server.time,
+        server=server,
+        client=client_info(record),
+        sent=Flow(record.in_msgs, record.in_bytes),
+        received=Flow(record.out_msgs, record.out_bytes),
+        reason=record.reason,
+    )
+
+
+def connections_event(
+    service: Service, account: Account, server: ServerIdentity
+) -> ConnectionsEvent:
+    stat = account_stat(account, traffic_by_account(service).get(account.name, Traffic()))
+    return ConnectionsEvent(
+        id=event_id(),
+        timestamp=server.time,
+        server=server,
+        acc=stat.acc,
+        name=stat.name,
+        conns=stat.conns,
+        leafnodes=stat.leafnodes,
+        total_conns=stat.total_conns,
+        num_subscriptions=stat.num_subscriptions,
+        sent=stat.sent,
+        received=stat.received,
+        slow_consumers=stat.slow_consumers,
+    )
+
+
+def statsz(service: Service, share: ProcessorShare) -> dict[str, Any]:
+    totals = totals_of(service)
+    sent, received = (
+        Flow(totals.out_msgs, totals.out_bytes),
+        Flow(totals.in_msgs, totals.in_bytes),
+    )
+    return {
+        "start": timestamp(service.start_ns),
+        "mem": resident_bytes(),
+        "cores": processors(),
+        "cpu": number(share.percent()),
+        "connections": len(service.sessions),
+        "total_connections": service.total_connections,
+        "active_accounts": sum(account.connections > 0 for account in service.accounts),
+        "subscriptions": subscriptions_of(service),
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": service.plane.slow_consumers,
+        "active_servers": 1,
+        "gomaxprocs": usable_processors(),
+    }
+
+
+def event_id() -> str:
+    return secrets.token_hex(EVENT_ID_BYTES)
