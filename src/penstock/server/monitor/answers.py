@@ -31,6 +31,11 @@ def json_answer(value: object, *, status: int = 200) -> Answer:
     return Answer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
 
 
+def pretty_answer(body: bytes) -> Answer:
+    """JSON that is written already."""
+    return Answer(200, JSON_TYPE, body, ANY_ORIGIN)
+
+
 def one_line_json(value: object, *, status: int = 200) -> Answer:
     return Answer(status, JSON_TYPE, compact(value), ANY_ORIGIN)
 

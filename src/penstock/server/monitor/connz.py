@@ -7,9 +7,10 @@ page can let others run in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from penstock.server.accounts import GLOBAL_ACCOUNT
 from penstock.server.clients import ClientRecord, record_of
@@ -114,13 +115,14 @@ class ConnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Connz(Struct, frozen=True, kw_only=True):
+    """All but the rows, which come last."""
+
     server_id: str
     now: str
     num_connections: int
     total: int
     offset: int
     limit: int
-    connections: list[ConnInfo] | None
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -147,26 +149,29 @@ def page_of(service: Service, options: ConnzOptions, now: Now) -> Page:
     if options.acc and options.acc not in service.accounts.by_name:
         return Page(clients=[], total=0, offset=offset, limit=limit, known_account=False)
     everybody = _candidates(service, options)
-    wanted = [client for client in everybody if _wanted(client, options)]
+    wanted = everybody
+    if options.cid or options.mqtt_client or options.user or options.filter_subject:
+        wanted = [client for client in everybody if _wanted(client, options)]
     chosen = SORTS[sort].apply(wanted, now)
     page = chosen[offset : offset + limit]
     return Page(clients=page, total=len(everybody), offset=offset, limit=limit)
 
 
-def connz(service: Service, options: ConnzOptions, now: Now) -> Connz:
+def connz(service: Service, options: ConnzOptions, now: Now) -> dict[str, Any]:
+    """The page as a whole."""
     page = page_of(service, options, now)
-    return answer_of(service, page, now, list(rows_of(page, options, now)))
+    rows = list(rows_of(page, options, now)) if page.known_account else None
+    return {**asdict(frame_of(service, page, now)), "connections": rows}
 
 
-def answer_of(service: Service, page: Page, now: Now, rows: list[ConnInfo]) -> Connz:
+def frame_of(service: Service, page: Page, now: Now) -> Connz:
     return Connz(
         server_id=service.server_id if page.known_account else "",
         now=timestamp(now.wall_ns),
-        num_connections=len(rows),
+        num_connections=len(page.clients),
         total=page.total,
         offset=page.offset,
         limit=page.limit,
-        connections=rows if page.known_account else None,
     )
 
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server.monitor.answers import ANY_ORIGIN, Answer
 from penstock.server.monitor.process import resident_bytes
-from penstock.server.monitor.totals import subscriptions_of, totals_of, traffic_by_account
+from penstock.server.monitor.totals import subscriptions_of, sum_of, traffic_by_account
 from penstock.server.options import SECOND_NS
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from penstock.server.service import Service
+    from penstock.server.monitor.totals import Totals
+    from penstock.server.service import Service, Traffic
 
 PREFIX: Final = "penstock_"
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
@@ -48,8 +49,9 @@ class ServiceCollector(Collector):
             },
         )
         yield from self._gauges()
-        yield from self._counters()
-        yield from self._accounts()
+        traffic = traffic_by_account(self._service)
+        yield from self._counters(sum_of(traffic.values()))
+        yield from self._accounts(traffic)
 
     def _gauges(self) -> Iterator[Metric]:
         service = self._service
@@ -68,8 +70,8 @@ class ServiceCollector(Collector):
         for name, prose, value in values:
             yield GaugeMetricFamily(PREFIX + name, prose, value=value)
 
-    def _counters(self) -> Iterator[Metric]:
-        service, totals = self._service, totals_of(self._service)
+    def _counters(self, totals: Totals) -> Iterator[Metric]:
+        service = self._service
         values = (
             ("connections_opened", "Clients that ever connected.", service.total_connections),
             ("received_messages", "Messages from clients.", totals.in_msgs),
@@ -83,8 +85,8 @@ class ServiceCollector(Collector):
         for name, prose, value in values:
             yield CounterMetricFamily(PREFIX + name, prose, value=value)
 
-    def _accounts(self) -> Iterator[Metric]:
-        service, traffic = self._service, traffic_by_account(self._service)
+    def _accounts(self, traffic: dict[str, Traffic]) -> Iterator[Metric]:
+        service = self._service
         connections = _labelled(GaugeMetricFamily, "connections", "Clients of the account.")
         subscriptions = _labelled(
             GaugeMetricFamily, "subscriptions", "Subscriptions in the account."

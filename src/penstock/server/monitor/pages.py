@@ -7,7 +7,10 @@ everybody else between their rows.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import asdict
 
 from penstock.server.clients import Now
 from penstock.server.monitor import absent, connz, subsz
@@ -17,21 +20,23 @@ from penstock.server.monitor.answers import (
     Answer,
     json_answer,
     one_line_json,
+    pretty_answer,
     text_answer,
 )
 from penstock.server.monitor.healthz import HealthOptions, healthz
 from penstock.server.monitor.index import index
 from penstock.server.monitor.process import ProcessorShare
 from penstock.server.monitor.query import BadQuery, Query
+from penstock.server.monitor.values import pretty_around, pretty_rows
 from penstock.server.monitor.varz import varz
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-    from typing import TypeVar
+
+    from msgspec import Struct
 
     from penstock.server.service import Service
 
-    Row = TypeVar("Row")
     Page = Callable[[Query], Answer | Awaitable[Answer]]
 
 ROWS_PER_TURN: Final = 128
@@ -99,15 +104,26 @@ class Pages:
         service, now = self._service, Now.read()
         options = connz.ConnzOptions.from_query(query)
         page = connz.page_of(service, options, now)
-        rows = await _in_turns(connz.rows_of(page, options, now))
-        return json_answer(connz.answer_of(service, page, now, rows))
+        if not page.known_account:
+            return json_answer(connz.connz(service, options, now))
+        pieces = await _in_turns(connz.rows_of(page, options, now))
+        fields = asdict(connz.frame_of(service, page, now))
+        return pretty_answer(pretty_around(fields, "connections", pieces))
 
     async def _subsz(self, query: Query) -> Answer:
         service, now = self._service, Now.read()
         options = subsz.SubszOptions.from_query(query)
         subsz.check(options)
-        batches = await _in_turns(subsz.batches_of(service, options))
-        return json_answer(subsz.answer_of(service, options, now, batches))
+        total, pieces = 0, []
+        for passed, batch in enumerate(subsz.batches_of(service, options), start=1):
+            total += batch.counted
+            pieces += await _in_turns(batch.shown)
+            if passed % ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        fields = asdict(subsz.frame_of(service, options, total, now))
+        if not pieces:
+            return json_answer(fields)
+        return pretty_answer(pretty_around(fields, "subscriptions_list", pieces))
 
     def _accountz(self, query: Query) -> Answer:
         options = AccountzOptions(account=query.text("acc"))
@@ -139,11 +155,11 @@ class Pages:
         return metrics(self._service)
 
 
-async def _in_turns(rows: Iterable[Row]) -> list[Row]:
-    """Collects rows that take time to make; the event loop turns in between."""
-    made: list[Row] = []
-    for row in rows:
-        made.append(row)
-        if len(made) % ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)
-    return made
+async def _in_turns(rows: Iterable[Struct]) -> list[bytes]:
+    """Makes and writes the rows of a long list; the event loop turns in between."""
+    pieces: list[bytes] = []
+    waiting = iter(rows)
+    while batch := list(itertools.islice(waiting, ROWS_PER_TURN)):
+        pieces.append(pretty_rows(batch))
+        await asyncio.sleep(0)
+    return pieces

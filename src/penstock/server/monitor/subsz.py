@@ -6,9 +6,10 @@ Subscriptions are listed client by client. Those before the page are counted, no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from penstock.server.monitor.query import BadQuery
 from penstock.server.monitor.subs import SubDetail, detail_of
@@ -60,7 +61,9 @@ class SublistStats(Struct, frozen=True, kw_only=True):
     avg_fanout: float = 0
 
 
-class Subsz(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Subsz(Struct, frozen=True, kw_only=True):
+    """All but the subscriptions, which come last, if there are any."""
+
     server_id: str
     now: str
     num_subscriptions: int
@@ -74,7 +77,6 @@ class Subsz(Struct, frozen=True, kw_only=True, omit_defaults=True):
     total: int
     offset: int
     limit: int
-    subscriptions_list: list[SubDetail] = []
 
 
 class Batch(Struct, frozen=True):
@@ -90,16 +92,19 @@ def check(options: SubszOptions) -> None:
         raise BadQuery(f"invalid test subject, must be valid publish subject: {options.test}")
 
 
-def subsz(service: Service, options: SubszOptions, now: Now) -> Subsz:
+def subsz(service: Service, options: SubszOptions, now: Now) -> dict[str, Any]:
+    """The page as a whole."""
     check(options)
-    return answer_of(service, options, now, list(batches_of(service, options)))
-
-
-def answer_of(service: Service, options: SubszOptions, now: Now, batches: Iterable[Batch]) -> Subsz:
-    total, shown = 0, []
-    for batch in batches:
+    total = 0
+    shown: list[SubDetail] = []
+    for batch in batches_of(service, options):
         total += batch.counted
         shown += batch.shown
+    fields = asdict(frame_of(service, options, total, now))
+    return {**fields, "subscriptions_list": shown} if shown else fields
+
+
+def frame_of(service: Service, options: SubszOptions, total: int, now: Now) -> Subsz:
     accounts = [account for account in service.accounts if options.account in ("", account.name)]
     stats = sum_stats(account.interest.stats() for account in accounts)
     return Subsz(
@@ -116,7 +121,6 @@ def answer_of(service: Service, options: SubszOptions, now: Now, batches: Iterab
         total=total,
         offset=max(options.offset, 0),
         limit=_limit(options),
-        subscriptions_list=shown,
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.server.service import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.server.service import Service
 
 
@@ -49,6 +51,17 @@ def traffic_by_account(service: Service) -> dict[str, Traffic]:
         traffic.out_msgs += link.out_msgs
         traffic.out_bytes += link.out_bytes
     return sums
+
+
+def sum_of(traffic: Iterable[Traffic]) -> Totals:
+    """The same as `totals_of`, for those who have the sums by account already."""
+    every = list(traffic)
+    return Totals(
+        sum(one.in_msgs for one in every),
+        sum(one.in_bytes for one in every),
+        sum(one.out_msgs for one in every),
+        sum(one.out_bytes for one in every),
+    )
 
 
 def subscriptions_of(service: Service) -> int:
