@@ -105,7 +105,10 @@ class Monitor:
             pass
         finally:
             self._conversations.discard(conversation)
-            writer.close()
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()  # to close would wait for a peer that does not read
+            else:
+                writer.close()
 
 
 class Conversation:

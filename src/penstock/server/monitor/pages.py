@@ -77,6 +77,11 @@ class Pages:
             "/metrics": self._metrics,
         }
 
+    @property
+    def paths(self) -> list[str]:
+        """Every path that is answered."""
+        return list(self._by_path)
+
     async def answer(self, path: str, raw_query: str) -> Answer:
         """What to say to a request; never raises for what a peer asked."""
         found = self._by_path.get(path)

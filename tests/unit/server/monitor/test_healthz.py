@@ -1,0 +1,50 @@
+"""When a server says it is well."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.server.monitor.healthz import HealthOptions, healthz
+from penstock.server.options import Options, WebsocketOptions
+from penstock.server.service import Service
+
+
+@pytest.fixture
+async def service() -> Service:
+    return Service(Options(), asyncio.get_running_loop())
+
+
+async def test_a_server_that_serves_is_well(service: Service) -> None:
+    status, health = healthz(service, HealthOptions())
+    assert (status, health.status, health.error) == (200, "ok", "")
+
+
+async def test_a_lame_duck_is_not_ready_for_connections() -> None:
+    options = Options(websocket=WebsocketOptions(port=-1, no_tls=True))
+    service = Service(options, asyncio.get_running_loop())
+    service.lame_duck = True
+    status, health = healthz(service, HealthOptions())
+    assert (status, health.status) == (500, "error")
+    assert health.error == "failed to be ready for connections after 1ms: websocket, server"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (HealthOptions(stream="s"), '"account" must not be empty when checking stream health'),
+        (HealthOptions(consumer="c"), '"stream" must not be empty when checking consumer health'),
+    ],
+)
+async def test_a_question_without_its_context_is_bad(
+    service: Service, options: HealthOptions, text: str
+) -> None:
+    status, health = healthz(service, options)
+    assert (status, health.error) == (400, text)
+
+
+async def test_details_put_the_error_in_a_list(service: Service) -> None:
+    status, health = healthz(service, HealthOptions(stream="s", details=True))
+    assert (status, health.error) == (400, "")
+    assert [error.type for error in health.errors] == ["BAD_REQUEST"]

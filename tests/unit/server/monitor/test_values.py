@@ -1,0 +1,97 @@
+"""The forms in which monitoring writes times, durations, numbers and text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.server.monitor import values
+
+SECOND = 1_000_000_000
+MINUTE, HOUR, DAY, YEAR = 60 * SECOND, 3600 * SECOND, 86400 * SECOND, 365 * 86400 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"),
+        (-SECOND, "0s"),
+        (SECOND - 1, "0s"),
+        (59 * SECOND, "59s"),
+        (MINUTE, "1m0s"),
+        (HOUR + 2 * MINUTE + 3 * SECOND, "1h2m3s"),
+        (DAY, "1d0h0m0s"),
+        (YEAR + 2 * DAY + 3 * HOUR + 4 * MINUTE + 5 * SECOND, "1y2d3h4m5s"),
+    ],
+)
+def test_an_uptime_starts_with_its_largest_unit_and_names_all_below(ns: int, text: str) -> None:
+    assert values.uptime(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"),
+        (1, "1ns"),
+        (999, "999ns"),
+        (1_000, "1µs"),
+        (1_500, "1.5µs"),
+        (752_000, "752µs"),
+        (5_138_117, "5.138117ms"),
+        (1_100_000_000, "1.1s"),
+        (61 * SECOND, "1m1s"),
+        (HOUR, "1h0m0s"),
+        (25 * HOUR + 1, "25h0m0.000000001s"),
+    ],
+)
+def test_a_duration_is_written_as_go_writes_it(ns: int, text: str) -> None:
+    assert values.duration(ns) == text
+
+
+def test_a_round_trip_below_a_millisecond_is_told_in_whole_microseconds() -> None:
+    assert values.round_trip(282_572) == "282µs"
+    assert values.round_trip(5_138_117) == "5.138117ms"
+    assert values.round_trip(-5) == "0s"
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1_500_000_000, "1970-01-01T00:00:01.5Z"),
+        (1_794_789_785_559_292_300, "2026-11-16T00:43:05.5592923Z"),
+        (1_794_789_785_000_000_001, "2026-11-16T00:43:05.000000001Z"),
+    ],
+)
+def test_a_timestamp_keeps_nanoseconds_and_no_trailing_zeros(ns: int, text: str) -> None:
+    assert values.timestamp(ns) == text
+
+
+def test_a_whole_float_is_written_without_a_point() -> None:
+    assert values.compact([values.number(2.0), values.number(0.5)]) == b"[2,0.5]"
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_text_in_json_holds_no_character_that_html_would_read(text: str) -> None:
+    written = values.compact({"name": text})
+    assert not set(b"<>&") & set(written)
+    assert json.loads(written) == {"name": text}
+
+
+@given(st.binary())
+def test_bytes_that_are_no_text_can_still_be_told(raw: bytes) -> None:
+    text = raw.decode("utf-8", "surrogateescape")
+    assert json.loads(values.compact(values.clean(text))) == raw.decode("utf-8", "replace")
+
+
+@given(st.lists(st.fixed_dictionaries({"cid": st.integers(0, 99), "name": st.text()}), max_size=9))
+def test_a_list_written_in_pieces_is_the_list_written_at_once(
+    rows: list[dict[str, object]],
+) -> None:
+    pieces = [values.pretty_rows(rows[at : at + 2]) for at in range(0, len(rows), 2)]
+    frame = {"total": len(rows), "now": "0"}
+    whole = values.pretty({**frame, "connections": rows})
+    assert values.pretty_around(frame, "connections", pieces) == whole
