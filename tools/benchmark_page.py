@@ -14,7 +14,10 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -23,6 +26,7 @@ OUT = ROOT / "out"
 JSON_VERSION = 1
 NOT_KNOWN = "–"
 MIB = 1024 * 1024
+LATENCY_MARKS = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
 COMPARISON_HEADINGS = (
     "scenario",
     "ours msg/s",
@@ -45,9 +49,10 @@ def main(argv: list[str]) -> int:
     probes = [_load(path) for path in options.probe or sorted(OUT.glob("probe-*.json"))]
     if probes:
         text = replace_between(text, "probes", probes_text(probes))
-    PAGE.write_text(text, encoding="utf-8")
     if options.chart.exists():
         shutil.copyfile(options.chart, CHART)
+        text = replace_between(text, "chart", f"![Factors by scenario]({CHART.name})")
+    PAGE.write_text(text, encoding="utf-8")
     return 0
 
 
@@ -118,7 +123,7 @@ def latency_text(scenarios: list[Json]) -> str:
         for side in (one["ours"], one["reference"]):
             latency = side["latency"]
             if latency is not None:
-                marks = (latency[mark] for mark in ("p50_ns", "p90_ns", "p99_ns", "max_ns"))
+                marks = (latency[mark] for mark in LATENCY_MARKS)
                 rows.append(
                     [one["title"], side["server"], *(f"{mark / 1000:.0f}" for mark in marks)]
                 )
@@ -127,19 +132,26 @@ def latency_text(scenarios: list[Json]) -> str:
 
 def losses_text(scenarios: list[Json]) -> str:
     """Where the reference is better, and every run that failed."""
-    lines = []
-    for one in scenarios:
-        for what, factor in (("rate", one["rate_ratio"]), ("CPU", one["cpu_advantage"])):
-            if factor is not None and factor < 1:
-                lines.append(f"- {one['title']}: {what} {factor:.2f} ×")
-        for side in (one["ours"], one["reference"]):
-            lines += [
-                f"- {one['title']}: a run of {side['server']} failed: {failure}"
-                for failure in side["failures"]
-            ]
-    if not lines:
-        return "In this run no factor is below 1 and no run failed."
-    return "\n".join(lines)
+    lines = [f"- {one['title']}: {loss}" for one in scenarios for loss in _losses(one)]
+    return "\n".join(lines) if lines else "In this run the reference is better nowhere."
+
+
+def _losses(one: Json) -> Iterator[str]:
+    ours, reference = one["ours"], one["reference"]
+    for what, factor in (("rate", one["rate_ratio"]), ("CPU", one["cpu_advantage"])):
+        if factor is not None and factor < 1:
+            yield f"{what} {factor:.2f} ×"
+    mine, other = ours["rss_peak_bytes"], reference["rss_peak_bytes"]
+    if mine is not None and other is not None and mine["median"] > other["median"]:
+        yield f"peak memory {_memory(mine)}, reference {_memory(other)}"
+    if ours["latency"] is not None and reference["latency"] is not None:
+        for mark in LATENCY_MARKS:
+            slower, faster = ours["latency"][mark] / 1000, reference["latency"][mark] / 1000
+            if slower > faster:
+                yield f"{mark.removesuffix('_ns')} {slower:.0f} µs, reference {faster:.0f} µs"
+    for side in (ours, reference):
+        for failure in side["failures"]:
+            yield f"a run of {side['server']} failed: {failure}"
 
 
 def probes_text(probes: list[Json]) -> str:

@@ -67,7 +67,7 @@ def blocks_of(page: Path) -> list[Block]:
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
-def blocks(language: str) -> list[pytest.param]:
+def blocks(language: str) -> list[object]:
     return [pytest.param(one, id=one.label) for one in BLOCKS if one.language == language]
 
 
@@ -259,19 +259,21 @@ def product(text: str) -> int:
 # -- the benchmark page
 
 
-def series(label: str, *, seconds: float, cpu_s: float, failures: list[str]) -> Series:
-    latency = Latency(1000, 2000, 3000, 4000)
-    result = Result("x", 1000, 1000, 128, seconds, cpu_s, 20 << 20, latency)
+def series(label: str, *, seconds: float, mib: int, p50_ns: int, failures: list[str]) -> Series:
+    latency = Latency(p50_ns, 2000, 3000, 4000)
+    result = Result("x", 1000, 1000, 128, seconds, 0.5, mib << 20, latency)
     return Series(label, STANDARD[0], [result], failures)
 
 
 def test_the_benchmark_page_shows_losses_and_failures() -> None:
     page_tool = tool("benchmark_page")
-    ours = series("penstock", seconds=2.0, cpu_s=0.5, failures=["lost a message"])
-    theirs = series("nats-server", seconds=1.0, cpu_s=1.0, failures=[])
+    ours = series("penstock", seconds=2.0, mib=30, p50_ns=2000, failures=["lost a message"])
+    theirs = series("nats-server", seconds=1.0, mib=20, p50_ns=1000, failures=[])
     content = page_tool.json.loads(comparison_json([Comparison(ours, theirs)], Effort()))
     page = page_tool.with_comparison((DOCS / "benchmarks.md").read_text(), content)
     assert f"- {STANDARD[0].title}: rate 0.50 ×" in page
+    assert f"- {STANDARD[0].title}: peak memory 30.0 MiB, reference 20.0 MiB" in page
+    assert f"- {STANDARD[0].title}: p50 2 µs, reference 1 µs" in page
     assert f"- {STANDARD[0].title}: a run of penstock failed: lost a message" in page
     assert f"| {STANDARD[0].title} | nats-server | 1 | 2 | 3 | 4 |" in page
     assert page_tool.with_comparison(page, content) == page
