@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,12 @@ def main() -> int:
         known = not arguments or arguments[0] in ("-h", "--help", "help")
         print(HELP, file=sys.stdout if known else sys.stderr, end="")
         return 0 if known else 2
-    return command(arguments[1:])
+    try:
+        return command(arguments[1:])
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; what is left must not be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _serve(arguments: list[str]) -> int:

@@ -89,7 +89,6 @@ class Service:
         self.stale_connections = 0
         self.lame_duck = False
         self.client_address = (options.host, options.port)
-        self.connect_urls: tuple[str, ...] = ()
         self._cids = itertools.count(FIRST_CLIENT_ID)
         self._bcrypt: ThreadPoolExecutor | None = None
         self._bcrypt_waiting = 0
@@ -226,6 +225,16 @@ class Service:
             return websocket.ping_interval_ns
         return self.options.ping_interval_ns
 
+    @property
+    def announced_address(self) -> tuple[str, int]:
+        """Where clients are told to come: as configured, else where we listen."""
+        if not self.options.client_advertise:
+            return self.client_address
+        host, _, port = self.options.client_advertise.rpartition(":")
+        if not port.isdigit():
+            return self.options.client_advertise, self.client_address[1]
+        return host.strip("[]"), int(port)
+
     def info_for(self, session: Session, *, connect_info: bool = False) -> ServerInfo:
         options = self.options
         websocket = options.websocket
@@ -234,12 +243,13 @@ class Service:
         if session.kind == "WEBSOCKET":
             tls = None if websocket is None or websocket.no_tls else websocket.tls
             mixed = False
+        host, port = self.announced_address
         return ServerInfo(
             **FIXED_INFO,
             server_id=self.server_id,
             server_name=self.server_name,
-            host=self.client_address[0],
-            port=self.client_address[1],
+            host=host,
+            port=port,
             headers=not options.no_header_support,
             max_payload=options.max_payload,
             client_id=session.cid,
@@ -250,7 +260,6 @@ class Service:
             tls_available=tls is not None and mixed,
             nonce=session.nonce,
             cluster=options.cluster.name if options.cluster is not None else "",
-            connect_urls=() if self.lame_duck else self.connect_urls,
             ldm=self.lame_duck,
             connect_info=connect_info,
             remote_account=session.account.name if connect_info else "",

@@ -97,6 +97,7 @@ class Session:
         limits = self.account.limits
         if limits is not None:
             payload = min(payload, limits.max_payload) if limits.max_payload >= 0 else payload
+            subs = limits.max_subscriptions if limits.max_subscriptions >= 0 else subs
         self.link.set_limits(
             max_control_line=options.max_control_line,
             max_payload=payload,

@@ -11,7 +11,7 @@ from support_servers import OURS, REFERENCE
 from support_wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
 
 FIELD_TYPES: dict[str, type] = {
     "server_id": str,
@@ -132,3 +132,26 @@ def test_info_keeps_its_client_id(server: ServerUnderTest) -> None:
         wire.send('CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
         wire.expect("PONG")
         assert wire.expect_info()["client_id"] == wire.info["client_id"]
+
+
+@pytest.mark.parametrize(
+    ("advertised", "host", "port"),
+    [("example.com:1234", "example.com", 1234), ("[::1]:77", "::1", 77)],
+)
+def test_clients_are_told_the_advertised_address(
+    start: Starter, advertised: str, host: str, port: int
+) -> None:
+    server = start(f'client_advertise: "{advertised}"\n')
+    with Wire(server.address) as wire:
+        assert (wire.info["host"], wire.info["port"]) == (host, port)
+
+
+def test_an_account_limits_the_subscriptions_of_each_client(start: Starter) -> None:
+    server = start(
+        "accounts { ONE { limits { max_subs: 1 }, users: [ {user: amy, password: a} ] } }\n"
+    )
+    with Wire(server.address) as wire:
+        wire.connect(user="amy", **{"pass": "a"})
+        wire.send("SUB foo 1\r\nSUB bar 2\r\n")
+        wire.expect("-ERR 'maximum subscriptions exceeded'")
+        wire.expect_quiet()

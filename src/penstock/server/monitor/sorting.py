@@ -60,8 +60,12 @@ SORTS: Final = {
     "bytes_from": _of_link("in_bytes"),
     "last": Sort(last_activity_ns, lambda record: record.last_activity_ns),
     "idle": Sort(last_activity_ns, lambda record: record.last_activity_ns, descending=False),
-    # As the reference: the youngest first, and by start even for those that have gone.
-    "uptime": Sort(lambda session, _: session.start_ns, lambda record: record.start_ns),
+    # As the reference: the shortest first.
+    "uptime": Sort(
+        lambda session, now: now.wall_ns - session.start_ns,
+        lambda record: record.stop_ns - record.start_ns,
+        descending=False,
+    ),
     "stop": Sort(lambda session, _: 0, lambda record: record.stop_ns),
     "reason": Sort(lambda session, _: "", lambda record: record.reason, descending=False),
     "rtt": Sort(lambda session, _: session.rtt_ns, lambda record: record.rtt_ns),

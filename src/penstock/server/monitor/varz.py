@@ -80,7 +80,6 @@ class Varz(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls_required: bool = False
     tls_verify: bool = False
     ip: str = ""
-    connect_urls: tuple[str, ...] = ()
     max_connections: int
     max_subscriptions: int = 0
     ping_interval: int
@@ -167,7 +166,6 @@ def _identity(service: Service) -> dict[str, Any]:
         "auth_required": service.authenticator("STANDARD").auth_required,
         "tls_required": tls is not None and not options.allow_non_tls,
         "tls_verify": tls is not None and tls.verify,
-        "connect_urls": service.connect_urls,
         "tags": options.server_tags,
         "metadata": options.server_metadata,
         "system_account": "" if options.no_system_account else service.system_account,

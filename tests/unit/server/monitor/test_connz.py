@@ -68,6 +68,7 @@ def cids(service: Service, **asked: Any) -> list[int]:
         ("bytes_from", "in_bytes", [2, 1, 3]),
         ("last", "last_activity_ns", [2, 1, 3]),
         ("idle", "last_activity_ns", [3, 1, 2]),
+        ("uptime", "stop_ns", [3, 1, 2]),
         ("uptime", "start_ns", [2, 1, 3]),
         ("stop", "stop_ns", [2, 1, 3]),
         ("rtt", "rtt_ns", [2, 1, 3]),

@@ -1,0 +1,5 @@
+"""Fixtures of the monitoring suites."""
+
+from support_monitor import pair
+
+__all__ = ["pair"]
