@@ -333,8 +333,9 @@ def _chosen(scene: Scene, query: str) -> tuple[object, ...]:
 def _row(scene: Scene, who: str) -> dict[str, Any]:
     query = f"cid={scene.cids[who]}&state=any&auth=1&subs=detail"
     (row,) = _rows(scene, query)
-    measured = {"cid", "port", "start", "last_activity", "stop", "rtt", "uptime", "idle"}
-    facts = {name: value for name, value in row.items() if name not in measured}
+    moments = {"start", "last_activity", "stop", "uptime", "idle"}
+    chance = {"cid", "port", "rtt", "pending_bytes"}
+    facts = {name: value for name, value in row.items() if name not in moments | chance}
     details = facts.get("subscriptions_list_detail", [])
     for detail in details:
         del detail["cid"]
