@@ -51,6 +51,7 @@ cdef class SubList:
     cdef CachedMatch* dead_matches
     cdef char* text            # scratch for a node's subject
     cdef size_t text_cap
+    cdef set handles           # the Python subscriptions in here, where the collector sees them
     cdef dict watched
     cdef list interest_changes
 

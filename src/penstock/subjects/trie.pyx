@@ -12,7 +12,6 @@ Knows nothing of connections: a subscription's owner is an opaque pointer to the
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
@@ -26,6 +25,7 @@ from penstock.subjects.nodes cimport (
 from typing import NamedTuple
 
 cdef enum:
+    SUBJECT_BYTES_MAX = 65535    # a node counts its token's bytes in sixteen bits
     CACHE_SETS = 16384           # sets of two entries
     CACHE_BYTES_MAX = 67108864   # of remembered matches; beyond, the cache starts afresh
     STAMP_BUCKETS = 256          # stamps by first token
@@ -33,7 +33,7 @@ cdef enum:
 
 
 class InvalidSubject(ValueError):
-    """A subject with an empty token, or with something after `>`."""
+    """A subject with an empty token, with something after `>`, or longer than any can be."""
 
 
 class SubListStats(NamedTuple):
@@ -62,6 +62,10 @@ cdef class Subscription:
         self.sub = NULL
         self.home = NULL
 
+    def __dealloc__(self):
+        if self.sub != NULL:        # swept together with its list, and before it
+            self.sub.owner = NULL
+
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, value={self.value!r})"
 
@@ -78,6 +82,7 @@ cdef class SubList:
         if cache:
             self.cache = <CacheSlot*>xzalloc(2 * CACHE_SETS * sizeof(CacheSlot))
             self.door = <uint32_t*>xzalloc(DOOR_SLOTS * sizeof(uint32_t))
+        self.handles = set()
         self.watched = {}
         self.interest_changes = []
 
@@ -89,10 +94,9 @@ cdef class SubList:
         sub = free_tree(self.root, NULL)
         while sub != NULL:
             following = sub.next
-            if sub.kind != SUB_SINK:
+            if sub.kind != SUB_SINK and sub.owner != NULL:
                 (<Subscription>sub.owner).sub = NULL
                 (<Subscription>sub.owner).home = NULL
-                Py_DECREF(<Subscription>sub.owner)
             free(sub)
             sub = following
         free(self.text)
@@ -116,12 +120,13 @@ cdef class SubList:
         cdef Sub* sub
         if subscription.home != NULL:
             raise ValueError("this subscription is in a list already")
-        if not valid_pattern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
+        if (PyBytes_GET_SIZE(subject) > SUBJECT_BYTES_MAX
+                or not valid_pattern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))):
             raise InvalidSubject(subscription.subject)
         sub = new_sub(SUB_CALLBACK if call else SUB_HANDLE, <void*>subscription, b"", 0)
         self.add(sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
                  PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
-        Py_INCREF(subscription)
+        self.handles.add(subscription)
         subscription.sub = sub
         subscription.home = <void*>self
 
@@ -132,7 +137,7 @@ cdef class SubList:
         subscription.sub = NULL
         subscription.home = NULL
         self.reclaim()
-        Py_DECREF(subscription)
+        self.handles.discard(subscription)
 
     def remove_batch(self, subscriptions) -> None:
         for subscription in subscriptions:
