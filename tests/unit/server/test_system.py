@@ -41,7 +41,7 @@ class Ear:
     def _hear(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: object
     ) -> None:
-        self.heard.put_nowait((subject, json.loads(payload)))
+        self.heard.put_nowait((subject, json.loads(payload or b"null")))
 
     async def next(self) -> tuple[str, Any]:
         async with asyncio.timeout(ANSWER_S):
