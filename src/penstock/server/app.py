@@ -231,6 +231,7 @@ class Server:
         listening = _bind_or_fail(host, options.port, "websocket ")
         listener = Listener(self.service, listening, websocket_transport(self.options))
         self._listeners["websocket"] = listener
+        self.service.bound_ports["websocket"] = listener.address[1]
         scheme = "ws" if options.no_tls else "wss"
         log.info(
             "Listening for websocket clients on %s://%s",
@@ -248,6 +249,7 @@ class Server:
             return
         listening = _bind_or_fail(configured.host, configured.port, f"{LOG_NAMES[option]} ")
         self._unserved[name] = listening
+        self.service.bound_ports[option] = listening.getsockname()[1]
         address = join_address(configured.host, listening.getsockname()[1])
         log.info("Listening for %s connections on %s", LOG_NAMES[option], address)
         log.warning("%s connections are not served by this server yet", LOG_NAMES[option])

@@ -89,6 +89,7 @@ class Service:
         self.stale_connections = 0
         self.lame_duck = False
         self.client_address = (options.host, options.port)
+        self.bound_ports: dict[str, int] = {}  # of the other listeners, by option
         self._cids = itertools.count(FIRST_CLIENT_ID)
         self._bcrypt: ThreadPoolExecutor | None = None
         self._bcrypt_waiting = 0

@@ -43,7 +43,8 @@ def gatewayz(service: Service, now: Now) -> dict[str, Any]:
     gateway = service.options.gateway
     configured = {}
     if gateway is not None:
-        configured = {"name": gateway.name, "host": gateway.host, "port": gateway.port}
+        port = service.bound_ports.get("gateway", 0)
+        configured = {"name": gateway.name, "host": gateway.host, "port": port}
     return {
         "server_id": service.server_id,
         "now": timestamp(now.wall_ns),

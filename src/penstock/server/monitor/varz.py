@@ -156,7 +156,7 @@ def varz(service: Service, share: ProcessorShare, requests: Mapping[str, int], n
 
 def _identity(service: Service) -> dict[str, Any]:
     options = service.options
-    host, port = service.client_address
+    host, port = service.announced_address
     tls = options.tls
     return {
         "server_id": service.server_id,
@@ -196,13 +196,13 @@ def _limits(service: Service) -> dict[str, Any]:
 
 
 def _other_listeners(service: Service) -> dict[str, Any]:
-    options = service.options
+    options, ports = service.options, service.bound_ports
     return {
-        "cluster": _cluster(options.cluster),
-        "gateway": _gateway(options.gateway),
-        "leaf": _leaf(options.leafnodes),
+        "cluster": _cluster(options.cluster, ports.get("cluster", 0)),
+        "gateway": _gateway(options.gateway, ports.get("gateway", 0)),
+        "leaf": _leaf(options.leafnodes, ports.get("leafnodes", 0)),
         "mqtt": {},
-        "websocket": _websocket(options.websocket),
+        "websocket": _websocket(options.websocket, ports.get("websocket", 0)),
         "jetstream": {},
         "routes": 0,
         "remotes": 0,
@@ -245,10 +245,10 @@ def _counters(service: Service) -> dict[str, Any]:
     }
 
 
-def _cluster(cluster: ListenOnly | None) -> dict[str, Any]:
+def _cluster(cluster: ListenOnly | None, port: int) -> dict[str, Any]:
     if cluster is None:
         return {}
-    facts = {"name": cluster.name, "addr": cluster.host, "cluster_port": cluster.port}
+    facts = {"name": cluster.name, "addr": cluster.host, "cluster_port": port}
     return {
         **{name: value for name, value in facts.items() if value},
         "auth_timeout": PEER_TIMEOUT_S,
@@ -257,10 +257,10 @@ def _cluster(cluster: ListenOnly | None) -> dict[str, Any]:
     }
 
 
-def _gateway(gateway: ListenOnly | None) -> dict[str, Any]:
+def _gateway(gateway: ListenOnly | None, port: int) -> dict[str, Any]:
     if gateway is None:
         return {}
-    facts = {"name": gateway.name, "host": gateway.host, "port": gateway.port}
+    facts = {"name": gateway.name, "host": gateway.host, "port": port}
     return {
         **{name: value for name, value in facts.items() if value},
         "auth_timeout": PEER_TIMEOUT_S,
@@ -268,23 +268,23 @@ def _gateway(gateway: ListenOnly | None) -> dict[str, Any]:
     }
 
 
-def _leaf(leafnodes: ListenOnly | None) -> dict[str, Any]:
+def _leaf(leafnodes: ListenOnly | None, port: int) -> dict[str, Any]:
     if leafnodes is None:
         return {}
     return {
         "host": leafnodes.host,
-        "port": leafnodes.port,
+        "port": port,
         "auth_timeout": PEER_TIMEOUT_S,
         "tls_timeout": PEER_TIMEOUT_S,
     }
 
 
-def _websocket(options: WebsocketOptions | None) -> WebsocketFacts:
+def _websocket(options: WebsocketOptions | None, port: int) -> WebsocketFacts:
     if options is None:
         return WebsocketFacts()
     return WebsocketFacts(
         host=options.host,
-        port=options.port,
+        port=port,
         advertise=options.advertise,
         no_auth_user=options.no_auth_user,
         jwt_cookie=options.jwt_cookie,
