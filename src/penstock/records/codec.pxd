@@ -1,0 +1,50 @@
+"""C surface of the record codec."""
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+cdef enum RecordKind:
+    MESSAGE = 1
+    SKIP = 2        # reserves sequences that hold nothing
+    REMOVE = 3      # the sequences it names are gone
+    FLOOR = 4       # everything below its sequence is gone
+
+cdef enum RecordFlag:
+    ERASED = 1      # subject and payload were overwritten
+    DEADLINE = 2    # the body starts with the time the message ends
+
+cdef struct Keys:
+    uint64_t incarnation
+    uint64_t block
+    uint64_t header_seed
+
+cdef struct RecordView:
+    int kind
+    int flags
+    uint32_t length       # of the whole record
+    uint64_t seq
+    int64_t ts            # of a range: its last sequence
+    int64_t deadline_ns   # 0: none
+    const char* subject
+    const char* header
+    const char* payload
+    uint32_t subject_len
+    uint32_t header_len
+    uint32_t payload_len
+
+cdef void make_keys(Keys* keys, uint64_t incarnation, uint64_t block) noexcept nogil
+cdef size_t message_length(size_t subject_len, size_t header_len, size_t payload_len,
+                           int64_t deadline_ns) noexcept nogil
+cdef void put_message(char* at, size_t length, const Keys* keys, uint64_t seq, int64_t ts,
+                      const char* subject, size_t subject_len, const char* header,
+                      size_t header_len, const char* payload, size_t payload_len,
+                      int64_t deadline_ns) noexcept nogil
+cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first,
+                      uint64_t last) noexcept nogil
+cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* view,
+                     bint check_body) noexcept nogil
+cdef void erase_record(char* at, const Keys* keys, const char* noise) noexcept nogil
+cdef size_t find_record(const char* data, size_t start, size_t end, const Keys* keys) noexcept nogil
+
+
+cdef class RecordKeys:
+    cdef Keys keys

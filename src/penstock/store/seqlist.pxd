@@ -1,0 +1,32 @@
+"""C surface of SeqList: the sequences of one subject, in order."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef enum:
+    SEQS_PER_CHUNK = 510
+
+cdef struct SeqChunk:
+    uint32_t start            # live: seqs[start : start + n]
+    uint32_t n
+    uint64_t seqs[SEQS_PER_CHUNK]
+
+cdef struct SeqList:
+    uint64_t count
+    uint64_t few[2]           # while there are no more than two
+    uint64_t* flat            # while one array does
+    uint32_t flat_cap
+    uint32_t flat_start
+    SeqChunk** chunks         # beyond that
+    uint32_t chunk_first      # live chunks: chunks[chunk_first : chunk_last]
+    uint32_t chunk_last
+    uint32_t chunk_cap
+
+cdef void seqs_push(SeqList* seqs, uint64_t seq) noexcept nogil
+cdef bint seqs_remove(SeqList* seqs, uint64_t seq) noexcept nogil
+cdef uint64_t seqs_first(SeqList* seqs) noexcept nogil
+cdef uint64_t seqs_last(SeqList* seqs) noexcept nogil
+cdef uint64_t seqs_at_least(SeqList* seqs, uint64_t seq) noexcept nogil
+cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil
+cdef uint64_t seqs_nth(SeqList* seqs, uint64_t index) noexcept nogil
+cdef void seqs_free(SeqList* seqs) noexcept nogil
+cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil

@@ -1,0 +1,174 @@
+"""The subject index of one stream: every subject it holds, found by name or by pattern.
+
+A literal subject is one look-up in a hash table. Patterns are answered by a trie of the same
+nodes that route messages; it is planted when the first pattern is asked for, and kept up from
+then on. A subject without messages is forgotten, so that streams of ever new subjects do not grow.
+"""
+
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memcpy
+
+from penstock.store.seqlist cimport seqs_bytes, seqs_free
+from penstock.subjects.nodes cimport (
+    LITERAL, SUB_SINK, descend, free_tree, hash_bytes, new_node, new_sub, prune, push_front, unlink,
+    valid_pattern, walk_overlap, xrealloc, xzalloc,
+)
+
+cdef enum:
+    SLOTS_MIN = 16
+
+
+cdef class SubjectIndex:
+    def __cinit__(self, *, uint64_t seed=0):
+        self.seed = seed
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        cdef Sub* sub
+        cdef Sub* following
+        if self.root != NULL:
+            sub = free_tree(self.root, NULL)
+            while sub != NULL:
+                following = sub.next
+                free(sub)
+                sub = following
+        for i in range(self.ids):
+            if self.by_id[i] != NULL:
+                seqs_free(&self.by_id[i].seqs)
+                free(self.by_id[i])
+        free(self.by_id)
+        free(self.free_ids)
+        free(self.slots)
+        free(self.found.plain)
+        free(self.found.groups)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def memory(self) -> int:
+        """Bytes held, the subjects themselves and the trie's nodes left out."""
+        cdef uint32_t i
+        cdef size_t total = (self.ids_cap * sizeof(Subject*) + self.nslots * sizeof(uint32_t)
+                             + self.free_cap * sizeof(uint32_t))
+        for i in range(self.ids):
+            if self.by_id[i] != NULL:
+                total += seqs_bytes(&self.by_id[i].seqs)
+        return total
+
+    cdef Subject* find(self, const char* text, size_t n) noexcept nogil:
+        cdef uint32_t hashed, i
+        cdef Subject* subject
+        if self.nslots == 0:
+            return NULL
+        hashed = <uint32_t>hash_bytes(text, n, self.seed)
+        i = hashed & (self.nslots - 1)
+        while self.slots[i]:
+            subject = self.by_id[self.slots[i] - 1]
+            if (subject.hash == hashed and subject.length == n
+                    and memcmp(subject_text(subject), text, n) == 0):
+                return subject
+            i = (i + 1) & (self.nslots - 1)
+        return NULL
+
+    cdef Subject* intern(self, const char* text, size_t n) noexcept nogil:
+        """The subject, made if it is new."""
+        cdef Subject* subject = self.find(text, n)
+        if subject != NULL:
+            return subject
+        subject = <Subject*>xzalloc(sizeof(Subject) + n)
+        subject.hash = <uint32_t>hash_bytes(text, n, self.seed)
+        subject.length = <uint32_t>n
+        memcpy(subject_text(subject), text, n)
+        if self.nfree:
+            self.nfree -= 1
+            subject.id = self.free_ids[self.nfree]
+        else:
+            if self.ids == self.ids_cap:
+                self.ids_cap = 2 * self.ids_cap + SLOTS_MIN
+                self.by_id = <Subject**>xrealloc(self.by_id, self.ids_cap * sizeof(Subject*))
+            subject.id = self.ids
+            self.ids += 1
+        self.by_id[subject.id] = subject
+        if 4 * (self.count + 1) > 3 * self.nslots:
+            self.grow(subject)
+        self.place(subject)
+        self.count += 1
+        if self.root != NULL:
+            self.plant(subject)
+        return subject
+
+    cdef void grow(self, Subject* newcomer) noexcept nogil:
+        """More slots for all subjects but the newcomer, whom the caller places."""
+        cdef uint32_t i
+        free(self.slots)
+        self.nslots = max(<uint32_t>SLOTS_MIN, 2 * self.nslots)
+        self.slots = <uint32_t*>xzalloc(self.nslots * sizeof(uint32_t))
+        for i in range(self.ids):
+            if self.by_id[i] != NULL and self.by_id[i] != newcomer:
+                self.place(self.by_id[i])
+
+    cdef void place(self, Subject* subject) noexcept nogil:
+        cdef uint32_t i = subject.hash & (self.nslots - 1)
+        while self.slots[i]:
+            i = (i + 1) & (self.nslots - 1)
+        self.slots[i] = subject.id + 1
+
+    cdef void release(self, Subject* subject) noexcept nogil:
+        """Forgets a subject that holds nothing any more."""
+        cdef uint32_t mask = self.nslots - 1
+        cdef uint32_t i = subject.hash & mask, j, home
+        while self.slots[i] != subject.id + 1:
+            i = (i + 1) & mask
+        j = i
+        while True:
+            self.slots[i] = 0
+            while True:
+                j = (j + 1) & mask
+                if self.slots[j] == 0:
+                    break
+                home = self.by_id[self.slots[j] - 1].hash & mask
+                if ((j - home) & mask) >= ((j - i) & mask):
+                    break
+            if self.slots[j] == 0:
+                break
+            self.slots[i] = self.slots[j]
+            i = j
+        if subject.leaf != NULL:
+            unlink(&subject.leaf.node.plain, subject.leaf)
+            prune(subject.leaf.node)
+            free(subject.leaf)
+        if self.nfree == self.free_cap:
+            self.free_cap = 2 * self.free_cap + SLOTS_MIN
+            self.free_ids = <uint32_t*>xrealloc(self.free_ids, self.free_cap * sizeof(uint32_t))
+        self.free_ids[self.nfree] = subject.id
+        self.nfree += 1
+        self.by_id[subject.id] = NULL
+        self.count -= 1
+        seqs_free(&subject.seqs)
+        free(subject)
+
+    cdef void plant(self, Subject* subject) noexcept nogil:
+        cdef Sub* leaf
+        if not valid_pattern(subject_text(subject), subject.length):
+            return      # no pattern can find it
+        leaf = new_sub(SUB_SINK, subject, b"", 0)
+        leaf.node = descend(self.root, subject_text(subject), subject.length, self.seed, True)
+        push_front(&leaf.node.plain, leaf)
+        subject.leaf = leaf
+
+    cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil:
+        """How many subjects a pattern matches; `matched` gives them until the next call."""
+        cdef uint32_t i
+        self.found.nplain = self.found.ngroups = 0
+        if not valid_pattern(pattern, n):
+            return 0
+        if self.root == NULL:
+            self.root = new_node(NULL, LITERAL, b"", 0, 0)
+            for i in range(self.ids):
+                if self.by_id[i] != NULL:
+                    self.plant(self.by_id[i])
+        walk_overlap(self.root, pattern, pattern + n, self.seed, &self.found)
+        return self.found.nplain
+
+    cdef Subject* matched(self, uint32_t i) noexcept nogil:
+        return <Subject*>self.found.plain[i].owner

@@ -1,0 +1,111 @@
+"""The message log, held to a dict."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from models.subjects import matches
+from penstock.store.log import MessageLog, MessageRecord
+
+SUBJECTS = st.sampled_from(["a", "b", "a.b", "a.c", "a.b.c", "b.c", "a.b.d"])
+FILTERS = st.sampled_from(["a", "a.*", "a.>", "*.b", ">", "*", "b.c", "x.y", "*.*.c"])
+
+
+class Logs(RuleBasedStateMachine):
+    """Small blocks, so that every rule meets their edges."""
+
+    @initialize(durable=st.booleans())
+    def start(self, durable: bool) -> None:
+        self.log = MessageLog(durable=durable, block_bytes=600)
+        self.model: dict[int, MessageRecord] = {}
+        self.last = 0
+        self.clock = 0
+
+    @rule(
+        subject=SUBJECTS,
+        payload=st.binary(max_size=90),
+        gap=st.sampled_from([0, 0, 0, 1, 7, 5000]),
+        n=st.integers(1, 6),
+    )
+    def append(self, subject: str, payload: bytes, gap: int, n: int) -> None:
+        for _ in range(n):
+            self.clock += 10
+            seq = self.last + 1 + gap
+            got = self.log.append(subject, b"H", payload, self.clock, seq=seq if gap else 0)
+            assert got == seq
+            self.model[seq] = MessageRecord(seq, self.clock, subject, b"H", payload)
+            self.last = seq
+
+    @rule(n=st.integers(1, 30))
+    def skip(self, n: int) -> None:
+        self.last += n
+        self.log.skip(self.last, self.clock)
+
+    @rule(place=st.floats(0, 1), n=st.integers(1, 5), erase=st.booleans())
+    def remove(self, place: float, n: int, erase: bool) -> None:
+        live = sorted(self.model)
+        start = int(place * len(live))
+        for seq in live[start : start + n]:
+            if erase:
+                assert self.log.erase(seq, b"\xaa" * 4096, self.clock) is not None
+            else:
+                assert self.log.remove(seq, self.clock) > 0
+            assert self.log.remove(seq, self.clock) == 0
+            del self.model[seq]
+
+    @rule()
+    def drop(self) -> None:
+        self.log.drop_dead_blocks()
+
+    @rule(filters=st.lists(FILTERS, max_size=3, unique=True), start=st.integers(0, 6000))
+    def ask(self, filters: list[str], start: int) -> None:
+        found = [
+            seq
+            for seq, msg in sorted(self.model.items())
+            if seq >= start and (not filters or any(matches(msg.subject, f) for f in filters))
+        ]
+        assert self.log.next_match(tuple(filters), start) == (
+            self.model[found[0]] if found else None
+        )
+        assert self.log.num_pending(start, tuple(filters)) == len(found)
+
+    @rule(ts=st.integers(0, 3000))
+    def ask_time(self, ts: int) -> None:
+        later = [seq for seq, msg in sorted(self.model.items()) if msg.ts_ns >= ts]
+        assert self.log.seq_at_time(ts) == (later[0] if later else 0)
+
+    @rule(pattern=FILTERS)
+    def ask_subjects(self, pattern: str) -> None:
+        states: dict[str, tuple[int, int, int]] = {}
+        for seq, msg in sorted(self.model.items()):
+            if matches(msg.subject, pattern):
+                first, _, count = states.get(msg.subject, (seq, 0, 0))
+                states[msg.subject] = (first, seq, count + 1)
+        assert self.log.subject_states(pattern) == states
+        for subject, state in states.items():
+            assert self.log.subject_state(subject) == state
+            assert self.log.last_of(subject) == state[1]
+
+    @invariant()
+    def everything_is_there(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        assert self.log.msgs == len(self.model)
+        assert self.log.last_seq == self.last
+        for seq, msg in self.model.items():
+            assert self.log.load(seq) == msg
+        assert self.log.first_seq == (min(self.model) if self.model else self.last + 1)
+
+    @invariant()
+    def what_is_gone_is_known(self) -> None:
+        if not hasattr(self, "log") or not self.model:
+            return
+        gone = {seq for seq in range(min(self.model), self.last + 1) if seq not in self.model}
+        ranges = self.log.deleted_ranges()
+        assert {seq for first, last in ranges for seq in range(first, last + 1)} == gone
+
+
+TestLogs = Logs.TestCase
+TestLogs.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -1,0 +1,64 @@
+"""The sequences of a subject, held to a plain sorted list."""
+
+from __future__ import annotations
+
+import bisect
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from penstock.store.seqlist import SequenceList
+
+
+class Lists(RuleBasedStateMachine):
+    """Grows through all three forms of the list, and shrinks again."""
+
+    @initialize(n=st.sampled_from([0, 1, 2, 3, 200, 256, 257, 600, 1500]))
+    def fill(self, n: int) -> None:
+        self.model = list(range(1, 2 * n + 1, 2))
+        self.seqs = SequenceList()
+        for seq in self.model:
+            self.seqs.push(seq)
+
+    @rule(gap=st.integers(1, 5), n=st.integers(1, 40))
+    def push(self, gap: int, n: int) -> None:
+        for _ in range(n):
+            seq = (self.model[-1] if self.model else 0) + gap
+            self.model.append(seq)
+            self.seqs.push(seq)
+
+    @rule(place=st.floats(0, 1), n=st.integers(1, 300))
+    def remove_run(self, place: float, n: int) -> None:
+        start = int(place * len(self.model))
+        for seq in self.model[start : start + n]:
+            assert self.seqs.remove(seq)
+        del self.model[start : start + n]
+
+    @rule(seq=st.integers(1, 4000))
+    def remove_absent(self, seq: int) -> None:
+        if seq not in self.model:
+            assert not self.seqs.remove(seq)
+
+    @rule(seq=st.integers(0, 4000))
+    def ask(self, seq: int) -> None:
+        at = bisect.bisect_left(self.model, seq)
+        assert self.seqs.count_from(seq) == len(self.model) - at
+        assert self.seqs.at_least(seq) == (self.model[at] if at < len(self.model) else 0)
+
+    @rule(place=st.floats(0, 1, exclude_max=True))
+    def ask_position(self, place: float) -> None:
+        if self.model:
+            index = int(place * len(self.model))
+            assert self.seqs.nth(index) == self.model[index]
+
+    @invariant()
+    def ends_agree(self) -> None:
+        if hasattr(self, "model"):
+            assert len(self.seqs) == len(self.model)
+            assert self.seqs.first() == (self.model[0] if self.model else 0)
+            assert self.seqs.last() == (self.model[-1] if self.model else 0)
+
+
+TestLists = Lists.TestCase
+TestLists.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
