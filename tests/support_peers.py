@@ -12,7 +12,7 @@ import json
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.server.options import TlsOptions, WebsocketOptions
 from penstock.server.threaded import ThreadedServer
@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = ANSWER_SECO
 
 
 class Peer:
-    """One connection. `context` is the TLS client's side, for the transport `tls`."""
+    """One connection: plain, tls, tls-first or ws; `context` is a TLS client's side."""
 
     def __init__(
         self,
@@ -77,12 +77,28 @@ class Peer:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
         self._websocket: WebSocketClient | None = None
+        try:
+            self.info = self._greet(transport, context, greeted=greeted)
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def _greet(
+        self, transport: str, context: ssl.SSLContext | None, *, greeted: bool
+    ) -> dict[str, Any]:
+        """Reads INFO before or after the handshake, as the transport has it."""
         if transport == "ws":
             self._upgrade()
-        self.info = json.loads(self._line()[5:]) if greeted else {}
+        if transport == "tls-first":
+            self._secure(context)
+        info: dict[str, Any] = json.loads(self._line()[5:]) if greeted else {}
         if transport == "tls":
-            assert context is not None
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            self._secure(context)
+        return info
+
+    def _secure(self, context: ssl.SSLContext | None) -> None:
+        assert context is not None
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
 
     def _upgrade(self) -> None:
         from support_codecs import WebSocketClient
