@@ -15,6 +15,7 @@ cdef enum SinkFlag:
     SINK_URGENT = 32       # has a flush worth doing before the turn ends
     SINK_BLOCKED = 64      # the socket takes nothing now
     SINK_NOTES_REPLIES = 128  # may answer the replies it is shown, so they are written down
+    SINK_TRACED = 256      # what is delivered is told to the log
 
 cdef struct Sink:
     Outbox out
@@ -44,6 +45,7 @@ cdef class Owner:
     """What the router may ask of the connection behind a sink."""
     cdef bint delivery_denied(self, Sub* sub, Message* msg)
     cdef void note_reply(self, Message* msg)
+    cdef void trace_delivery(self, Sub* sub, Message* msg)
 
 cdef class Router:
     cdef ChunkPool pool

@@ -46,6 +46,9 @@ cdef class Owner:
     cdef void note_reply(self, Message* msg):
         pass
 
+    cdef void trace_delivery(self, Sub* sub, Message* msg):
+        pass
+
 
 cdef class Router:
     def __cinit__(self, *, uint64_t seed=1):
@@ -104,8 +107,11 @@ cdef class Router:
                 return False
             if sub.delivered == sub.max_deliver:
                 self.note_spent(sub)
-        if sink.flags & SINK_NOTES_REPLIES and msg.reply_len:
-            (<Owner>sink.owner).note_reply(msg)
+        if sink.flags & (SINK_NOTES_REPLIES | SINK_TRACED):
+            if sink.flags & SINK_TRACED:
+                (<Owner>sink.owner).trace_delivery(sub, msg)
+            if sink.flags & SINK_NOTES_REPLIES and msg.reply_len:
+                (<Owner>sink.owner).note_reply(msg)
         self.write(sink, sub, msg)
         return True
 

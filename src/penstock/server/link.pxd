@@ -66,6 +66,7 @@ cdef class Link(Owner):
     cdef bint closed
 
     cdef size_t consume(self, const char* p, size_t n) except? 0
+    cdef int trace_frame(self, Frame* frame) except -1
     cdef int obey(self, Frame* frame) except -1
     cdef void on_publish(self, Frame* frame) noexcept
     cdef int on_sub(self, Frame* frame) except -1

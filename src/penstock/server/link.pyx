@@ -13,7 +13,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, strlen
 
 from penstock.broker.router cimport (
-    SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES,
+    SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES, SINK_TRACED,
 )
 from penstock.subjects.nodes cimport (
     SUB_FILTERED, SUB_REMOVED, SUB_SINK, has_empty_token, has_wildcard, hash_bytes, new_sub,
@@ -186,10 +186,15 @@ cdef class Link(Owner):
 
     def set_traced(self, bint traced) -> None:
         self.traced = traced
+        self.sink.flags &= ~(<uint32_t>SINK_TRACED)
+        if traced:
+            self.sink.flags |= SINK_TRACED
 
     # -- said to the client
 
     def send(self, bytes line not None) -> None:
+        if self.traced:
+            self.handler.trace("->>", line.decode("utf-8", "replace").strip())
         self.router.queue(&self.sink, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
 
     def error(self, str text not None) -> None:
@@ -300,7 +305,7 @@ cdef class Link(Owner):
                 break
             p += used
             if self.traced:
-                self.handler.trace_frame(frame_text(&frame))
+                self.trace_frame(&frame)
             if frame.verb <= HPUB:
                 self.on_publish(&frame)
                 if self.router.crowded:
@@ -308,6 +313,12 @@ cdef class Link(Owner):
             else:
                 self.obey(&frame)
         return p - start
+
+    cdef int trace_frame(self, Frame* frame) except -1:
+        self.handler.trace("<<-", frame_text(frame))
+        if frame.verb <= HPUB:
+            self.handler.trace_payload("<<-", frame.body[:frame.size], frame.hdr_len)
+        return 0
 
     cdef int obey(self, Frame* frame) except -1:
         if frame.verb == SUB:
@@ -348,6 +359,8 @@ cdef class Link(Owner):
 
     cdef int on_ping(self) except -1:
         self.say(b"PONG\r\n", 6)
+        if self.traced:
+            self.handler.trace("->>", "PONG")
         if not self.pinged:
             self.pinged = True
             self.handler.first_ping()
@@ -486,6 +499,13 @@ cdef class Link(Owner):
         if self.deliver_deny is None or not self.deliver_deny.interested(msg.subject, msg.subject_len):
             return False
         return self.handler.delivery_denied(text_of(msg.subject, msg.subject_len), sub_queue(sub))
+
+    cdef void trace_delivery(self, Sub* sub, Message* msg):
+        verb = "HMSG" if msg.hdr_len else "MSG"
+        sid = text_of(sub_sid(sub), sub.sid_len)
+        sizes = text_of(msg.sizes, msg.sizes_len).strip()
+        self.handler.trace("->>", f"{verb} {text_of(msg.subject, msg.subject_len)} {sid} {sizes}")
+        self.handler.trace_payload("->>", msg.body[:msg.size], msg.hdr_len)
 
     cdef void note_reply(self, Message* msg):
         self.handler.note_reply(text_of(msg.reply, msg.reply_len))

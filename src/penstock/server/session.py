@@ -398,8 +398,16 @@ class Session:
 
     # -- log
 
-    def trace_frame(self, text: str) -> None:
-        log.log(TRACE, "%s - <<- [%s]", self, text)
+    def trace(self, direction: str, text: str) -> None:
+        log.log(TRACE, "%s - %s [%s]", self, direction, text)
+
+    def trace_payload(self, direction: str, body: bytes, hdr_len: int) -> None:
+        options = self.service.options
+        if options.trace_headers:
+            body = body[:hdr_len]
+        shown = str(body[: options.max_traced_msg_len or None])[2:-1].replace('"', '\\"')
+        cut = "..." if 0 < options.max_traced_msg_len < len(body) else ""
+        log.log(TRACE, '%s - %s MSG_PAYLOAD: ["%s%s"]', self, direction, shown, cut)
 
     def debug(self, text: str, *args: object) -> None:
         log.debug("%s - " + text, self, *args)
