@@ -1,0 +1,298 @@
+"""What a stream may ask of its store, and the values that go with it.
+
+A store holds messages under ascending 64-bit sequences, enforces the limits that need nothing but
+the messages themselves, and answers without scanning. It returns what happened; it calls nobody
+back, reads no clock and draws no random number. One owner, one thread: only `Work.run` may go to
+another. All ranges of sequences are inclusive on both ends, all times are nanoseconds since 1970.
+
+Which limit wins, what an emptied store reports and how sizes count is observable through the
+JetStream API, so it follows the reference server; `tests/contract/store` holds every store to it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from penstock.store.log import Cold, MessageRecord
+
+if TYPE_CHECKING:
+    from penstock.store.seqset import SequenceSet
+
+__all__ = [
+    "EXPIRE_BATCH",
+    "NOTHING_REMOVED",
+    "SEQ_MAX",
+    "TTL_NEVER",
+    "UNLIMITED",
+    "Appended",
+    "Cold",
+    "Limits",
+    "MessageRecord",
+    "Missing",
+    "Range",
+    "Refusal",
+    "Removed",
+    "Store",
+    "StoreState",
+    "SubjectState",
+    "Work",
+]
+
+UNLIMITED: Final = -1
+SEQ_MAX: Final = 2**64 - 1
+TTL_NEVER: Final = -1
+"""A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
+EXPIRE_BATCH: Final = 10_000
+"""Messages one call of `Store.expire` takes out at most, unless the caller says otherwise."""
+
+Range: TypeAlias = tuple[int, int]
+"""First and last sequence, both included."""
+
+
+class Limits(NamedTuple):
+    """What a store keeps at most. Anything below 1 is no limit.
+
+    `discard_new` refuses what would go over `msgs_max` or `bytes_max`; without it the oldest
+    messages make room. Over `per_subject_max` the subject's oldest message makes room in either
+    case, unless `discard_new_per_subject` (which needs `discard_new`) refuses.
+    """
+
+    msgs_max: int = UNLIMITED
+    bytes_max: int = UNLIMITED
+    age_ns_max: int = 0
+    per_subject_max: int = UNLIMITED
+    discard_new: bool = False
+    discard_new_per_subject: bool = False
+
+
+class Refusal(enum.Enum):
+    """Why an append stored nothing. The values are the reference's words for it."""
+
+    MAX_MSGS = "maximum messages exceeded"
+    MAX_BYTES = "maximum bytes exceeded"
+    MAX_PER_SUBJECT = "maximum messages per subject exceeded"
+
+
+class Missing(enum.Enum):
+    """Why a read found nothing."""
+
+    GONE = "removed, never stored, or not stored yet"
+    DAMAGED = "stored, but its bytes are no longer what was written"
+
+
+class Removed(NamedTuple):
+    """What a call took out: how many live messages, their size, and where they were.
+
+    `seqs` is ascending and disjoint; together the ranges cover every message taken out and none
+    that is still there. A range may run across sequences that were gone before, so that a purge
+    of everything is one range; `msgs` counts messages, not the width of ranges.
+    """
+
+    msgs: int
+    bytes: int
+    seqs: tuple[Range, ...]
+
+
+NOTHING_REMOVED: Final = Removed(0, 0, ())
+
+
+class Appended(NamedTuple):
+    """The sequence a message got, and what the limits took out for it.
+
+    A message larger than `bytes_max` alone takes everything out and itself too: it is appended,
+    has a sequence, and is in `removed`.
+    """
+
+    seq: int
+    removed: Removed
+
+
+class SubjectState(NamedTuple):
+    """The live messages of one subject: first and last sequence, and how many (at least one)."""
+
+    first: int
+    last: int
+    msgs: int
+
+
+class StoreState(NamedTuple):
+    """Totals of a store.
+
+    An empty store has `first_seq == last_seq + 1`, a new one 1 and 0 (or as `first_seq` given when
+    it was made). Removing never lowers `last_seq` or `last_ts_ns`; only truncating does.
+    """
+
+    msgs: int
+    bytes: int
+    """Sum of the sizes as the reference counts them. In a file: 30 + subject + payload, and
+    4 + header more for a message with a header. In memory: 16 + subject + header + payload."""
+    first_seq: int
+    """The first live message, or `last_seq + 1`."""
+    first_ts_ns: int
+    """Its time; 0 if there is none."""
+    last_seq: int
+    """The last sequence given out, whether or not its message is still there."""
+    last_ts_ns: int
+    """The time of the last append or skip; 0 if there was none."""
+    num_subjects: int
+    num_deleted: int
+    """Sequences from `first_seq` to `last_seq` that hold no live message; 0 in an empty store."""
+    deleted: SequenceSet | None
+    """Those sequences, if asked for."""
+    damaged: tuple[Range, ...]
+    """Sequences known to have held messages that can no longer be read, ascending. A damaged
+    message is not live: it counts in no total but `num_deleted`."""
+
+
+class Work(Protocol):
+    """Blocking file work, prepared by a store and run by the edge on any thread, once."""
+
+    def run(self) -> None:
+        """Does it. Touches nothing the store's owner may touch meanwhile."""
+
+
+class Store(Protocol):
+    """Messages by sequence, indexed by subject.
+
+    Subjects given to `append` are literal and valid; filters are literal or have wildcards. A row
+    of filters means "some of them matches", and the empty row means every subject. Timestamps
+    never fall from one append to the next; a store may rely on it in all questions of time.
+    """
+
+    # -- writing
+
+    def append(
+        self,
+        subject: str,
+        header: bytes,
+        payload: bytes,
+        ts_ns: int,
+        *,
+        seq: int | None = None,
+        ttl_ns: int = 0,
+    ) -> Appended | Refusal:
+        """Stores a message under the next sequence, or under `seq`, and enforces the limits.
+
+        `seq` must be above `last_seq` (ValueError, nothing changed); sequences left out can never
+        be used. With `ttl_ns` above 0 the message is due at `ts_ns + ttl_ns`, or when the age
+        limit says so if that is earlier. TTL_NEVER exempts it from the age limit.
+
+        Refusals, first that applies, `full` meaning that the subject holds `per_subject_max`:
+        full and `discard_new_per_subject`; as many as `msgs_max` and not full; with this message
+        above `bytes_max`, and not full or the subject's oldest smaller than the new one. A refusal
+        uses no sequence. Otherwise the subject's oldest go until it is within `per_subject_max`;
+        then, without `discard_new`, the store's oldest until within `msgs_max` and `bytes_max`.
+        """
+
+    def skip(self, first: int, last: int, ts_ns: int) -> None:
+        """Gives out the sequences `first` to `last`; none of them will ever hold a message.
+
+        `first` must be `last_seq + 1` and `last` not below it (ValueError): caller and store
+        agree where they are. An empty store then starts at `last + 1`.
+        """
+
+    def set_limits(self, limits: Limits) -> Removed:
+        """From now on these limits, and takes out what is over them.
+
+        `per_subject_max` is enforced always, `msgs_max` and `bytes_max` unless `discard_new`. Age
+        waits for the next `expire`.
+        """
+
+    # -- reading
+
+    def load(self, seq: int) -> MessageRecord | Missing | Cold:
+        """The message of a sequence."""
+
+    def load_last(
+        self, subject: str, *, at_or_before: int | None = None
+    ) -> MessageRecord | Missing | Cold:
+        """The newest message a filter matches, of those up to and including `at_or_before`."""
+
+    def next_match(self, filters: tuple[str, ...], start: int) -> MessageRecord | Cold | None:
+        """The first message at or after `start` that some filter matches; None if there is none.
+
+        Passes over damaged messages.
+        """
+
+    def num_pending(
+        self, start: int, filters: tuple[str, ...], *, last_per_subject: bool = False
+    ) -> int:
+        """How many messages `next_match` would find one after the other from `start` on.
+
+        A message that several filters match counts once. With `last_per_subject` only the last
+        message of every subject counts, if it is at or after `start`.
+        """
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        """The first live sequence whose message is not older; `last_seq + 1` if there is none."""
+
+    def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
+        """The state of every subject with live messages that the filter matches."""
+
+    def state(self, *, deleted: bool = False) -> StoreState:
+        """Totals; with `deleted` also which sequences are gone, which costs their ranges."""
+
+    # -- removing
+
+    def remove(self, seq: int) -> Removed | None:
+        """Takes one message out; None if there is none of this sequence."""
+
+    def erase(self, seq: int) -> Removed | Cold | None:
+        """As `remove`, and its bytes are overwritten before the next sync returns."""
+
+    def purge(
+        self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
+    ) -> Removed:
+        """Takes out all messages, or those a filter matches, or those below `before_seq`.
+
+        `keep` spares the newest of them, in all, not for each subject. It does not go together
+        with `before_seq` (ValueError). Without a filter (None; also ">") a `before_seq` beyond
+        `last_seq + 1` makes an empty store that goes on at `before_seq`.
+        """
+
+    def truncate(self, seq: int) -> Removed:
+        """Takes out everything above `seq` and goes on at `seq + 1`, as if it had never been.
+
+        The only call after which sequences are given out again. `seq` must not be above
+        `last_seq` (ValueError). `last_ts_ns` becomes that of the last message left, or 0.
+        """
+
+    def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
+        """Takes out messages that are due at `now_ns`: deadline or age reached, to the nanosecond.
+
+        Of more than `at_most` it takes that many, and `next_deadline_ns` shows there are others.
+        """
+
+    def next_deadline_ns(self) -> int | None:
+        """When `expire` may find something; None if nothing in the store ever falls due.
+
+        May be earlier than the first true deadline, by at most one second, but never later.
+        """
+
+    # -- the edge's part
+
+    @property
+    def durable_seq(self) -> int:
+        """Everything up to this sequence, and every removal before it was reached, outlives a
+        power cut. Never above `last_seq`; equal to it in a store that has no disk."""
+
+    def pending_sync(self) -> Work | None:
+        """What must run for everything done so far to be durable; None if nothing is open.
+
+        At most one is out at a time: the answer is None too until `synced` came.
+        """
+
+    def synced(self, work: Work, failure: Exception | None = None) -> None:
+        """The work of `pending_sync` has run. After a failure the store never becomes durable
+        again: every call that writes raises StoreError from then on, reading goes on."""
+
+    def fetch(self, cold: Cold) -> Work:
+        """What must run to have a block in memory that an answer was missing."""
+
+    def fetched(self, work: Work) -> None:
+        """The work of `fetch` has run: the same question now has an answer, until some turn of
+        the owner later the block is dropped again."""
+
+    def close(self) -> None:
+        """Writes and syncs what is open (so it may block) and lets go of files. The last call."""
