@@ -4,16 +4,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport Outbox
 from penstock.broker.router cimport Message, Owner, Router, Sink
+from penstock.server.sids cimport SidTable
 from penstock.subjects.nodes cimport Sub
 from penstock.subjects.trie cimport SubList
 from penstock.wire.parser cimport Frame, Limits
-
-
-cdef struct SidTable:
-    Sub** slots
-    uint32_t cap
-    uint32_t count
-    uint64_t seed         # secret, so that nobody can choose sids that collide
 
 
 cdef class Link(Owner):

@@ -2,29 +2,22 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from penstock.broker.outbox cimport Outbox
-from penstock.broker.router cimport Router
 from penstock.server.link cimport Link
+from penstock.server.sender cimport Sender
 
 
-cdef class Plane:
-    cdef Router router
-    cdef int epfd
+cdef class Plane(Sender):
     cdef char* buffer
     cdef dict links               # cid -> Link: what keeps a link alive
     cdef list doomed
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
     cdef list stalled             # publishers that are not read for a moment
-    cdef list blocked             # links whose socket takes nothing
     cdef uint32_t turning
-    cdef object arm               # arm(delay_s, call): call() then
-    cdef int64_t write_deadline_ns
     cdef bint stall_publishers
     cdef readonly uint64_t in_msgs_closed
     cdef readonly uint64_t in_bytes_closed
     cdef readonly uint64_t out_msgs_closed
     cdef readonly uint64_t out_bytes_closed
-    cdef readonly uint64_t slow_consumers
     cdef readonly uint64_t stalled_clients
 
     cdef int readable(self, Link link) except -1
@@ -36,15 +29,7 @@ cdef class Plane:
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
     cdef int finish(self) except -1
     cdef int run_calls(self) except -1
-    cdef int flush_dirty(self) except -1
-    cdef int flush_urgent(self) except -1
-    cdef int flush(self, Link link) except -1
-    cdef int encode_pending(self, Link link) except -1
-    cdef int drain(self, Link link, Outbox* out) except -1
-    cdef int set_events(self, Link link, uint32_t events) except -1
-    cdef int note_blocked(self, Link link) except -1
     cdef int hold_back(self, Link link) except -1
-    cdef int bury(self, Link link) except -1
     cdef int listen(self, Link link) except -1
-    cdef int await_deadline(self, Link link) except -1
+    cdef int bury(self, Link link) except -1
     cdef int forget(self, Link link) except -1

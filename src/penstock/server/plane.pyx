@@ -13,42 +13,35 @@ it may keep of an unfinished frame (its control line and payload limits), what a
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, ECONNRESET, EINTR, errno
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memmove
 
 import os
 
-from penstock.broker.outbox cimport (
-    Chunk, chunk_bytes, out_append, out_clear, out_consume,
-)
-from penstock.broker.router cimport (
-    SINK_BLOCKED, SINK_CLOSING, SINK_DIRTY, SINK_SLOW, SINK_URGENT, Message, Sink,
-)
+from penstock.broker.outbox cimport out_append, out_clear
+from penstock.broker.router cimport SINK_DIRTY, Message, Router
 from penstock.subjects.nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
 
 from penstock.server.link cimport settle_spent
 from penstock.server.posix cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, SHUT_WR, c_close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, iovec,
-    monotonic_ns, msghdr, recv, send, sendmsg, shutdown,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, SHUT_WR, c_close,
+    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, recv, shutdown,
 )
 
 from penstock.server.codecs.contract import CodecEnd
+from penstock.server.logs import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
     READ_BYTES = 131072            # taken from one socket in one turn
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
-    PIECES_PER_SEND = 32
-    ENCODE_BYTES = 262144          # handed to a codec at a time
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
 
 cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
-cdef int64_t TICK_NS = 250_000_000             # how often write deadlines are looked at
 
 
-cdef class Plane:
+cdef class Plane(Sender):
     """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
 
     def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
@@ -63,6 +56,7 @@ cdef class Plane:
         self.interests = []
         self.stalled = []
         self.blocked = []
+        self.on_deadline = self.give_up_overdue
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError(errno, os.strerror(errno))
@@ -103,6 +97,7 @@ cdef class Plane:
         event.events = link.events = EPOLLIN
         event.data.ptr = <void*>link
         if epoll_ctl(self.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+            del self.links[cid]
             raise OSError(errno, os.strerror(errno))
         return link
 
@@ -140,18 +135,7 @@ cdef class Plane:
 
     def give_up_overdue(self) -> None:
         """Time has passed: writes that are overdue are given up."""
-        cdef Link link
-        cdef int64_t now = monotonic_ns()
-        waiting, self.blocked = self.blocked, []
-        for link in waiting:
-            link.awaits_deadline = False
-            if link.closed or not link.sink.flags & SINK_BLOCKED:
-                continue
-            if now - link.blocked_since_ns >= self.write_deadline_ns:
-                self.slow_consumers += 1
-                link.close("Slow Consumer (Write Deadline)")
-            else:
-                self.await_deadline(link)
+        self.close_overdue()
         self.settle()
 
     def resume_stalled(self) -> None:
@@ -191,7 +175,10 @@ cdef class Plane:
             rounds += 1
             calls, self.router.calls = self.router.calls, []
             for call, subject, reply, header, payload, source in calls:
-                call(subject, reply, header, payload, source)
+                try:
+                    call(subject, reply, header, payload, source)
+                except Exception:
+                    log.exception("internal subscriber of %s failed", subject)
         return 0
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
@@ -365,152 +352,6 @@ cdef class Plane:
         if link.held or link.stalled:
             return self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
         return self.set_events(link, link.events | EPOLLIN)
-
-    cdef int await_deadline(self, Link link) except -1:
-        if link.awaits_deadline:
-            return 0
-        link.awaits_deadline = True
-        if not self.blocked:
-            self.arm(min(TICK_NS, self.write_deadline_ns) / 1e9, self.give_up_overdue)
-        self.blocked.append(link)
-        return 0
-
-    # -- writing
-
-    cdef int flush_dirty(self) except -1:
-        cdef Sink* sink = self.router.dirty_first
-        cdef Sink* following
-        self.router.dirty_first = self.router.dirty_last = NULL
-        while sink != NULL:
-            following = sink.next_dirty
-            sink.flags &= ~(<uint32_t>(SINK_DIRTY | SINK_URGENT))
-            # A full socket is not asked again before epoll says that it takes more.
-            if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
-                self.flush(<Link>sink.owner)
-            sink = following
-        self.router.urgent = NULL
-        return 0
-
-    cdef int flush_urgent(self) except -1:
-        cdef Sink* sink = self.router.urgent
-        self.router.urgent = NULL
-        while sink != NULL:
-            sink.flags &= ~(<uint32_t>SINK_URGENT)
-            self.flush(<Link>sink.owner)
-            sink = sink.next_urgent
-        return 0
-
-    cdef int flush(self, Link link) except -1:
-        """Sends what the socket takes. A link over its bound is cut off here."""
-        if link.closed:
-            return 0
-        if link.sink.flags & SINK_SLOW:
-            self.slow_consumers += 1
-            link.close("Slow Consumer (Pending Bytes)")
-            link.sink.flags &= ~(<uint32_t>SINK_SLOW)
-            return 0
-        if link.codec is None:
-            return self.drain(link, &link.sink.out)
-        try:
-            while self.drain(link, &link.encoded) == 0 and self.encode_pending(link):
-                pass
-        except CodecEnd as end:
-            self.codec_ended(link, end)
-        return 0
-
-    cdef int encode_pending(self, Link link) except -1:
-        """Hands a large piece of the outbox to the codec; answers whether it made bytes of it."""
-        cdef Chunk* chunk = link.sink.out.head
-        cdef bytes encoded = link.codec.outgoing()
-        cdef list pieces = []
-        cdef size_t n = 0
-        if link.codec.established:
-            while chunk != NULL and n < ENCODE_BYTES:
-                pieces.append(PyBytes_FromStringAndSize(
-                    chunk_bytes(chunk) + chunk.start, chunk.end - chunk.start))
-                n += chunk.end - chunk.start
-                chunk = chunk.next
-        if n:
-            out_consume(&self.router.pool, &link.sink.out, n)
-            encoded += link.codec.encode(b"".join(pieces))
-        out_append(&self.router.pool, &link.encoded, encoded, len(encoded))
-        return len(encoded) > 0
-
-    def send_raw(self, Link link not None, bytes data not None) -> None:
-        """Transport bytes, past the codec: what is said before it takes over."""
-        out_append(&self.router.pool, &link.encoded, data, len(data))
-        self.router.mark_dirty(&link.sink)
-
-    cdef int drain(self, Link link, Outbox* out) except -1:
-        """0: all sent; 1: the socket is full; 2: it is broken."""
-        cdef iovec pieces[PIECES_PER_SEND]
-        cdef msghdr message
-        cdef Chunk* chunk
-        cdef size_t count, asked
-        cdef ssize_t n
-        while out.pending:
-            chunk = out.head
-            if chunk.next == NULL:
-                asked = chunk.end - chunk.start
-                n = send(link.fd, chunk_bytes(chunk) + chunk.start, asked,
-                         MSG_NOSIGNAL | MSG_DONTWAIT)
-            else:
-                count = asked = 0
-                while chunk != NULL and count < PIECES_PER_SEND:
-                    pieces[count].iov_base = chunk_bytes(chunk) + chunk.start
-                    pieces[count].iov_len = chunk.end - chunk.start
-                    asked += pieces[count].iov_len
-                    count += 1
-                    chunk = chunk.next
-                memset(&message, 0, sizeof(msghdr))
-                message.msg_iov = pieces
-                message.msg_iovlen = count
-                n = sendmsg(link.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
-            if n < 0:
-                if errno == EINTR:
-                    continue
-                if errno == EAGAIN:
-                    self.note_blocked(link)
-                    return 1
-                link.close("Write Error")
-                return 2
-            out_consume(&self.router.pool, out, n)
-            link.sent += n
-            link.sink.progress_ns = self.router.now_ns
-            if <size_t>n < asked:
-                self.note_blocked(link)
-                return 1
-        if link.sink.flags & SINK_BLOCKED:
-            link.sink.flags &= ~(<uint32_t>SINK_BLOCKED)
-            self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
-        return 0
-
-    cdef int note_blocked(self, Link link) except -1:
-        """The socket is full. From its first refusal on, what waits then has a deadline."""
-        cdef int64_t pending = link.sink.out.pending + link.encoded.pending
-        if not link.sink.flags & SINK_BLOCKED:
-            link.sink.flags |= SINK_BLOCKED
-            self.set_events(link, link.events | EPOLLOUT)
-            link.blocked_since_ns = self.router.now_ns
-            link.blocked_goal = link.sent + pending
-            self.await_deadline(link)
-        elif link.sent >= link.blocked_goal:
-            link.blocked_since_ns = self.router.now_ns
-            link.blocked_goal = link.sent + pending
-        if pending > link.sink.max_pending and not link.sink.flags & SINK_CLOSING:
-            self.slow_consumers += 1
-            link.close("Slow Consumer (Pending Bytes)")
-        return 0
-
-    cdef int set_events(self, Link link, uint32_t events) except -1:
-        cdef epoll_event event
-        if link.closed or events == link.events:
-            return 0
-        event.events = link.events = events
-        event.data.ptr = <void*>link
-        if epoll_ctl(self.epfd, EPOLL_CTL_MOD, link.fd, &event) < 0:
-            raise OSError(errno, os.strerror(errno))
-        return 0
 
     # -- closing
 
