@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+Inode: TypeAlias = tuple[int, int]
+"""Device and number."""
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
@@ -169,8 +171,8 @@ def check_name(path: str, call: str, name: str) -> None:
 class RealDisk:
     """A directory of the machine, held open: all names are looked up below its descriptor."""
 
-    def __init__(self, path: str, fd: int, failed: set[tuple[int, int]]) -> None:
-        """For `at` and `subdir`. `failed`: (device, inode) of everything whose sync failed."""
+    def __init__(self, path: str, fd: int, failed: set[Inode | None]) -> None:
+        """For `at` and `subdir`. `failed`: everything whose sync failed, shared below a root."""
         status = os.fstat(fd)
         self._path = path
         self._fd = fd
@@ -313,17 +315,16 @@ class RealDisk:
     def rename(self, old: str, new: str) -> None:
         check_name(self._path, "rename", old)
         check_name(self._path, "rename", new)
-        try:
-            if old != new:
-                self._forget(new)
-            os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        except OSError as error:
-            raise self._error("rename", old, error) from error
+        replaced = self._failed_inode(new) if old != new else None
+        fd = self._fd
+        self._call("rename", old, lambda: os.rename(old, new, src_dir_fd=fd, dst_dir_fd=fd))
+        self._failed.discard(replaced)
 
     def unlink(self, name: str) -> None:
         check_name(self._path, "unlink", name)
-        self._forget(name)
+        removed = self._failed_inode(name)
         self._call("unlink", name, lambda: os.unlink(name, dir_fd=self._fd))
+        self._failed.discard(removed)
 
     def mkdir(self, name: str) -> None:
         check_name(self._path, "mkdir", name)
@@ -331,8 +332,9 @@ class RealDisk:
 
     def rmdir(self, name: str) -> None:
         check_name(self._path, "rmdir", name)
-        self._forget(name)
+        removed = self._failed_inode(name)
         self._call("rmdir", name, lambda: os.rmdir(name, dir_fd=self._fd))
+        self._failed.discard(removed)
 
     def subdir(self, name: str) -> RealDisk:
         check_name(self._path, "subdir", name)
@@ -359,6 +361,8 @@ class RealDisk:
         return self._list(lambda entry: entry.is_dir(follow_symlinks=False))
 
     def _list(self, wanted: Callable[[os.DirEntry[str]], bool]) -> list[str]:
+        if self._fd == _CLOSED:  # scandir takes -1 for the working directory
+            raise failure(self._path, "list", codes.EBADF)
         try:
             with os.scandir(self._fd) as entries:
                 return sorted(e.name for e in entries if wanted(e) and "\\" not in e.name)
@@ -389,15 +393,15 @@ class RealDisk:
         except OSError as error:
             raise self._error(call, name, error) from error
 
-    def _forget(self, name: str) -> None:
+    def _failed_inode(self, name: str) -> Inode | None:
         """What goes away takes its failed sync along: the next file may get its inode number."""
         if not self._failed:
-            return
+            return None
         try:
             status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except OSError:
-            return
-        self._failed.discard((status.st_dev, status.st_ino))
+            return None
+        return status.st_dev, status.st_ino
 
     def _place(self, name: str) -> str:
         return f"{self._path}/{name}" if name else self._path
