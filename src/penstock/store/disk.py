@@ -264,6 +264,8 @@ class RealDisk:
             raise self._error("pwrite", file.name, error) from error
 
     def fdatasync(self, file: File) -> None:
+        if file.fileno() == _CLOSED:  # our mistake, not the disk's: nothing is marked
+            raise failure(self._place(file.name), "fdatasync", codes.EBADF)
         if file.failed or (self._device, file.inode) in self._failed:
             file.failed = True
             raise SyncFailed(self._place(file.name), "fdatasync", codes.EIO, "failed before")
@@ -345,6 +347,8 @@ class RealDisk:
         return RealDisk(self._place(name), fd, self._failed)
 
     def sync_dir(self) -> None:
+        if self._fd == _CLOSED:
+            raise failure(self._path, "sync_dir", codes.EBADF)
         key = (self._device, self._inode)
         if key in self._failed:
             raise SyncFailed(self._path, "sync_dir", codes.EIO, "failed before")

@@ -1,0 +1,112 @@
+"""What disks do to data at rest: flipped bits, zeroed, stale and misdirected pages, lost files.
+
+Each function changes what a `SimDisk` holds, synced or not, without a call of the protocol seeing
+it; `damage_states` sweeps one undamaged disk. Positions come from arguments or a seed.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
+
+from penstock.testing.simfiles import PAGE, ZERO_PAGE, Choice, Contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.testing.simdisk import SimDisk
+
+P = ParamSpec("P")
+
+PLACES_PER_FILE: Final = 4
+
+
+def flip_bit(disk: SimDisk, name: str, bit: int) -> None:
+    """One bit of the file is the other way round."""
+    contents = disk.contents(name)
+    page, rest = divmod(bit, PAGE * 8)
+    data = bytearray(_page(contents, page))
+    data[rest // 8] ^= 1 << rest % 8
+    contents.overwrite_at_rest(page, bytes(data))
+
+
+def zero_page(disk: SimDisk, name: str, page: int) -> None:
+    """A page reads as zeros."""
+    disk.contents(name).overwrite_at_rest(page, ZERO_PAGE)
+
+
+def stale_page(disk: SimDisk, name: str, page: int) -> None:
+    """The last write of a page never arrived, though its sync said so."""
+    contents = disk.contents(name)
+    contents.overwrite_at_rest(page, contents.stale.get(page, ZERO_PAGE))
+
+
+def misdirect_page(disk: SimDisk, name: str, page: int, to_name: str, to_page: int) -> None:
+    """The last write of a page went to another place: one page is stale, another overwritten."""
+    target = disk.contents(to_name)
+    data = _page(disk.contents(name), page)
+    stale_page(disk, name, page)
+    size = target.size
+    target.overwrite_at_rest(to_page, data)
+    target.cut_at_rest(size)
+
+
+def cut(disk: SimDisk, name: str, size: int) -> None:
+    """The end of the file is gone."""
+    disk.contents(name).cut_at_rest(size)
+
+
+def lose(disk: SimDisk, name: str) -> None:
+    """The file is gone."""
+    disk.directory.names.pop(name)
+    disk.directory.durable.pop(name, None)
+
+
+def swap(disk: SimDisk, one: str, other: str) -> None:
+    """Two files have each other's contents."""
+    for names in (disk.directory.names, disk.directory.durable):
+        names[one], names[other] = names[other], names[one]
+
+
+def damage_states(
+    disk: SimDisk, *, seed: int = 0, places: int = PLACES_PER_FILE
+) -> Iterator[tuple[str, SimDisk]]:
+    """Copies of a root's files, one damage each: every kind, at some places of every file.
+
+    Every file must have been synced, its name too. Directories below are copied unharmed.
+    """
+    rng = Random(seed)
+    names = disk.files()
+    for name in names:
+        for _ in range(places if disk.contents(name).size else 0):
+            yield from _at_a_place(disk, name, rng)
+        yield f"{name} is lost", _harmed(disk, lose, name)
+    for one, other in pairwise(names):
+        yield f"{one} and {other} are swapped", _harmed(disk, swap, one, other)
+
+
+def _at_a_place(disk: SimDisk, name: str, rng: Random) -> Iterator[tuple[str, SimDisk]]:
+    size = disk.contents(name).size
+    pages = (size + PAGE - 1) // PAGE
+    bit, at = rng.randrange(size * 8), rng.randrange(size)
+    page, to_page = rng.randrange(pages), rng.randrange(pages)
+    yield f"{name}: bit {bit} flipped", _harmed(disk, flip_bit, name, bit)
+    yield f"{name}: page {page} zeroed", _harmed(disk, zero_page, name, page)
+    yield f"{name}: page {page} stale", _harmed(disk, stale_page, name, page)
+    yield f"{name}: cut at {at}", _harmed(disk, cut, name, at)
+    if page != to_page:
+        what = f"{name}: page {page} written to {to_page}"
+        yield what, _harmed(disk, misdirect_page, name, page, name, to_page)
+
+
+def _harmed(
+    disk: SimDisk, harm: Callable[Concatenate[SimDisk, P], None], *args: P.args, **kwargs: P.kwargs
+) -> SimDisk:
+    copy = disk.crash(Choice())
+    harm(copy, *args, **kwargs)
+    return copy
+
+
+def _page(contents: Contents, page: int) -> bytes:
+    return contents.pages.get(page, ZERO_PAGE)
