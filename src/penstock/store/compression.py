@@ -1,0 +1,96 @@
+"""Compression of one chunk of a block: plain bytes to stored bytes and back, and nothing else.
+
+Every chunk stands alone, so one record is read from one chunk and damage stays in its chunk. A
+chunk that hardly shrinks is stored as it is. Restoring never makes more bytes than the length it
+was told, whatever the stored bytes claim; any other outcome is `BadChunk`.
+
+Shrinkers and restorers hold a compression context: each belongs to one thread at a time. Which
+algorithm and why: docs/decisions/0012-compression.md.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import zstandard
+
+#: Bytes of a block that are compressed, encrypted and checked as one.
+CHUNK_BYTES = 64 << 10
+#: The most a chunk may hold; a longer one is refused before anything is allocated for it.
+CHUNK_BYTES_MAX = 1 << 20
+#: A chunk is stored compressed only if that saves one part in this many.
+SAVING_PARTS_MIN = 16
+ZSTD_LEVEL = 1
+
+Data = bytes | bytearray | memoryview
+
+
+class Compression(IntEnum):
+    """How a chunk is stored; the numbers are in files."""
+
+    NONE = 0
+    ZSTD = 1
+
+
+class BadChunk(Exception):
+    """The stored bytes do not restore to a chunk of the length that was told."""
+
+
+class Shrinker:
+    """Compresses chunks, each by itself."""
+
+    def __init__(self, compression: Compression) -> None:
+        self._zstd: zstandard.ZstdCompressor | None = None
+        if compression is Compression.ZSTD:
+            import zstandard
+
+            # The length is kept by the chunk's frame and the hash as well: no need to store both.
+            self._zstd = zstandard.ZstdCompressor(
+                level=ZSTD_LEVEL, write_content_size=False, write_checksum=False
+            )
+
+    def shrink(self, plain: Data) -> tuple[Compression, Data]:
+        """How to store the chunk, and the bytes to store."""
+        if self._zstd is None or not plain:
+            return Compression.NONE, plain
+        small = self._zstd.compress(plain)
+        if len(small) * SAVING_PARTS_MIN > len(plain) * (SAVING_PARTS_MIN - 1):
+            return Compression.NONE, plain
+        return Compression.ZSTD, small
+
+
+class Restorer:
+    """Turns stored chunks back; makes its context when the first compressed one comes."""
+
+    def __init__(self) -> None:
+        self._zstd: zstandard.ZstdDecompressor | None = None
+
+    def restore(self, how: int, stored: Data, plain_bytes: int) -> Data:
+        """The chunk of exactly `plain_bytes`, or BadChunk."""
+        if plain_bytes > CHUNK_BYTES_MAX:
+            raise BadChunk(f"a chunk of {plain_bytes} bytes is longer than any we write")
+        if how == Compression.NONE:
+            plain = stored
+        elif how == Compression.ZSTD:
+            plain = self._from_zstd(stored, plain_bytes)
+        else:
+            raise BadChunk(f"compression {how} is not known")
+        if len(plain) != plain_bytes:
+            raise BadChunk(f"restored to {len(plain)} bytes, not to {plain_bytes}")
+        return plain
+
+    def _from_zstd(self, stored: Data, plain_bytes: int) -> bytes:
+        import zstandard
+
+        if self._zstd is None:
+            self._zstd = zstandard.ZstdDecompressor()
+        try:
+            claimed = zstandard.get_frame_parameters(stored).content_size
+            # A length inside the data would be believed, and allocated, in place of our limit.
+            if claimed != zstandard.CONTENTSIZE_UNKNOWN:
+                raise BadChunk("the compressed data brings a length of its own")
+            return self._zstd.decompress(stored, max_output_size=plain_bytes)
+        except zstandard.ZstdError as error:
+            raise BadChunk(f"cannot be decompressed: {error}") from None
