@@ -383,6 +383,8 @@ class RealDisk:
         return status.f_bavail * status.f_frsize
 
     def lock(self) -> None:
+        if self._fd == _CLOSED:
+            raise failure(self._path, "lock", codes.EBADF)
         self._call("lock", "", lambda: fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
     def close(self) -> None:
@@ -427,3 +429,7 @@ def _make_directories(path: str) -> None:
             os.fsync(parent)
         finally:
             os.close(parent)
+
+
+if TYPE_CHECKING:
+    _conforms: type[Disk] = RealDisk

@@ -219,3 +219,7 @@ def _fill(copy: SimDisk, disk: Disk) -> None:
         _fill(copy.subdir(name), below)
         below.close()
     copy.sync_dir()
+
+
+if TYPE_CHECKING:
+    _conforms: type[Disk] = RecordingDisk

@@ -20,6 +20,7 @@ from penstock.store.errors import SyncFailed, failure
 from penstock.testing.simfiles import ByChance, Choice, Contents, Directory
 
 if TYPE_CHECKING:
+    from penstock.store.disk import Disk
     from penstock.testing.simfiles import Node
 
 CAPACITY_BYTES: Final = 1 << 40
@@ -374,3 +375,7 @@ def _used(directory: Directory) -> int:
         node.size if isinstance(node, Contents) else _used(node)
         for node in directory.names.values()
     )
+
+
+if TYPE_CHECKING:
+    _conforms: type[Disk] = SimDisk
