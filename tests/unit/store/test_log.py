@@ -49,7 +49,7 @@ class Logs(RuleBasedStateMachine):
         start = int(place * len(live))
         for seq in live[start : start + n]:
             if erase:
-                assert self.log.erase(seq, b"\xaa" * 4096, self.clock) is not None
+                assert self.log.erase(seq, bytes, self.clock) is not None
             else:
                 assert self.log.remove(seq, self.clock) > 0
             assert self.log.remove(seq, self.clock) == 0
@@ -57,7 +57,7 @@ class Logs(RuleBasedStateMachine):
 
     @rule()
     def drop(self) -> None:
-        self.log.drop_dead_blocks()
+        self.log.drop_dead_blocks(self.clock)
 
     @rule(filters=st.lists(FILTERS, max_size=3, unique=True), start=st.integers(0, 6000))
     def ask(self, filters: list[str], start: int) -> None:

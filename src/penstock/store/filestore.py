@@ -1,0 +1,299 @@
+"""A store in files: a directory of blocks, appended to, synced in groups, recovered by replay.
+
+Appends go to the newest block's image; `pending_sync` takes what the files lack, and running it
+writes and syncs that, wherever the edge wants it run. Only when `synced` is called is anything
+durable. A block's file is its image, byte for byte, so recovery replays blocks in order and needs
+nothing else. Only the torn tail of the newest block is cut; all other damage is kept, reported
+and read around.
+
+Invariants: a file is removed only after the record that says so is durable; a sync that failed is
+final for the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from penstock.store.contract import Limits, Range
+from penstock.store.errors import StoreError
+from penstock.store.images import (
+    Unwritten,
+    drop_image,
+    image_part,
+    put_image,
+    read_block_header,
+    replay,
+    take_unwritten,
+    warm_blocks,
+)
+from penstock.store.indexed import IndexedStore
+from penstock.store.log import MessageLog
+from penstock.store.seqset import SequenceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.store.contract import Appended, Cold, Refusal, Work
+    from penstock.store.disk import Disk, File
+    from penstock.store.images import BlockHeader, Replayed
+
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+WARM_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Images of sealed blocks kept in memory; the oldest go first."""
+BLOCK_SUFFIX: Final = ".blk"
+TORN_SUFFIX: Final = ".torn"
+SKIP, REMOVE, FLOOR = 2, 3, 4
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening a store found."""
+
+    records: int = 0
+    torn_bytes: int = 0
+    damaged: tuple[Range, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Block files whose header does not hold; they are left alone."""
+
+
+@dataclass(slots=True)
+class SyncWork:
+    """Writes, syncs and removals of one group commit. `run` may be called on any thread."""
+
+    disk: Disk
+    files: dict[int, File]
+    pieces: list[Unwritten]
+    doomed: list[int]
+    seq: int
+
+    def run(self) -> None:
+        touched: dict[int, File] = {}
+        created = False
+        for piece in self.pieces:
+            file = self.files.get(piece.number)
+            if file is None:
+                file = self.files[piece.number] = self.disk.open(
+                    block_name(piece.number), create=True
+                )
+                created = True
+            self.disk.pwrite(file, piece.data, piece.offset)
+            touched[piece.number] = file
+        for file in touched.values():
+            self.disk.fdatasync(file)
+        if created:
+            self.disk.sync_dir()
+        self._remove_dead()
+
+    def _remove_dead(self) -> None:
+        """Only now is it durable that nothing in these blocks is wanted."""
+        for number in self.doomed:
+            file = self.files.pop(number, None)
+            if file is not None:
+                self.disk.close_file(file)
+            self.disk.unlink(block_name(number))
+
+
+@dataclass(slots=True)
+class FetchWork:
+    """Reads a cold block."""
+
+    disk: Disk
+    number: int
+    data: bytes = field(default=b"", repr=False)
+
+    def run(self) -> None:
+        file = self.disk.open(block_name(self.number), writable=False)
+        try:
+            self.data = self.disk.pread(file, self.disk.size(file), 0)
+        finally:
+            self.disk.close_file(file)
+
+
+def block_name(number: int) -> str:
+    return f"{number}{BLOCK_SUFFIX}"
+
+
+class FileStore(IndexedStore):
+    """Messages in the block files of one directory. Made by `open`."""
+
+    def __init__(
+        self, disk: Disk, log: MessageLog, limits: Limits, noise: Callable[[int], bytes]
+    ) -> None:
+        super().__init__(log, limits, noise)
+        self.recovery = Recovery()
+        self._disk = disk
+        self._files: dict[int, File] = {}
+        self._rewritten: list[tuple[int, int, int]] = []
+        self._doomed: list[int] = []
+        self._working: SyncWork | None = None
+        self._failure: Exception | None = None
+        self._durable_seq = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        *,
+        limits: Limits | None = None,
+        incarnation: int,
+        meta: bytes = b"",
+        first_seq: int = 1,
+        block_bytes: int = BLOCK_BYTES,
+        seed: int = 0,
+        noise: Callable[[int], bytes],
+    ) -> FileStore:
+        """Recovers what the directory holds, or starts with nothing. Raises StoreError."""
+        log = MessageLog(
+            incarnation=incarnation,
+            meta=meta,
+            block_bytes=block_bytes,
+            durable=True,
+            seed=seed,
+            first_seq=first_seq,
+        )
+        store = cls(disk, log, limits or Limits(), noise)
+        store._recover(incarnation)
+        store.set_limits(store._limits)
+        store._durable_seq = log.last_seq
+        return store
+
+    # -- recovery
+
+    def _recover(self, incarnation: int) -> None:
+        unreadable: list[str] = []
+        missing = SequenceSet()
+        blocks = self._find_blocks(incarnation, unreadable)
+        for position, (number, header, data) in enumerate(blocks):
+            newest = position == len(blocks) - 1
+            expected = self._log.last_seq + 1
+            if position == 0 and header.first_seq > expected:
+                self._log.restart_at(header.first_seq)
+            if header.first_seq > expected:
+                missing.insert_range(expected, header.first_seq - 1)
+            found = replay(self._log, data, header, last=newest)
+            self._note_replayed(number, found, missing)
+        self.recovery.unreadable = tuple(unreadable)
+        self.recovery.damaged = tuple(missing.ranges())
+        self._damaged = list(missing.ranges())
+
+    def _find_blocks(
+        self, incarnation: int, unreadable: list[str]
+    ) -> list[tuple[int, BlockHeader, bytes]]:
+        found = []
+        for name in self._disk.files():
+            if not name.endswith(BLOCK_SUFFIX) or not name.removesuffix(BLOCK_SUFFIX).isdigit():
+                continue
+            number = int(name.removesuffix(BLOCK_SUFFIX))
+            file = self._files[number] = self._disk.open(name)
+            data = self._disk.pread(file, self._disk.size(file), 0)
+            header = read_block_header(data)
+            if header is None or header.number != number or header.incarnation != incarnation:
+                unreadable.append(name)
+                continue
+            found.append((number, header, data))
+        return sorted(found, key=lambda block: block[0])
+
+    def _note_replayed(self, number: int, found: Replayed, missing: SequenceSet) -> None:
+        for first, last in found.damaged:
+            missing.insert_range(first, last)
+        for kind, first, last in found.events:
+            if kind == FLOOR:
+                missing.remove_range(0, first - 1)
+            elif kind in (SKIP, REMOVE):
+                missing.remove_range(first, last)
+        for seq, deadline_ns in found.deadlines:
+            if self._log.ts_of(seq):
+                self._note_deadline(seq, deadline_ns)
+        self.recovery.records += found.records
+        if found.torn:
+            self._cut_tail(number, found)
+
+    def _cut_tail(self, number: int, found: Replayed) -> None:
+        """The end of the newest block was being written when the power went: kept aside."""
+        file = self._files[number]
+        tail = self._disk.pread(file, found.torn, found.used)
+        aside = self._disk.open(f"{number}{TORN_SUFFIX}", create=True)
+        self._disk.pwrite(aside, tail, 0)
+        self._disk.close_file(aside)
+        self._disk.truncate(file, found.used)
+        self.recovery.torn_bytes += found.torn
+
+    # -- durability
+
+    @property
+    def durable_seq(self) -> int:
+        return min(self._durable_seq, self._log.last_seq)
+
+    def pending_sync(self) -> Work | None:
+        self._check_sound()
+        if self._working is not None:
+            return None
+        self._doomed += self._log.drop_dead_blocks(self._log.last_ts_ns)
+        pieces = take_unwritten(self._log)
+        for number, offset, length in self._rewritten:
+            data = image_part(self._log, number, offset, length)
+            pieces += [Unwritten(number, offset, data)] if data else []
+        self._rewritten = []
+        if not pieces and not self._doomed:
+            return None
+        self._working = SyncWork(self._disk, self._files, pieces, self._doomed, self._log.last_seq)
+        self._doomed = []
+        return self._working
+
+    def synced(self, work: Work, failure: Exception | None = None) -> None:
+        if work is not self._working or self._working is None:
+            raise ValueError("this is not the work that was given out")
+        if failure is not None:
+            self._failure = failure
+            return
+        self._durable_seq = self._working.seq
+        self._working = None
+        self._cool_down()
+
+    def _cool_down(self) -> None:
+        warm = warm_blocks(self._log)
+        excess = sum(size for _, size in warm) - WARM_BYTES_MAX
+        for number, size in warm:
+            if excess <= 0:
+                return
+            drop_image(self._log, number)
+            excess -= size
+
+    def _check_sound(self) -> None:
+        if self._failure is not None:
+            raise StoreError(self._disk.path, "sync", 0, f"an earlier one failed: {self._failure}")
+
+    def append(
+        self,
+        subject: str,
+        header: bytes,
+        payload: bytes,
+        ts_ns: int,
+        *,
+        seq: int | None = None,
+        ttl_ns: int = 0,
+    ) -> Appended | Refusal:
+        self._check_sound()
+        return super().append(subject, header, payload, ts_ns, seq=seq, ttl_ns=ttl_ns)
+
+    def _overwritten(self, block: int, offset: int, length: int) -> None:
+        self._rewritten.append((block, offset, length))
+
+    # -- cold blocks
+
+    def fetch(self, cold: Cold) -> Work:
+        return FetchWork(self._disk, cold.block)
+
+    def fetched(self, work: Work) -> None:
+        assert isinstance(work, FetchWork)
+        put_image(self._log, work.number, work.data)
+
+    def close(self) -> None:
+        if self._failure is None:
+            while (work := self.pending_sync()) is not None:
+                work.run()
+                self.synced(work)
+        for file in self._files.values():
+            self._disk.close_file(file)
+        self._files.clear()

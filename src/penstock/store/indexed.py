@@ -1,0 +1,324 @@
+"""The rules of a store over a message log: limits, purging, deadlines.
+
+Everything a store decides from the messages themselves is decided here, once, for memory and
+file alike; what reaches a disk, and when, is the business of the class that inherits. Follows
+`contract.Store`, whose words say what each call means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.store.contract import (
+    EXPIRE_BATCH,
+    NOTHING_REMOVED,
+    TTL_NEVER,
+    Appended,
+    Cold,
+    Limits,
+    MessageRecord,
+    Missing,
+    Range,
+    Refusal,
+    Removed,
+    StoreState,
+    SubjectState,
+)
+from penstock.store.deadlines import DeadlineWheel
+from penstock.store.log import DamagedRecord
+from penstock.store.seqset import SequenceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.store.log import MessageLog
+
+
+class IndexedStore:
+    """A log with limits. `noise` gives as many random bytes as asked for, to erase with."""
+
+    def __init__(self, log: MessageLog, limits: Limits, noise: Callable[[int], bytes]) -> None:
+        self._log = log
+        self._limits = limits
+        self._noise = noise
+        self._wheel = DeadlineWheel()
+        self._deadlines: dict[int, int] = {}
+        self._exempt: set[int] = set()  # from the age limit
+        self._age_from = log.first_seq  # live messages below this are exempt
+        self._damaged: list[Range] = []
+
+    # -- writing
+
+    def append(
+        self,
+        subject: str,
+        header: bytes,
+        payload: bytes,
+        ts_ns: int,
+        *,
+        seq: int | None = None,
+        ttl_ns: int = 0,
+    ) -> Appended | Refusal:
+        refusal = self._refusal(subject, header, payload)
+        if refusal is not None:
+            return refusal
+        deadline_ns = ts_ns + ttl_ns if ttl_ns > 0 else (TTL_NEVER if ttl_ns < 0 else 0)
+        stored = self._log.append(
+            subject, header, payload, ts_ns, seq=seq or 0, deadline_ns=deadline_ns
+        )
+        self._note_deadline(stored, deadline_ns)
+        return Appended(stored, self._enforce(subject, ts_ns))
+
+    def _note_deadline(self, seq: int, deadline_ns: int) -> None:
+        if deadline_ns > 0:
+            self._wheel.add(seq, deadline_ns)
+            self._deadlines[seq] = deadline_ns
+        elif deadline_ns == TTL_NEVER:
+            self._exempt.add(seq)
+
+    def _refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
+        limits, log = self._limits, self._log
+        if not limits.discard_new:
+            return None
+        state = log.subject_state(subject)
+        full = state is not None and 0 < limits.per_subject_max <= state[2]
+        if full and limits.discard_new_per_subject:
+            return Refusal.MAX_PER_SUBJECT
+        if 0 < limits.msgs_max <= log.msgs and not full:
+            return Refusal.MAX_MSGS
+        size = log.message_size(subject, header, payload)
+        if 0 < limits.bytes_max < log.total_size + size:
+            oldest = log.size_at(state[0]) if full and state is not None else 0
+            if not full or oldest < size:
+                return Refusal.MAX_BYTES
+        return None
+
+    def _enforce(self, subject: str, ts_ns: int) -> Removed:
+        limits, log = self._limits, self._log
+        if limits.per_subject_max < 1 and limits.msgs_max < 1 and limits.bytes_max < 1:
+            return NOTHING_REMOVED
+        gone: list[tuple[int, int]] = []
+        if limits.per_subject_max > 0:
+            state = log.subject_state(subject)
+            while state is not None and state[2] > limits.per_subject_max:
+                gone.append(self._take(state[0], ts_ns))
+                state = log.subject_state(subject)
+        self._trim_front(gone, ts_ns)
+        return _removed(gone)
+
+    def _trim_front(self, gone: list[tuple[int, int]], ts_ns: int) -> None:
+        limits, log = self._limits, self._log
+        if limits.discard_new:
+            return
+        while (0 < limits.msgs_max < log.msgs) or (0 < limits.bytes_max < log.total_size):
+            gone.append(self._take(log.first_seq, ts_ns))
+
+    def skip(self, first: int, last: int, ts_ns: int) -> None:
+        if first != self._log.last_seq + 1 or last < first:
+            raise ValueError(f"cannot skip {first} to {last} behind {self._log.last_seq}")
+        self._log.skip(last, ts_ns)
+
+    def set_limits(self, limits: Limits) -> Removed:
+        self._limits = limits
+        self._age_from = self._log.first_seq
+        gone: list[tuple[int, int]] = []
+        ts_ns = self._log.last_ts_ns
+        if limits.per_subject_max > 0:
+            for subject, (_, _, msgs) in self._log.subject_states(">").items():
+                for _ in range(msgs - limits.per_subject_max):
+                    state = self._log.subject_state(subject)
+                    assert state is not None
+                    gone.append(self._take(state[0], ts_ns))
+        self._trim_front(gone, ts_ns)
+        return _removed(gone)
+
+    # -- reading
+
+    def load(self, seq: int) -> MessageRecord | Missing | Cold:
+        try:
+            found = self._log.load(seq)
+        except DamagedRecord:
+            return Missing.DAMAGED
+        if found is None:
+            return Missing.DAMAGED if self._is_damaged(seq) else Missing.GONE
+        return found
+
+    def load_last(
+        self, subject: str, *, at_or_before: int | None = None
+    ) -> MessageRecord | Missing | Cold:
+        bound = self._log.last_seq if at_or_before is None else at_or_before
+        seq = self._log.last_match(subject, bound)
+        return self.load(seq) if seq else Missing.GONE
+
+    def next_match(self, filters: tuple[str, ...], start: int) -> MessageRecord | Cold | None:
+        while True:
+            seq = self._log.next_seq(filters, start)
+            if seq == 0:
+                return None
+            found = self.load(seq)
+            if not isinstance(found, Missing):
+                return found
+            start = seq + 1
+
+    def num_pending(
+        self, start: int, filters: tuple[str, ...], *, last_per_subject: bool = False
+    ) -> int:
+        return self._log.num_pending(start, filters, last_per_subject=last_per_subject)
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        return self._log.seq_at_time(ts_ns) or self._log.last_seq + 1
+
+    def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
+        states = self._log.subject_states(pattern)
+        return {subject: SubjectState(*state) for subject, state in states.items()}
+
+    def state(self, *, deleted: bool = False) -> StoreState:
+        log = self._log
+        gone = None
+        if deleted:
+            gone = SequenceSet()
+            for first, last in log.deleted_ranges():
+                gone.insert_range(first, last)
+        return StoreState(
+            msgs=log.msgs,
+            bytes=log.total_size,
+            first_seq=log.first_seq,
+            first_ts_ns=log.ts_of(log.first_seq),
+            last_seq=log.last_seq,
+            last_ts_ns=log.last_ts_ns,
+            num_subjects=len(log.subjects),
+            num_deleted=log.last_seq - log.first_seq + 1 - log.msgs if log.msgs else 0,
+            deleted=gone,
+            damaged=tuple(self._damaged),
+        )
+
+    def _is_damaged(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self._damaged)
+
+    # -- removing
+
+    def _take(self, seq: int, ts_ns: int) -> tuple[int, int]:
+        """Takes a live message out; answers its sequence and size."""
+        size = self._log.remove(seq, ts_ns)
+        self._forget_deadline(seq)
+        return seq, size
+
+    def _forget_deadline(self, seq: int) -> None:
+        deadline_ns = self._deadlines.pop(seq, None)
+        if deadline_ns is not None:
+            self._wheel.remove(seq, deadline_ns)
+        self._exempt.discard(seq)
+
+    def remove(self, seq: int) -> Removed | None:
+        size = self._log.remove(seq, self._log.last_ts_ns)
+        if not size:
+            return None
+        self._forget_deadline(seq)
+        return Removed(1, size, ((seq, seq),))
+
+    def erase(self, seq: int) -> Removed | Cold | None:
+        size = self._log.size_at(seq)
+        place = self._log.erase(seq, self._noise, self._log.last_ts_ns)
+        if place is None or isinstance(place, Cold):
+            return place
+        self._forget_deadline(seq)
+        self._overwritten(*place)
+        return Removed(1, size, ((seq, seq),))
+
+    def _overwritten(self, block: int, offset: int, length: int) -> None:
+        """Bytes that may be on disk already have changed; memory has nothing to do about it."""
+
+    def purge(
+        self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
+    ) -> Removed:
+        if keep and before_seq is not None:
+            raise ValueError("keep and before_seq do not go together")
+        everything = subject is None or subject == ">"
+        filters = () if everything or subject is None else (subject,)
+        spared = keep and self._nth_newest(filters, keep)
+        bound = before_seq if before_seq is not None else spared or self._log.last_seq + 1
+        removed = self._take_all(filters, bound)
+        if everything and before_seq is not None and before_seq > self._log.last_seq + 1:
+            self._log.restart_at(before_seq)
+        return removed
+
+    def _nth_newest(self, filters: tuple[str, ...], n: int) -> int:
+        """The sequence from which on `n` messages match; 1 if there are fewer."""
+        low, high = 1, self._log.last_seq + 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._log.num_pending(middle, filters) >= n:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _take_all(self, filters: tuple[str, ...], bound: int) -> Removed:
+        gone: list[tuple[int, int]] = []
+        seq = self._log.next_seq(filters, 0)
+        while 0 < seq < bound:
+            gone.append(self._take(seq, self._log.last_ts_ns))
+            seq = self._log.next_seq(filters, seq + 1)
+        return _removed(gone)
+
+    def truncate(self, seq: int) -> Removed:
+        if seq > self._log.last_seq:
+            raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
+        gone: list[tuple[int, int]] = []
+        victim = self._log.next_seq((), seq + 1)
+        while victim:
+            gone.append(self._take(victim, self._log.last_ts_ns))
+            victim = self._log.next_seq((), victim + 1)
+        self._log.truncate(seq, self._log.last_ts_ns)
+        return _removed(gone)
+
+    # -- time
+
+    def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
+        gone: list[tuple[int, int]] = []
+        self._expire_old(now_ns, at_most, gone)
+        if len(gone) < at_most:
+            for seq in list(self._wheel.expire(now_ns, at_most=at_most - len(gone))):
+                self._deadlines.pop(seq, None)
+                size = self._log.remove(seq, now_ns)
+                if size:
+                    gone.append((seq, size))
+        return _removed(sorted(gone))
+
+    def _expire_old(self, now_ns: int, at_most: int, gone: list[tuple[int, int]]) -> None:
+        age_ns = self._limits.age_ns_max
+        if age_ns <= 0:
+            return
+        seq = self._log.next_seq((), self._age_from)
+        while seq and len(gone) < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
+            if seq not in self._exempt:
+                gone.append(self._take(seq, now_ns))
+            self._age_from = seq + 1
+            seq = self._log.next_seq((), seq + 1)
+
+    def next_deadline_ns(self) -> int | None:
+        due = self._wheel.next_deadline_ns()
+        age_ns = self._limits.age_ns_max
+        if age_ns > 0:
+            seq = self._log.next_seq((), self._age_from)
+            while seq and seq in self._exempt:
+                self._age_from = seq + 1
+                seq = self._log.next_seq((), seq + 1)
+            if seq:
+                old = self._log.ts_of(seq) + age_ns
+                due = old if due is None else min(due, old)
+        return due
+
+
+def _removed(gone: Iterable[tuple[int, int]]) -> Removed:
+    """(sequence, size) of what was taken out, gathered into ranges."""
+    ranges: list[Range] = []
+    msgs = size = 0
+    for seq, counted in sorted(gone):
+        msgs += 1
+        size += counted
+        if ranges and ranges[-1][1] + 1 == seq:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return Removed(msgs, size, tuple(ranges)) if msgs else NOTHING_REMOVED

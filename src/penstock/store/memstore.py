@@ -1,0 +1,51 @@
+"""A store in memory: gone with the process, and otherwise like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.store.contract import Limits
+from penstock.store.indexed import IndexedStore
+from penstock.store.log import MessageLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.store.contract import Cold, Work
+
+BLOCK_BYTES: Final = 1_048_576
+"""Of a block image: the step in which memory of removed messages comes back."""
+
+
+class MemStore(IndexedStore):
+    """Messages in memory. `seed` keys its hash tables, `noise` is what erased bytes become."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        first_seq: int = 1,
+        seed: int = 0,
+        noise: Callable[[int], bytes] = bytes,
+    ) -> None:
+        log = MessageLog(block_bytes=BLOCK_BYTES, first_seq=first_seq, seed=seed)
+        super().__init__(log, limits or Limits(), noise)
+
+    @property
+    def durable_seq(self) -> int:
+        return self._log.last_seq
+
+    def pending_sync(self) -> Work | None:
+        return None
+
+    def synced(self, work: Work, failure: Exception | None = None) -> None:
+        raise ValueError("nothing of a store in memory is ever synced")
+
+    def fetch(self, cold: Cold) -> Work:
+        raise ValueError("nothing of a store in memory is ever cold")
+
+    def fetched(self, work: Work) -> None:
+        raise ValueError("nothing of a store in memory is ever cold")
+
+    def close(self) -> None:
+        """Nothing to write, nothing to let go of."""

@@ -1,0 +1,66 @@
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.store.subjectindex import SubjectIndex
+
+BLOCK_MAGIC: bytes
+
+class MessageRecord(NamedTuple):
+    seq: int
+    ts_ns: int
+    subject: str
+    header: bytes
+    payload: bytes
+
+class Cold(NamedTuple):
+    block: int
+
+class DamagedRecord(Exception): ...
+
+def block_header(
+    incarnation: int, number: int, first_seq: int, created_ns: int, previous_hash: int, meta: bytes
+) -> bytes: ...
+
+class RecordLog:
+    incarnation: int
+    meta: bytes
+    subjects: SubjectIndex
+    msgs: int
+    total_size: int
+    first_seq: int
+    last_seq: int
+    last_ts_ns: int
+    next_number: int
+    def __init__(
+        self,
+        *,
+        incarnation: int = 0,
+        meta: bytes = b"",
+        block_bytes: int = 8388608,
+        durable: bool = False,
+        seed: int = 0,
+        first_seq: int = 1,
+    ) -> None: ...
+    def append(
+        self,
+        subject: str,
+        header: bytes,
+        payload: bytes,
+        ts_ns: int,
+        *,
+        seq: int = 0,
+        deadline_ns: int = 0,
+    ) -> int: ...
+    def append_batch(self, messages: list[tuple[bytes, bytes, bytes]], ts_ns: int) -> int: ...
+    def skip(self, last: int, ts_ns: int) -> None: ...
+    def load(self, seq: int) -> MessageRecord | Cold | None: ...
+    def ts_of(self, seq: int) -> int: ...
+    def size_at(self, seq: int) -> int: ...
+    def message_size(self, subject: str, header: bytes, payload: bytes) -> int: ...
+    def truncate(self, seq: int, ts_ns: int) -> None: ...
+    def restart_at(self, seq: int) -> None: ...
+    def remove(self, seq: int, ts_ns: int) -> int: ...
+    def erase(
+        self, seq: int, noise: Callable[[int], bytes], ts_ns: int
+    ) -> tuple[int, int, int] | Cold | None: ...
+    def drop_dead_blocks(self, ts_ns: int) -> list[int]: ...
