@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.store.contract import Appended, Missing, Removed
-from penstock.store.disk import Disk
 from penstock.store.filestore import FileStore
 from penstock.store.log import MessageRecord
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
 from penstock.testing.simdisk import SimDisk
+
+if TYPE_CHECKING:
+    from penstock.store.disk import Disk
 
 BLOCK_BYTES = 700
 STATES = 800
@@ -37,7 +40,7 @@ def contents(store: FileStore) -> dict[int, bytes]:
 
 
 def live(disk: RecordingDisk, seed: int, steps: int = 120) -> set[int]:
-    """Appends, removals and syncs, with a mark for what became durable; answers what was removed."""
+    """Appends, removals and syncs, marked when durable; answers what was removed."""
     removed = set()
     chance = random.Random(seed)
     store = opened(disk)
