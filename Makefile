@@ -17,7 +17,8 @@ setup: $(VENV)/built ## create .venv with the penstock command and everything fo
 $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python >= 3.11 is needed"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools Cython
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt \
+		setuptools Cython
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 		--no-build-isolation --editable '.[dev]'
 	touch $@
