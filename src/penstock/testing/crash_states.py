@@ -52,16 +52,16 @@ def crash_states(
     seed: int = 0,
 ) -> Iterator[CrashImage]:
     """The disks a power cut could leave at any moment of the run, at most `images_max`."""
-    points = 1 + sum(_changes(event) for event in recording.events)
-    step = max(1, -(-points * IMAGES_PER_POINT_MIN // images_max))
-    per_point = max(1, images_max * step // points)
+    end = sum(_changes(event) for event in recording.events)
+    step = max(1, -(-(end + 1) * IMAGES_PER_POINT_MIN // images_max))
     left = images_max
     for point, replay, last, marks in _moments(recording):
-        if point % step and point != points - 1:
+        if (end - point) % step:
             continue
         when = f"call {point} ({last.call} {last.name})" if last else "the start"
         rng = Random(f"{seed}/{point}")
-        for what, choice in islice(_cuts(replay, last, rng, by_chance), min(per_point, left)):
+        share = max(1, left // ((end - point) // step + 1))
+        for what, choice in islice(_cuts(replay, last, rng, by_chance), share):
             left -= 1
             yield CrashImage(f"after {when}: {what}", replay.disk.crash(choice), marks)
 
