@@ -79,9 +79,7 @@ class Speaker:
             said = self._spoil(said)
         cuts = sorted(dice.randint(0, len(said)) for _ in range(dice.randint(0, PIECES_MAX)))
         edges = [0, *cuts, len(said)]
-        return [
-            said[start:end] for start, end in itertools.pairwise(edges) if start < end
-        ]
+        return [said[start:end] for start, end in itertools.pairwise(edges) if start < end]
 
     def _frame(self) -> bytes:
         kinds = [self._publish, self._publish, self._subscribe, self._line, self._connect]
@@ -190,7 +188,9 @@ def converse(port: int, seed: int) -> None:
                 peer.shutdown(socket.SHUT_WR)
                 while peer.recv(65_536):
                     pass
-        except (ConnectionError, BrokenPipeError):
+        except TimeoutError:
+            raise
+        except OSError:
             return  # it may hang up on us
         if ending == "reset":
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
