@@ -239,6 +239,7 @@ def failed(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> RealDisk:
     assert file.failed
     with pytest.raises(SyncFailed):
         disk.fdatasync(file)
+    disk.close_file(file)
     return disk
 
 

@@ -274,6 +274,38 @@ def test_a_last_write_is_torn_at_every_sector_from_both_sides() -> None:
         assert b"o" * k + b"n" * (2048 - k) in found
 
 
+def test_without_chance_both_extremes_and_every_mix_of_them_are_tried() -> None:
+    recording = RecordingDisk(SimDisk())
+    file = recording.create("a")
+    recording.pwrite(file, b"abc", 0)
+    images = [i for i in crash_states(recording, by_chance=0) if "after call 2" in i.description]
+    found = {
+        image.description.split(": ")[1]: image.disk.read_small("a", 9)
+        if image.disk.files()
+        else None
+        for image in images
+    }
+    assert found == {
+        "all unsynced lost": None,
+        "all unsynced kept": b"abc",
+        "sizes kept, contents lost": bytes(3),
+        "contents kept, sizes lost": b"",
+        "names kept, contents lost": b"",
+        "contents kept, names lost": None,
+        "the last write alone": b"abc",
+        "page 0 of file 1 lost": bytes(3),
+    }
+
+
+def test_without_chance_names_are_lost_from_the_end_and_one_at_a_time() -> None:
+    recording = RecordingDisk(SimDisk())
+    for name in "abcd":
+        recording.create(name)
+    images = [i for i in crash_states(recording, by_chance=0) if "after call 4" in i.description]
+    found = {"".join(image.disk.files()) for image in images}
+    assert found == {"", "a", "ab", "abc", "abcd", "bcd", "acd", "abd"}
+
+
 @pytest.mark.parametrize("bound", [1, 7, 50, 400])
 def test_the_number_of_images_is_bounded_and_the_end_of_the_run_is_among_them(bound: int) -> None:
     recording = RecordingDisk(SimDisk())

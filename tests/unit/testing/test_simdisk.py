@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.store.disk import File
+    from penstock.testing.simfiles import Directory, NameChange
 
 SEEDS = range(300)
 
@@ -190,6 +191,28 @@ def test_changes_that_rest_on_a_lost_one_are_lost_with_it() -> None:
     disk.rename("a", "b")
     disk.rename("b", "c")
     assert outcomes(disk, names) == {(), ("a",), ("b",), ("c",)}
+
+
+def test_a_removal_never_hits_another_file_than_the_one_that_was_removed() -> None:
+    disk = SimDisk()
+    written(disk, "a", b"old")
+    written(disk, "a.tmp", b"new")
+    disk.rename("a.tmp", "a")
+    disk.unlink("a")
+    assert outcomes(disk, names) == {("a", "a.tmp"), ("a",), ()}
+
+
+def test_a_new_file_does_not_overtake_the_removal_of_its_namesake() -> None:
+    class OnlyTheCreation(Choice):
+        def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+            return [False, True]
+
+    disk = SimDisk()
+    written(disk, "a", b"old")
+    disk.unlink("a")
+    disk.create("a")
+    assert read("a")(disk.crash(OnlyTheCreation())) == b"old"
+    assert outcomes(disk, read("a")) == {b"old", None, b""}
 
 
 def test_independent_changes_of_names_may_overtake_each_other() -> None:
