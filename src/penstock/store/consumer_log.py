@@ -67,8 +67,8 @@ class LogReading(NamedTuple):
     """How many of the two headers are valid."""
     shortened: bool
     """The file is not as long as it was made."""
-    rest: bytes
-    """What lies behind `end`, of both copies, up to the last byte that is not zero."""
+    unused_bytes: int
+    """Bytes behind `end`, of both copies, up to the last one that is not zero."""
 
 
 def frame_key(key: bytes, generation: int) -> bytes:
@@ -107,7 +107,7 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
         end=end,
         headers=min(COPIES, valid.count(header)),
         shortened=len(image) < COPIES * half_bytes,
-        rest=b"".join(half[end:].rstrip(b"\0") for half in halves),
+        unused_bytes=sum(len(half[end:].rstrip(b"\0")) for half in halves),
     )
 
 

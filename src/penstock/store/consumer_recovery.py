@@ -39,9 +39,9 @@ class RecoveryReport(NamedTuple):
     replayed: int
     """Changes taken from the logs."""
     cut_bytes: int
-    """Bytes behind the last change that could be used; they are kept in the `.cut` file."""
+    """Bytes that are not part of a run of frames from the start of their log."""
     cut_changes: int
-    """Sound changes among them: they do not follow from what is left."""
+    """Sound changes that do not follow from what is left, and are not used."""
     torn: int
     """Copies and slots that were not whole, as an unfinished write leaves them."""
     damage: tuple[Damage, ...]
@@ -49,9 +49,14 @@ class RecoveryReport(NamedTuple):
     """First and last number of changes that were durable and are gone."""
 
     @property
+    def cuts(self) -> bool:
+        """Whether something was left out; the logs are kept aside then as they were found."""
+        return bool(self.cut_bytes or self.cut_changes or self.lost)
+
+    @property
     def clean(self) -> bool:
         """Whether the files were as they should be."""
-        return not (self.cut_bytes or self.cut_changes or self.torn or self.damage or self.lost)
+        return not (self.cuts or self.torn or self.damage)
 
 
 class Recovered(NamedTuple):
@@ -60,7 +65,6 @@ class Recovered(NamedTuple):
     state: ConsumerState
     seq: int
     report: RecoveryReport
-    cut: bytes
     log: LogReading | None
     """The log of the newest checkpoint, if it can be appended to as it is."""
     backed: bool
@@ -75,14 +79,15 @@ def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None
     following = by_generation.get(slots.generation + 1)
     if following and not following.frames and not following.islands:
         following = None  # made for the next checkpoint, not used
-    used = [log for log in (current, following) if log]
+    # One that is later still has changes that nothing leads to, but shows what was durable.
+    later = sorted(g for g in by_generation if g > slots.generation + 1)
+    used = [log for log in (current, following) if log] + [by_generation[g] for g in later]
     seq, left_out = _apply(state, start, used)
     durable = max((frame.durable_seq for log in used for frame in _all(log)), default=0)
     damage, torn = _judge(slots, logs, durable)
-    cut = b"".join(log.rest for log in used)
     report = RecoveryReport(
         replayed=seq - start,
-        cut_bytes=len(cut),
+        cut_bytes=sum(log.unused_bytes for log in used),
         cut_changes=left_out,
         torn=torn,
         damage=tuple(damage),
@@ -92,7 +97,6 @@ def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None
         state=state,
         seq=seq,
         report=report,
-        cut=cut,
         log=current if report.clean and not following else None,
         backed=_backed(slots.older, start, by_generation.get(slots.generation - 1)),
     )

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 CUT_SUFFIX: Final = ".cut"
-"""What recovery could not use, kept for whoever wants to look."""
+"""Both logs as they were found, when recovery could not use all of them."""
 ROLE: Final = "consumer"
 
 
@@ -179,7 +179,8 @@ class ConsumerStateStore:
                 file = files[slots.generation % 2]
                 log = ConsumerLog(disk, file, key, slots.generation, half_bytes, end)
             else:
-                _keep_cut(disk, name, found.cut)
+                if found.report.cuts:
+                    _keep_logs(disk, name, files)
                 log = _start_over(disk, key, slots, files, found)
         except StoreError:
             for file in (slots.file, *files):
@@ -410,13 +411,12 @@ def _check_room(state: ConsumerState, stream_seq: int, redeliveries: int) -> Non
         raise ValueError(f"a consumer has at most {ENTRIES_MAX} messages outstanding")
 
 
-def _keep_cut(disk: Disk, name: str, cut: bytes) -> None:
-    if not cut:
-        return
+def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:
+    images = [disk.pread(log, COPIES * HALF_BYTES_MAX, 0) for log in files]
     file = disk.open(name + CUT_SUFFIX, create=True)
     try:
         disk.truncate(file, 0)
-        disk.pwrite(file, cut, 0)
+        disk.pwrite(file, b"".join(images), 0)
         disk.fdatasync(file)
         disk.sync_dir()
     except DiskFull:
