@@ -1,0 +1,131 @@
+"""What a sync makes durable, and what a failed one ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.store.contract import Limits, Missing
+from penstock.store.errors import StoreError
+from support_messages import live, put
+from support_stores import KINDS, Step
+
+if TYPE_CHECKING:
+    from support_stores import Driven
+
+
+def test_a_store_in_memory_has_nothing_to_sync() -> None:
+    for name, kind in KINDS.items():
+        if kind.place.on_disk or kind.absence() is not None:
+            continue
+        store = kind.make()
+        put(store, "a a")
+        assert store.pending_sync() is None, name
+        assert store.durable_seq == 2
+
+
+def test_what_is_synced_is_durable_up_to_its_last_sequence(store: Driven) -> None:
+    put(store, "a b")
+    store.skip(3, 5, 30)
+    assert store.durable_seq <= 5
+    store.sync()
+    assert store.durable_seq == 5
+    assert store.pending_sync() is None
+
+
+def test_what_came_after_the_sync_began_is_not_durable(on_disk: Driven) -> None:
+    put(on_disk, "a")
+    work = on_disk.pending_sync()
+    put(on_disk, "b")
+    work.run()
+    assert on_disk.durable_seq == 0
+    on_disk.synced(work)
+    assert on_disk.durable_seq == 1
+    on_disk.sync()
+    assert on_disk.durable_seq == 2
+
+
+def test_one_sync_is_out_at_a_time(on_disk: Driven) -> None:
+    put(on_disk, "a")
+    work = on_disk.pending_sync()
+    put(on_disk, "b")
+    assert on_disk.pending_sync() is None
+    work.run()
+    on_disk.synced(work)
+    assert on_disk.pending_sync() is not None
+
+
+def test_a_removal_alone_is_something_to_sync(on_disk: Driven) -> None:
+    put(on_disk, "a b c")
+    on_disk.sync()
+    on_disk.remove(2)
+    assert on_disk.pending_sync() is not None
+
+
+def test_a_power_cut_leaves_what_was_synced(on_disk: Driven) -> None:
+    put(on_disk, "a b a c")
+    on_disk.remove(2)
+    on_disk.take_step(Step.POWER_CUT)
+    before = on_disk.state(deleted=True)
+    put(on_disk, "d")
+    on_disk.place.cut_power()
+    on_disk.store = on_disk.place.open(Limits(), 1)
+    assert on_disk.load(5) is Missing.GONE
+    assert live(on_disk) == [1, 3, 4]
+    assert on_disk.state(deleted=True) == before
+
+
+def test_everything_found_when_opened_is_durable(on_disk: Driven) -> None:
+    put(on_disk, "a b")
+    on_disk.take_step(Step.REOPEN)
+    assert on_disk.durable_seq == 2
+
+
+def test_a_failed_sync_ends_writing_but_not_reading(on_disk: Driven) -> None:
+    put(on_disk, "a")
+    on_disk.sync()
+    put(on_disk, "b")
+    on_disk.synced(on_disk.pending_sync(), OSError(5, "Input/output error"))
+    for write in (
+        lambda: on_disk.append("c", b"", b"", 30),
+        lambda: on_disk.skip(3, 4, 30),
+        lambda: on_disk.remove(1),
+        lambda: on_disk.erase(1),
+        lambda: on_disk.purge(),
+        lambda: on_disk.truncate(1),
+        lambda: on_disk.set_limits(Limits(msgs_max=1)),
+    ):
+        with pytest.raises(StoreError):
+            write()
+    assert on_disk.durable_seq == 1
+    assert on_disk.load(1).subject == "a"
+    on_disk.close()
+
+
+def test_close_makes_the_rest_durable(on_disk: Driven) -> None:
+    put(on_disk, "a b")
+    on_disk.close()
+    on_disk.place.cut_power()
+    on_disk.store = on_disk.place.open(Limits(), 1)
+    assert live(on_disk) == [1, 2]
+
+
+def test_limits_are_those_of_the_last_opening(on_disk: Driven) -> None:
+    put(on_disk, "a a a")
+    on_disk.close()
+    on_disk.store = on_disk.place.open(Limits(msgs_max=1), 1)
+    assert live(on_disk) == [3]
+
+
+def test_erased_bytes_are_no_longer_on_the_disk(on_disk: Driven) -> None:
+    put(on_disk, "a", b"the secret")
+    put(on_disk, "a a")
+    on_disk.sync()
+    on_disk.erase(1)
+    on_disk.sync()
+    disk = on_disk.place.disk
+    for name in disk.files():
+        file = disk.open(name, writable=False)
+        assert b"the secret" not in disk.pread(file, disk.size(file), 0)
+        disk.close_file(file)

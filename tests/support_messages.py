@@ -1,0 +1,32 @@
+"""Filling a store with few words: a subject per message, at times 10, 20, 30..."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.store.contract import Appended, Refusal
+
+if TYPE_CHECKING:
+    from support_stores import Driven
+
+TICK_NS = 10
+
+
+def put(store: Driven, subjects: str, payload: bytes = b"m") -> list[int | Refusal]:
+    """Appends a message per word; answers the sequences they got, or why not."""
+    answers: list[int | Refusal] = []
+    for subject in subjects.split():
+        ts_ns = store.state().last_ts_ns + TICK_NS
+        answer = store.append(subject, b"", payload, ts_ns)
+        answers.append(answer.seq if isinstance(answer, Appended) else answer)
+    return answers
+
+
+def live(store: Driven, *filters: str) -> list[int]:
+    """Sequences of all messages some filter matches, found as a consumer finds them."""
+    found = []
+    start = 0
+    while (message := store.next_match(filters, start)) is not None:
+        found.append(message.seq)
+        start = message.seq + 1
+    return found
