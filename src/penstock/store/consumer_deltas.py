@@ -10,10 +10,10 @@ delivery, or to what was delivered last when nothing is outstanding. No files he
 
 from __future__ import annotations
 
-import heapq
 import struct
 import sys
 from array import array
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +71,8 @@ class ConsumerState:
     redelivered: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> how often it was delivered after the first time."""
     _order: list[int] = field(default_factory=list, compare=False, repr=False)
-    """A heap with every key of `pending`, and some that are gone."""
+    """From `_head` on every key of `pending`, ascending, and some that are gone."""
+    _head: int = field(default=0, compare=False, repr=False)
     _dropped_low: int = field(default=NONE_DROPPED, compare=False, repr=False)
     """No sequence below this one has a count without being outstanding."""
 
@@ -84,7 +85,10 @@ class ConsumerState:
         before = self.pending.get(stream_seq)
         if before is None:
             self.pending[stream_seq] = (consumer_seq, ts_ns)
-            heapq.heappush(self._order, stream_seq)
+            if not self._order or stream_seq > self._order[-1]:
+                self._order.append(stream_seq)
+            else:
+                insort(self._order, stream_seq, self._head)
         else:
             # The first delivery's number stays: the floor is counted with it.
             self.pending[stream_seq] = (before[0], ts_ns)
@@ -104,24 +108,26 @@ class ConsumerState:
         if entry is None:
             return
         if not self.pending:
-            self._order.clear()
             self._raise_floor(self.delivered_consumer, self.delivered_stream)
         elif entry[0] == self.floor_consumer + 1:
             low = self._lowest()
             self._raise_floor(self.pending[low][0] - 1, low - 1)
-        else:
-            self._trim_order()
+        if len(self._order) > 2 * len(self.pending) + STALE_MAX:
+            self._sort()
 
     def ack_through(self, consumer_seq: int, stream_seq: int) -> None:
         """Everything up to and including this delivery is done with; below the floor it is."""
         if stream_seq < self.floor_stream:
             return
-        order = self._order
-        while order and order[0] <= stream_seq:
-            low = heapq.heappop(order)
-            self.pending.pop(low, None)
-            self.redelivered.pop(low, None)
+        order, head = self._order, self._head
+        while head < len(order) and order[head] <= stream_seq:
+            self.pending.pop(order[head], None)
+            self.redelivered.pop(order[head], None)
+            head += 1
+        self._head = head
         self._raise_floor(consumer_seq, stream_seq)
+        if len(order) > 2 * len(self.pending) + STALE_MAX:
+            self._sort()
 
     def nack(self, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
         """The time from which an outstanding message waits, and its count, are now these."""
@@ -139,7 +145,8 @@ class ConsumerState:
             return
         if stream_seq in self.redelivered and stream_seq < self._dropped_low:
             self._dropped_low = stream_seq
-        self._trim_order()
+        if len(self._order) > 2 * len(self.pending) + STALE_MAX:
+            self._sort()
 
     def reset(self, consumer_seq: int, stream_seq: int) -> None:
         """Nothing is outstanding, and the next delivery comes behind these."""
@@ -147,19 +154,20 @@ class ConsumerState:
         self.delivered_stream = self.floor_stream = stream_seq
         self.pending = {}
         self.redelivered = {}
-        self._order = []
+        self._sort()
         self._dropped_low = NONE_DROPPED
 
     def _lowest(self) -> int:
         """The lowest outstanding sequence; there is one."""
-        order, pending = self._order, self.pending
-        while order[0] not in pending:
-            heapq.heappop(order)
-        return order[0]
+        order, pending, head = self._order, self.pending, self._head
+        while order[head] not in pending:
+            head += 1
+        self._head = head
+        return order[head]
 
-    def _trim_order(self) -> None:
-        if len(self._order) > 2 * len(self.pending) + STALE_MAX:
-            self._order = sorted(self.pending)
+    def _sort(self) -> None:
+        self._order = sorted(self.pending)
+        self._head = 0
 
     def _raise_floor(self, consumer_seq: int, stream_seq: int) -> None:
         if stream_seq < self.floor_stream:
@@ -227,7 +235,7 @@ class ConsumerState:
         state.redelivered = dict(zip(counted, counts, strict=True))
         if len(state.pending) != pending or len(state.redelivered) != redelivered:
             raise Malformed("a sequence twice")
-        state._order = sorted(state.pending)
+        state._sort()
         state._find_dropped()
         return state, delta_seq
 

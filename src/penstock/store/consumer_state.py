@@ -157,6 +157,7 @@ class ConsumerStateStore:
         ]
         for file in files:
             disk.fdatasync(file)
+        disk.sync_dir()  # or the last name could be there without the others
         slots = SlotFile.create(disk, name + STATE_SUFFIX, key, state.encode(0))
         return cls(disk, name, key, slots, first[0], files, state, 0)
 
@@ -377,8 +378,6 @@ def _open_logs(disk: Disk, name: str) -> tuple[tuple[File, File], tuple[Damage, 
         except NotFound:
             files.append(disk.open(name + suffix, create=True))
             missing.append(Damage(suffix, 0, "the file is missing"))
-    if missing:
-        disk.sync_dir()
     return (files[0], files[1]), tuple(missing)
 
 
@@ -400,6 +399,7 @@ def _recover(
         disk.fdatasync(file)
     if not missing:
         return found
+    disk.sync_dir()
     report = found.report._replace(damage=missing + found.report.damage)
     return found._replace(report=report, log=None)
 
