@@ -56,13 +56,12 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(out)
 
 
-def forged(frame: bytes, position: int, bit: int) -> bytes:
-    """The frame with a flipped bit and checksums that fit again."""
+def checked_again(frame: bytes, position: int) -> bytes:
+    """The frame with checksums that fit what it now says, as a forger would leave it."""
     place = struct.pack("<QQQ", *HERE, position)
-    changed = flipped(frame, bit)
-    head = changed[: HEADER_BYTES - 4]
+    head = frame[: HEADER_BYTES - 4]
     head += struct.pack("<I", checksum(head + place) & 0xFFFFFFFF)
-    stored = changed[HEADER_BYTES:-8]
+    stored = frame[HEADER_BYTES:-8]
     return head + stored + struct.pack("<Q", checksum(stored, checksum(head + place)))
 
 
@@ -187,7 +186,7 @@ def test_a_forger_without_the_key_changes_nothing_unnoticed(key: DataKey) -> Non
     fields = range((HEADER_BYTES - 4) * 8)
     stored = range(HEADER_BYTES * 8, (HEADER_BYTES + len(FLUSHES[1]) + TAG_BYTES) * 8)
     for bit in [*fields, *stored]:
-        fake = forged(second, len(first), bit)
+        fake = checked_again(flipped(second, bit), len(first))
         # WrongKey: the forged frame names a key that there is not.
         with suppress(WrongKey):
             assert plains(reader(key).scan(first + fake)) == [FLUSHES[0]], bit
@@ -283,6 +282,30 @@ def test_no_frame_is_longer_or_later_than_a_block_allows() -> None:
         FrameWriter(HERE, 1, offset=BODY_BYTES_MAX).frame(b"x")
     with pytest.raises(ValueError, match="too many"):
         FrameWriter(HERE, 1, number=1 << 32).frame(b"x")
+
+
+@pytest.mark.parametrize(
+    ("at", "shape", "value"),
+    [
+        (2, "<B", 2),
+        (3, "<B", 9),
+        (4, "<B", 3),
+        (5, "<B", 2),
+        (12, "<I", CHUNK_BYTES_MAX + 1),
+        (12, "<I", len(FLUSHES[0]) - 1),
+        (16, "<Q", BODY_BYTES_MAX),
+        (16, "<Q", 2**64 - 1),
+        (24, "<I", len(FLUSHES[0]) + 1),
+        (24, "<I", 2**32 - 1),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_though_the_checksums_fit(
+    at: int, shape: str, value: int
+) -> None:
+    frame = bytearray(written(None)[0])
+    struct.pack_into(shape, frame, at, value)
+    with pytest.raises(BadFrame, match=r"not known|more than|contradict"):
+        reader(None).read(checked_again(bytes(frame), 0), 0, 0)
 
 
 @given(st.binary(max_size=400))
