@@ -172,9 +172,11 @@ class ConsumerStateStore:
         """
         key = state_key(f"{ROLE}/{name}", incarnation)
         slots, reading = SlotFile.open(disk, name + STATE_SUFFIX, key, repair=False)
-        files, missing = _open_logs(disk, name)
+        opened = [slots.file]
         try:
-            found = _recover(disk, key, reading, files, missing)
+            files, missing = _open_logs(disk, name)
+            opened += files
+            found = _recover(disk, name, key, reading, files, missing)
             if found.log:
                 end, half_bytes = found.log.end, found.log.half_bytes
                 file = files[slots.generation % 2]
@@ -184,7 +186,7 @@ class ConsumerStateStore:
                     _keep_logs(disk, name, files)
                 log = _start_over(disk, key, slots, files, found)
         except StoreError:
-            for file in (slots.file, *files):
+            for file in opened:
                 disk.close_file(file)
             raise
         store = cls(disk, name, key, slots, log, files, found.state, found.seq)
@@ -371,18 +373,26 @@ class ConsumerStateStore:
 
 def _open_logs(disk: Disk, name: str) -> tuple[tuple[File, File], tuple[Damage, ...]]:
     """Both log files; one that is missing is made, and told."""
-    files, missing = [], []
-    for suffix in LOG_SUFFIXES:
-        try:
-            files.append(disk.open(name + suffix))
-        except NotFound:
-            files.append(disk.open(name + suffix, create=True))
-            missing.append(Damage(suffix, 0, "the file is missing"))
-    return (files[0], files[1]), tuple(missing)
+    first, first_missing = _open_log(disk, name, LOG_SUFFIXES[0])
+    try:
+        second, second_missing = _open_log(disk, name, LOG_SUFFIXES[1])
+    except StoreError:
+        disk.close_file(first)
+        raise
+    return (first, second), first_missing + second_missing
+
+
+def _open_log(disk: Disk, name: str, suffix: str) -> tuple[File, tuple[Damage, ...]]:
+    try:
+        return disk.open(name + suffix), ()
+    except NotFound:
+        missing = Damage(suffix, 0, "the file is missing")
+        return disk.open(name + suffix, create=True), (missing,)
 
 
 def _recover(
     disk: Disk,
+    name: str,
     key: bytes,
     reading: SlotReading,
     files: tuple[File, File],
@@ -393,7 +403,7 @@ def _recover(
     try:
         found = recover(reading, (read_log(key, images[0]), read_log(key, images[1])))
     except Malformed as error:
-        raise CorruptRecord(f"{disk.path}/{STATE_SUFFIX}", 0, str(error)) from error
+        raise CorruptRecord(f"{disk.path}/{name}{STATE_SUFFIX}", 0, str(error)) from error
     for file in files:
         # What a killed process wrote can be read before it is durable.
         disk.fdatasync(file)

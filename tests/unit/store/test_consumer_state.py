@@ -557,3 +557,21 @@ def test_mutant_logs_overwritten_before_the_checkpoint_of_recovery(
 
 def test_without_a_mutant_the_judge_finds_nothing() -> None:
     assert not found_wrong(seeds=12)
+
+
+def test_whichever_call_fails_while_opening_the_next_try_finds_the_same_state() -> None:
+    run = settled()
+    zero_page(run.disk, STATE, 0)
+    nth, struck = 0, True
+    while struck:
+        nth += 1
+        image = run.disk.crash(Choice())
+        image.fail_nth(nth, Fault.EIO)
+        try:
+            store, _ = reopened(image)
+        except StoreError:
+            assert not image._machine.handles
+            store, _ = reopened(image.crash(nth))
+        struck = bool(image.faults_struck)
+        assert as_model(store.state) == run.model
+    assert nth > 10
