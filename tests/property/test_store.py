@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -32,17 +32,19 @@ filters = st.lists(patterns, max_size=3).map(tuple)
 headers = st.sampled_from([b"", b"", b"NATS/1.0\r\nK: v\r\n\r\n"])
 payloads = st.sampled_from([b"", b"m", b"m" * 40, b"m" * 700])
 few = st.sampled_from([-1, -1, 1, 2, 4, 9])
+
+
+def limited(discard: tuple[bool, bool], **maxima: int) -> Limits:
+    return Limits(**maxima, discard_new=discard[0], discard_new_per_subject=discard[1])
+
+
 limits = st.builds(
-    Limits,
+    limited,
+    discard=st.sampled_from([(False, False), (True, False), (True, True)]),
     msgs_max=few,
     bytes_max=st.sampled_from([-1, -1, 60, 200, 1500]),
     age_ns_max=st.sampled_from([0, 0, 3 * SECOND, 20 * SECOND + 1]),
     per_subject_max=few,
-    discard_new=st.booleans(),
-).flatmap(
-    lambda made: st.sampled_from([False, made.discard_new]).map(
-        lambda per: made._replace(discard_new_per_subject=per)
-    )
 )
 ttls = st.sampled_from([0, 0, 0, TTL_NEVER, 1, SECOND, 7 * SECOND + 3])
 pauses = st.sampled_from([0, 1, SECOND // 3, 2 * SECOND])
@@ -222,5 +224,10 @@ def test_the_store_lives_as_the_model_does(name: str) -> None:
         pytest.skip(f"{name}: {reason}")
     machine = type("Life", (Lives,), {"kind": kind})
     case = machine.TestCase
-    case.settings = settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
+    case.settings = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        phases=(Phase.reuse, Phase.generate, Phase.shrink),
+    )
     case("runTest").runTest()
