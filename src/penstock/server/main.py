@@ -79,12 +79,13 @@ async def _run_server(command: Run, output: LogOutput) -> int:
     from penstock.server.app import Server, StartError
 
     server = Server(command.options, reread=_rereader(command))
+    # First, for whoever sees the ports file may send a signal, which would else kill the process.
+    _install_signals(server, output)
     try:
         await server.start()
     except StartError as error:
         log.log(FATAL, "%s", error)
         return EXIT_FAILURE
-    _install_signals(server, output)
     # What is alive now stays alive: the collector need not look at it again.
     gc.collect()
     gc.freeze()
