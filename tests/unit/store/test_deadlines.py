@@ -75,6 +75,12 @@ class Wheels(RuleBasedStateMachine):
             assert wakes is not None
             assert first - SECOND < wakes <= first
 
+    @invariant()
+    def counts_its_empty_slots(self) -> None:
+        empty = sum(not slot.live for slot in self.wheel._slots.values())
+        assert self.wheel._idle == empty
+        assert sorted(self.wheel._heap) == sorted(self.wheel._slots)
+
 
 TestWheels = Wheels.TestCase
 TestWheels.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
