@@ -24,6 +24,7 @@ cdef struct RecordView:
     uint64_t seq
     int64_t ts            # of a range: its last sequence
     int64_t deadline_ns   # 0: none
+    int64_t written_ns    # of a range: when it was written
     const char* subject
     const char* header
     const char* payload
@@ -38,8 +39,8 @@ cdef void put_message(char* at, size_t length, const Keys* keys, uint64_t seq, i
                       const char* subject, size_t subject_len, const char* header,
                       size_t header_len, const char* payload, size_t payload_len,
                       int64_t deadline_ns) noexcept nogil
-cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first,
-                      uint64_t last) noexcept nogil
+cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first, uint64_t last,
+                      int64_t ts) noexcept nogil
 cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* view,
                      bint check_body) noexcept nogil
 cdef void erase_record(char* at, const Keys* keys, const char* noise) noexcept nogil

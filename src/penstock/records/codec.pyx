@@ -4,7 +4,7 @@
     8  u64 sequence                         16 i64 timestamp ns, or last sequence of a range
     24 u16 subject length  26 u16 zero      28 u32 header length   32 u32 payload length
     36 u32 header checksum
-    40 [i64 deadline] subject, header, payload, zero bytes up to the hash
+    40 [i64 deadline] subject, header, payload, zero bytes up to the hash; of a range, i64 timestamp
     length-8  u64 body hash
 
 The header checksum is bound to stream and block, the body hash to the sequence as well: a record
@@ -23,6 +23,8 @@ cdef enum:
     CHECKED_BYTES = 36         # of the header, by its checksum
     HASH_BYTES = 8
     DEADLINE_BYTES = 8
+    TIME_BYTES = 8
+    RANGE_BYTES = 56           # header, timestamp, hash
     ALIGNMENT = 8
     SUBJECT_BYTES_MAX = 65535
     RECORD_BYTES_MAX = 268435456
@@ -123,12 +125,13 @@ cdef void put_message(char* at, size_t length, const Keys* keys, uint64_t seq, i
     memset(body, 0, at + length - HASH_BYTES - body)
     seal_body(at, length, keys, seq)
 
-cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first,
-                      uint64_t last) noexcept nogil:
+cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first, uint64_t last,
+                      int64_t ts) noexcept nogil:
     """Writes a record about sequences, not about a message; answers its length."""
-    put_header(at, keys, kind, 0, HEADER_BYTES + HASH_BYTES, first, <int64_t>last, 0, 0, 0)
-    seal_body(at, HEADER_BYTES + HASH_BYTES, keys, first)
-    return HEADER_BYTES + HASH_BYTES
+    put_header(at, keys, kind, 0, RANGE_BYTES, first, <int64_t>last, 0, 0, TIME_BYTES)
+    put64(at + HEADER_BYTES, <uint64_t>ts)
+    seal_body(at, RANGE_BYTES, keys, first)
+    return RANGE_BYTES
 
 cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* view,
                      bint check_body) noexcept nogil:
@@ -161,6 +164,11 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     if check_body and get64(at + view.length - HASH_BYTES) != xxh64(
             body, view.length - HEADER_BYTES - HASH_BYTES, body_seed(keys, view.seq)):
         return BAD_BODY
+    view.written_ns = 0
+    if view.kind != MESSAGE:
+        if view.payload_len != TIME_BYTES or parts != TIME_BYTES:
+            return BAD_HEADER
+        view.written_ns = <int64_t>get64(body)
     if view.flags & DEADLINE:
         view.deadline_ns = <int64_t>get64(body)
         body += DEADLINE_BYTES
@@ -222,9 +230,10 @@ def encode_message(RecordKeys keys not None, uint64_t seq, int64_t ts_ns, bytes 
     return bytes(out)
 
 
-def encode_range(RecordKeys keys not None, int kind, uint64_t first, uint64_t last) -> bytes:
-    cdef bytearray out = bytearray(HEADER_BYTES + HASH_BYTES)
-    put_range(out, &keys.keys, kind, first, last)
+def encode_range(RecordKeys keys not None, int kind, uint64_t first, uint64_t last,
+                 int64_t ts_ns) -> bytes:
+    cdef bytearray out = bytearray(RANGE_BYTES)
+    put_range(out, &keys.keys, kind, first, last, ts_ns)
     return bytes(out)
 
 

@@ -34,7 +34,7 @@ from penstock.store.seqset import SequenceSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.contract import Appended, Cold, Refusal, Work
+    from penstock.store.contract import Cold, Work
     from penstock.store.disk import Disk, File
     from penstock.store.images import BlockHeader, Replayed
 
@@ -89,9 +89,9 @@ class SyncWork:
         """Only now is it durable that nothing in these blocks is wanted."""
         for number in self.doomed:
             file = self.files.pop(number, None)
-            if file is not None:
+            if file is not None:  # else it came and went without ever being written
                 self.disk.close_file(file)
-            self.disk.unlink(block_name(number))
+                self.disk.unlink(block_name(number))
 
 
 @dataclass(slots=True)
@@ -163,16 +163,25 @@ class FileStore(IndexedStore):
     def _recover(self, incarnation: int) -> None:
         unreadable: list[str] = []
         missing = SequenceSet()
+        deadlines: list[tuple[int, int]] = []
         blocks = self._find_blocks(incarnation, unreadable)
         for position, (number, header, data) in enumerate(blocks):
             newest = position == len(blocks) - 1
             expected = self._log.last_seq + 1
+            if header.first_seq < expected:  # the log was cut there and went on
+                deadlines = [due for due in deadlines if due[0] < header.first_seq]
+                missing.remove_range(header.first_seq, expected)
             if position == 0 and header.first_seq > expected:
                 self._log.restart_at(header.first_seq)
             if header.first_seq > expected:
                 missing.insert_range(expected, header.first_seq - 1)
             found = replay(self._log, data, header, last=newest)
             self._note_replayed(number, found, missing)
+            deadlines += found.deadlines
+        for seq, deadline_ns in deadlines:
+            if self._log.size_at(seq):  # a later block may have removed it
+                self._note_deadline(seq, deadline_ns)
+        self._age_from = self._log.first_seq
         self.recovery.unreadable = tuple(unreadable)
         self.recovery.damaged = tuple(missing.ranges())
         self._damaged = list(missing.ranges())
@@ -200,11 +209,8 @@ class FileStore(IndexedStore):
         for kind, first, last in found.events:
             if kind == FLOOR:
                 missing.remove_range(0, first - 1)
-            elif kind in (SKIP, REMOVE):
+            elif kind in (SKIP, REMOVE) and first <= last:
                 missing.remove_range(first, last)
-        for seq, deadline_ns in found.deadlines:
-            if self._log.ts_of(seq):
-                self._note_deadline(seq, deadline_ns)
         self.recovery.records += found.records
         if found.torn:
             self._cut_tail(number, found)
@@ -264,18 +270,16 @@ class FileStore(IndexedStore):
         if self._failure is not None:
             raise StoreError(self._disk.path, "sync", 0, f"an earlier one failed: {self._failure}")
 
-    def append(
-        self,
-        subject: str,
-        header: bytes,
-        payload: bytes,
-        ts_ns: int,
-        *,
-        seq: int | None = None,
-        ttl_ns: int = 0,
-    ) -> Appended | Refusal:
+    def _check_writable(self) -> None:
         self._check_sound()
-        return super().append(subject, header, payload, ts_ns, seq=seq, ttl_ns=ttl_ns)
+
+    def _forgotten(self, blocks: list[int]) -> None:
+        """What the forgotten blocks said of older ones must be said again."""
+        self._doomed += blocks
+        log = self._log
+        log.note_range(FLOOR, log.first_seq, log.first_seq, log.last_ts_ns)
+        for first, last in log.deleted_ranges():
+            log.note_range(REMOVE, first, last, log.last_ts_ns)
 
     def _overwritten(self, block: int, offset: int, length: int) -> None:
         self._rewritten.append((block, offset, length))

@@ -147,46 +147,24 @@ def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> N
 def replay(RecordLog log not None, bytes data not None, header, *, bint last) -> Replayed:
     """Adds a block found on disk. `last`: it is the newest, so its tail may be torn."""
     cdef const char* base = PyBytes_AS_STRING(data)
-    cdef size_t end = PyBytes_GET_SIZE(data), at = header.length, following
+    cdef size_t end = PyBytes_GET_SIZE(data), at = header.length, used = at, following
     cdef RecordView view
     cdef int verdict
-    cdef size_t used = at
     cdef Block* block
     if header.first_seq <= log.last_seq:
         take_back(log, header.first_seq - 1)
     block = log.adopt_block(header.number, header.first_seq)
-    damaged, events, deadlines = [], [], []
-    records = 0
-    torn = 0
+    found = Replayed(0, 0, 0, [], [], [])
+    records = torn = 0
     while at < end:
         verdict = read_record(base + at, end - at, &block.keys, &view, True)
-        if verdict == VALID:
-            records += 1
-            if view.kind != MESSAGE:
-                events.append((view.kind, view.seq, <uint64_t>view.ts))
-            elif view.seq <= log.last_seq or view.seq < block.first_seq:
-                damaged.append((view.seq, view.seq))
-            else:
-                if view.seq > log.last_seq + 1:
-                    damaged.append((log.last_seq + 1, view.seq - 1))
-                if view.flags & ERASED:
-                    log.last_seq = view.seq
-                else:
-                    log.add_entry(block, view.seq, view.ts, <uint32_t>at, view.length,
-                                  log.subjects.intern(view.subject, view.subject_len),
-                                  log.size_of(view.subject_len, view.header_len,
-                                              view.payload_len))
-                    if view.deadline_ns:
-                        deadlines.append((view.seq, view.deadline_ns))
-            if view.kind != MESSAGE:
-                apply_range(log, view.kind, view.seq, <uint64_t>view.ts)
-            at += view.length
-            used = at
-            continue
-        if verdict == BAD_BODY:
-            if view.kind == MESSAGE and view.seq > log.last_seq:
-                damaged.append((log.last_seq + 1, view.seq))
-                log.last_seq = view.seq
+        if verdict == VALID or verdict == BAD_BODY:
+            if verdict == VALID:
+                records += 1
+                take_in(log, block, &view, <uint32_t>at, found)
+            elif view.kind == MESSAGE and view.seq > log.last_seq:
+                found.damaged.append((log.last_seq + 1, view.seq))
+                reach(log, view.seq, view.ts)
             at += view.length
             used = at
             continue
@@ -196,17 +174,34 @@ def replay(RecordLog log not None, bytes data not None, header, *, bint last) ->
             torn = 0 if verdict == BLANK and is_blank_rest(base, at, end) else end - at
             break
         at = following
-    block.used = used
-    block.written = used
+    block.used = block.written = used
     block.verified = True
+    block.sealed = not last
     if last:
         log.load_active(block, base, used)
-    else:
-        block.sealed = True
-    if torn and not last:
-        torn = 0
-    return Replayed(records, used, torn, damaged, events, deadlines)
+    return found._replace(records=records, used=used, torn=torn if last else 0)
 
+
+cdef int take_in(RecordLog log, Block* block, RecordView* view, uint32_t at, found) except -1:
+    """One valid record, into the log."""
+    if view.kind != MESSAGE:
+        found.events.append((view.kind, view.seq, <uint64_t>view.ts))
+        apply_range(log, view)
+        return 0
+    if view.seq <= log.last_seq or view.seq < block.first_seq:
+        found.damaged.append((view.seq, view.seq))
+        return 0
+    if view.seq > log.last_seq + 1:
+        found.damaged.append((log.last_seq + 1, view.seq - 1))
+    if view.flags & ERASED:
+        reach(log, view.seq, view.ts)
+        return 0
+    log.add_entry(block, view.seq, view.ts, at, view.length,
+                  log.subjects.intern(view.subject, view.subject_len),
+                  log.size_of(view.subject_len, view.header_len, view.payload_len))
+    if view.deadline_ns:
+        found.deadlines.append((view.seq, view.deadline_ns))
+    return 0
 
 cdef bint is_blank_rest(const char* base, size_t at, size_t end) noexcept nogil:
     while at < end:
@@ -215,17 +210,24 @@ cdef bint is_blank_rest(const char* base, size_t at, size_t end) noexcept nogil:
         at += 1
     return True
 
-cdef void apply_range(RecordLog log, int kind, uint64_t first, uint64_t last):
-    cdef uint64_t seq
-    if kind == SKIP:
-        if last > log.last_seq:
-            log.last_seq = last
-            if log.msgs == 0:
-                log.first_seq = last + 1
+cdef void reach(RecordLog log, uint64_t last, int64_t ts):
+    """Every sequence up to `last` was given out, by then."""
+    if last > log.last_seq:
+        log.last_seq = last
+        if log.msgs == 0:
+            log.first_seq = last + 1
+    log.last_ts_ns = max(log.last_ts_ns, ts)
+
+cdef void apply_range(RecordLog log, RecordView* view):
+    cdef uint64_t seq, first = view.seq, last = <uint64_t>view.ts
+    if view.kind == SKIP:
+        reach(log, last, view.written_ns)
+        log.last_ts_ns = view.written_ns
         return
-    if kind == FLOOR:
+    if view.kind == FLOOR:
         last = first - 1
         first = 0
+        reach(log, last, view.written_ns)
     seq = log.live_from(first)
     while seq and seq <= last:
         log.take_out(seq)
@@ -241,5 +243,7 @@ cdef void take_back(RecordLog log, uint64_t seq):
             and log.blocks[log.block_last - 1].first_seq > seq):
         log.forget_block(log.block_last - 1)
     log.last_seq = seq
+    victim = log.live_before(seq)
+    log.last_ts_ns = log.ts_of(victim) if victim else 0
     if log.msgs == 0:
         log.first_seq = seq + 1

@@ -59,6 +59,9 @@ class IndexedStore:
         seq: int | None = None,
         ttl_ns: int = 0,
     ) -> Appended | Refusal:
+        self._check_writable()
+        if seq is not None and seq <= self._log.last_seq:
+            raise ValueError(f"sequence {seq} is not behind {self._log.last_seq}")
         refusal = self._refusal(subject, header, payload)
         if refusal is not None:
             return refusal
@@ -114,11 +117,13 @@ class IndexedStore:
             gone.append(self._take(log.first_seq, ts_ns))
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
+        self._check_writable()
         if first != self._log.last_seq + 1 or last < first:
             raise ValueError(f"cannot skip {first} to {last} behind {self._log.last_seq}")
         self._log.skip(last, ts_ns)
 
     def set_limits(self, limits: Limits) -> Removed:
+        self._check_writable()
         self._limits = limits
         self._age_from = self._log.first_seq
         gone: list[tuple[int, int]] = []
@@ -210,6 +215,7 @@ class IndexedStore:
         self._exempt.discard(seq)
 
     def remove(self, seq: int) -> Removed | None:
+        self._check_writable()
         size = self._log.remove(seq, self._log.last_ts_ns)
         if not size:
             return None
@@ -217,6 +223,7 @@ class IndexedStore:
         return Removed(1, size, ((seq, seq),))
 
     def erase(self, seq: int) -> Removed | Cold | None:
+        self._check_writable()
         size = self._log.size_at(seq)
         place = self._log.erase(seq, self._noise, self._log.last_ts_ns)
         if place is None or isinstance(place, Cold):
@@ -225,12 +232,19 @@ class IndexedStore:
         self._overwritten(*place)
         return Removed(1, size, ((seq, seq),))
 
+    def _check_writable(self) -> None:
+        """Raises StoreError in a store that may not change any more; memory always may."""
+
+    def _forgotten(self, blocks: list[int]) -> None:
+        """These blocks are not part of the log any more."""
+
     def _overwritten(self, block: int, offset: int, length: int) -> None:
         """Bytes that may be on disk already have changed; memory has nothing to do about it."""
 
     def purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
     ) -> Removed:
+        self._check_writable()
         if keep and before_seq is not None:
             raise ValueError("keep and before_seq do not go together")
         everything = subject is None or subject == ">"
@@ -262,6 +276,7 @@ class IndexedStore:
         return _removed(gone)
 
     def truncate(self, seq: int) -> Removed:
+        self._check_writable()
         if seq > self._log.last_seq:
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
         gone: list[tuple[int, int]] = []
@@ -269,12 +284,14 @@ class IndexedStore:
         while victim:
             gone.append(self._take(victim, self._log.last_ts_ns))
             victim = self._log.next_seq((), victim + 1)
-        self._log.truncate(seq, self._log.last_ts_ns)
+        self._age_from = min(self._age_from, seq + 1)
+        self._forgotten(self._log.truncate(seq, self._log.last_ts_ns))
         return _removed(gone)
 
     # -- time
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
+        self._check_writable()
         gone: list[tuple[int, int]] = []
         self._expire_old(now_ns, at_most, gone)
         if len(gone) < at_most:

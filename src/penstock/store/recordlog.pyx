@@ -4,10 +4,11 @@ One array entry per sequence says where its record lies, when it came, which sub
 how large it counts; one list per subject says which sequences it has. Payload bytes live once, in
 their block's image, which for a sealed block can be dropped and put back.
 
-Pure memory. Files, syncing, sealing and recovery are decided above; they ask for what they need. One owner, one thread.
+Pure memory. Files, syncing, sealing and recovery are decided above; they ask for what they need.
+One owner, one thread.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
@@ -23,7 +24,7 @@ import struct
 from typing import NamedTuple
 
 cdef enum:
-    RANGE_RECORD_BYTES = 48
+    RANGE_RECORD_BYTES = 56
     IMAGE_BYTES_MIN = 65536
     GAP_MAX = 4096              # empty entries a block may hold for a gap; a longer one ends it
     BLOCK_HEADER_BYTES = 64     # before the meta bytes
@@ -260,7 +261,7 @@ cdef class RecordLog:
             return
         at = self.room(RANGE_RECORD_BYTES, self.last_seq + 1, ts_ns)
         block = self.blocks[self.block_last - 1]
-        block.used += put_range(at, &block.keys, kind, first, last)
+        block.used += put_range(at, &block.keys, kind, first, last, ts_ns)
 
     # -- reading
 
@@ -401,20 +402,25 @@ cdef class RecordLog:
         cdef uint64_t following = self.live_from(self.first_seq)
         self.first_seq = following if following else self.last_seq + 1
 
-    def truncate(self, uint64_t seq, int64_t ts_ns) -> None:
-        """Forgets that there was anything behind `seq`; what was live there must be gone already."""
+    def truncate(self, uint64_t seq, int64_t ts_ns) -> list:
+        """Forgets that there was anything behind `seq`; what was live there must be gone already.
+
+        Answers the numbers of blocks that are forgotten with it.
+        """
         cdef Block* block
         cdef uint64_t last
+        gone = []
         while self.block_last > self.block_first:
             block = self.blocks[self.block_last - 1]
-            if block.first_seq <= seq or self.block_last - self.block_first == 1:
+            if block.first_seq <= seq:
                 break
+            gone.append(block.number)
             self.forget_block(self.block_last - 1)
         if self.block_last > self.block_first:
             block = self.blocks[self.block_last - 1]
             block.sealed = False
             if block.first_seq + block.nentries > seq + 1:
-                block.nentries = <uint32_t>(seq + 1 - block.first_seq if seq >= block.first_seq else 0)
+                block.nentries = <uint32_t>(seq + 1 - block.first_seq)
         self.last_seq = seq
         last = self.live_before(seq)
         self.last_ts_ns = self.ts_of(last) if last else 0
@@ -423,6 +429,8 @@ cdef class RecordLog:
         if self.records_removals:
             # A block that starts where others have been takes back what they say from there on.
             self.new_block(seq + 1, ts_ns)
+            self.note_range(SKIP, seq + 1, seq, self.last_ts_ns)     # no sequences, but the time
+        return gone
 
     cdef Block* adopt_block(self, uint64_t number, uint64_t first_seq):
         """A block found on disk, still without entries."""
@@ -460,6 +468,8 @@ cdef class RecordLog:
         """An empty log goes on at `seq`, as if everything before had been there and gone."""
         if self.msgs or seq <= self.last_seq:
             raise ValueError("only an empty log can go on further ahead")
+        if seq > self.last_seq + 1:
+            self.note_range(SKIP, self.last_seq + 1, seq - 1, self.last_ts_ns)
         self.last_seq = seq - 1
         self.first_seq = seq
 

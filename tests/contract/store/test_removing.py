@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.store.contract import NOTHING_REMOVED, Limits, Missing, Removed
+from penstock.store.contract import NOTHING_REMOVED, Appended, Limits, Missing, Removed
 from penstock.store.seqset import SequenceSet
 from support_messages import live, put
 from support_stores import covered
@@ -213,3 +213,11 @@ def test_truncated_deadlines_are_forgotten(store: Driven) -> None:
     store.append("a", b"", b"", 30)
     assert store.expire(60) == NOTHING_REMOVED
     assert live(store) == [1, 2]
+
+
+def test_a_store_truncated_below_a_gap_goes_on(make: Make) -> None:
+    store = make()
+    store.append("a", b"", b"x", 1, seq=10)
+    store.truncate(5)
+    assert store.append("a", b"", b"y", 2) == Appended(6, NOTHING_REMOVED)
+    assert live(store) == [6]

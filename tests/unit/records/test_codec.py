@@ -36,7 +36,7 @@ def test_a_message_comes_back_as_it_went_in(
 
 
 def test_records_follow_each_other_until_blank_space() -> None:
-    data = one(1) + codec.encode_range(KEYS, SKIP, 2, 9) + one(10) + bytes(100)
+    data = one(1) + codec.encode_range(KEYS, SKIP, 2, 9, 77) + one(10) + bytes(100)
     found = codec.scan(KEYS, data)
     assert [(entry[2], entry[5]) for entry in found] == [
         ("valid", 1),
