@@ -59,9 +59,10 @@ bench: setup ## compare with the reference server; writes out/bench.json and out
 	$(BIN)/penstock bench --compare --json out/bench.json --chart out/bench.svg
 
 bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stalled subscriber
-	$(BIN)/penstock bench --compare --idle-connections 10000
-	$(BIN)/penstock bench --compare --subscriptions 1000000
-	$(BIN)/penstock bench --compare --stalled-subscriber
+	mkdir -p out
+	$(BIN)/penstock bench --compare --idle-connections 10000 --json out/probe-1-idle.json
+	$(BIN)/penstock bench --compare --subscriptions 1000000 --json out/probe-2-subscriptions.json
+	$(BIN)/penstock bench --compare --stalled-subscriber --json out/probe-3-stalled.json
 
 fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60
