@@ -92,6 +92,7 @@ class Listener:
         for connection in self._waiting:
             self.service.loop.remove_reader(connection.fileno())
             connection.close()
+        self.service.undecided -= len(self._waiting)
         self._waiting.clear()
 
     def _accept(self) -> None:
@@ -157,9 +158,11 @@ class Listener:
         """Waits for the first bytes, which tell TLS from plain text."""
         loop = self.service.loop
         self._waiting.add(connection)
+        self.service.undecided += 1
 
         def stop_waiting() -> None:
             self._waiting.discard(connection)
+            self.service.undecided -= 1
             loop.remove_reader(connection.fileno())
             timer.cancel()
 
@@ -168,8 +171,9 @@ class Listener:
             self._first_bytes(session, connection)
 
         def overdue() -> None:
-            stop_waiting()
-            self._first_bytes_overdue(session, connection)
+            if connection in self._waiting:  # else the listener has closed it
+                stop_waiting()
+                self._first_bytes_overdue(session, connection)
 
         timer = loop.call_later(wait_s, overdue)
         loop.add_reader(connection.fileno(), readable)

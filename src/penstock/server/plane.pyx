@@ -97,8 +97,10 @@ cdef class Plane(Sender):
         event.events = link.events = EPOLLIN
         event.data.ptr = <void*>link
         if epoll_ctl(self.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+            failure = OSError(errno, os.strerror(errno))
             del self.links[cid]
-            raise OSError(errno, os.strerror(errno))
+            c_close(fd)
+            raise failure
         return link
 
     def close_all(self, str reason not None) -> None:
@@ -284,6 +286,14 @@ cdef class Plane(Sender):
 
     def feed(self, Link link not None, bytes plain not None) -> None:
         """Protocol bytes that came some other way than straight from the socket."""
+        cdef size_t n = PyBytes_GET_SIZE(plain)
+        if link.need >= LARGE_FRAME_BYTES and link.carry_len + n <= link.carry_cap:
+            # The rest of a large frame: its room is there, so it is not copied as a whole again.
+            memcpy(link.carry + link.carry_len, PyBytes_AS_STRING(plain), n)
+            link.carry_len += n
+            if link.carry_len >= link.need:
+                self.received(link, link.carry, link.carry_len)
+            return
         if link.carry_len:
             plain = link.carry[:link.carry_len] + plain
         self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
@@ -363,7 +373,11 @@ cdef class Plane(Sender):
             self.drain(link, &link.sink.out)
         else:
             self.flush(link)
-            farewell = link.codec.farewell(link.close_reason)
+            try:
+                farewell = link.codec.farewell(link.close_reason)
+            except Exception:     # its last words must not keep others from being buried
+                log.exception("closing a transport failed")
+                farewell = b""
             out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
             self.drain(link, &link.encoded)
         link.closed = True
@@ -379,7 +393,10 @@ cdef class Plane(Sender):
         free(link.carry)
         link.carry = NULL
         link.carry_len = link.carry_cap = 0
-        link.handler.closed(link.close_reason)    # which still sees the subscriptions
+        try:
+            link.handler.closed(link.close_reason)    # which still sees the subscriptions
+        except Exception:
+            log.exception("closing a session failed")
         link.drop_subscriptions()
         self.forget(link)
         return 0

@@ -85,6 +85,7 @@ class Service:
         self.http_requests: collections.Counter[str] = collections.Counter()
         self.system: System | None = None
         self.reload: Callable[[], object] | None = None  # set by who can
+        self.undecided = 0  # connections whose first bytes are awaited, not links yet
         self.total_connections = 0
         self.stale_connections = 0
         self.lame_duck = False
@@ -142,7 +143,7 @@ class Service:
 
     @property
     def is_full(self) -> bool:
-        return 0 <= self.options.max_connections <= len(self.plane)
+        return 0 <= self.options.max_connections <= len(self.plane) + self.undecided
 
     def session_opened(self, session: Session) -> None:
         self.sessions[session.cid] = session
