@@ -28,7 +28,7 @@ from penstock.wire.parser cimport (
 
 cdef enum:
     NAME_BYTES_MAX = 65000        # of a control line: what trie and read buffer can hold
-    URGENT_BYTES = 131072         # flushed before the turn ends, to stay in the processor's cache
+    URGENT_BYTES = 65536         # flushed before the turn ends, to stay in the processor's cache
 
 # Verdicts of Handler.may_subscribe.
 SUBSCRIBE_REFUSED = 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ACCEPTS_PER_TURN: Final = 256
 BACKLOG: Final = 4096
 PEEK_BYTES: Final = 3
+LOOPBACK_SEND_BYTES: Final = 256 * 1024
 ACCEPT_PAUSE_S: Final = 0.25
 OUT_OF_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -104,10 +105,7 @@ class Listener:
             except OSError as error:
                 self._accept_failed(error)
                 break
-            connection.setblocking(False)
-            if connection.family != socket.AF_UNIX:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _tune(connection, address[0])
             self._greet(connection, (address[0], address[1]))
         self.service.plane.settle()
 
@@ -228,6 +226,16 @@ class Listener:
             else:
                 link.send(info)
         session.debug("client connection created")
+
+
+def _tune(connection: socket.socket, peer: str) -> None:
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if peer.startswith(("127.", "::1", "::ffff:127.")):
+        # To a reader on this machine a long kernel queue gains nothing and leaves the cache; what
+        # does not fit waits in the outbox. Remote peers keep the kernel's own tuning.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOOPBACK_SEND_BYTES)
 
 
 def _send_now(connection: socket.socket, data: bytes) -> None:
