@@ -12,16 +12,27 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
+from penstock.store import consumer_log
 from penstock.store.consumer_state import ConsumerStateStore
+from penstock.testing.simdisk import SimDisk
 
 if TYPE_CHECKING:
-    from penstock.store.consumer_state import ConsumerState
+    from penstock.store.consumer_state import ConsumerState, RecoveryReport
     from penstock.store.disk import Disk
-    from penstock.testing.simdisk import SimDisk
 
 NAME = "orders"
 INCARNATION = 7
 T0 = 1_700_000_000_000_000_000
+STATE, LOGS = NAME + ".state", (NAME + ".log0", NAME + ".log1")
+HALF = 4096
+
+
+@pytest.fixture
+def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of one page, so that a few hundred changes go through several checkpoints."""
+    monkeypatch.setattr(consumer_log, "HALF_BYTES_MIN", HALF)
 
 
 @dataclass
@@ -184,3 +195,20 @@ def workload(run: Run, turns: int) -> list[str]:
         assert as_model(run.store.state) == run.model
         wrong += judge(run, run.disk.crash(run.rng.getrandbits(32)))  # type: ignore[attr-defined]
     return wrong
+
+
+def new(disk: SimDisk) -> ConsumerStateStore:
+    return ConsumerStateStore.create(disk, NAME, incarnation=INCARNATION)
+
+
+def reopened(disk: SimDisk) -> tuple[ConsumerStateStore, RecoveryReport]:
+    return ConsumerStateStore.open(disk, NAME, incarnation=INCARNATION)
+
+
+def settled(seed: int = 1, *, turns: int = 11, changes: int = 30) -> Run:
+    """A run that went through some checkpoints and has frames in its log, all durable."""
+    run = Run(SimDisk(), seed)
+    for _ in range(turns):
+        run.changes(changes)
+        run.store.settle()
+    return run

@@ -21,40 +21,30 @@ from penstock.store.slots import SlotsDamaged, read_slots, state_key
 from penstock.testing.damage import cut, damage_states, flip_bit, lose, zero_page
 from penstock.testing.simdisk import Fault, SimDisk
 from penstock.testing.simfiles import Choice, Lose
-from support_consumer import INCARNATION, NAME, T0, Run, as_model, judge
+from support_consumer import (
+    HALF,
+    INCARNATION,
+    LOGS,
+    NAME,
+    STATE,
+    T0,
+    Run,
+    as_model,
+    judge,
+    new,
+    reopened,
+    settled,
+    small_logs,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.store.consumer_state import RecoveryReport
     from penstock.store.slots import SlotReading
 
-STATE, LOGS = NAME + ".state", (NAME + ".log0", NAME + ".log1")
 KEY = state_key(f"consumer/{NAME}", INCARNATION)
-HALF = 4096
-MUTANT_SEEDS = 40
 
-
-@pytest.fixture(autouse=True)
-def _small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_log, "HALF_BYTES_MIN", HALF)
-
-
-def new(disk: SimDisk) -> ConsumerStateStore:
-    return ConsumerStateStore.create(disk, NAME, incarnation=INCARNATION)
-
-
-def reopened(disk: SimDisk) -> tuple[ConsumerStateStore, RecoveryReport]:
-    return ConsumerStateStore.open(disk, NAME, incarnation=INCARNATION)
-
-
-def settled(seed: int = 1, *, turns: int = 11, changes: int = 30) -> Run:
-    """A run that went through some checkpoints and has frames in its log, all durable."""
-    run = Run(SimDisk(), seed)
-    for _ in range(turns):
-        run.changes(changes)
-        run.store.settle()
-    return run
+pytestmark = pytest.mark.usefixtures(small_logs.__name__)
 
 
 # -- the value

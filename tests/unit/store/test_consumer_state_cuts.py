@@ -6,51 +6,34 @@ few hundred changes go through several checkpoints.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from penstock.store import consumer_log, consumer_recovery, consumer_state
 from penstock.store.consumer_deltas import ConsumerState, replay
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.errors import NotFound, StoreError
-from penstock.store.slots import SlotFile, state_key
+from penstock.store.slots import SlotFile
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import zero_page
 from penstock.testing.recording import RecordingDisk
 from penstock.testing.simdisk import Fault, SimDisk
 from penstock.testing.simfiles import Choice
-from support_consumer import INCARNATION, NAME, Run, as_model, workload
+from support_consumer import (
+    HALF,
+    INCARNATION,
+    NAME,
+    STATE,
+    Run,
+    as_model,
+    reopened,
+    settled,
+    small_logs,
+    workload,
+)
 
-if TYPE_CHECKING:
-    from penstock.store.consumer_state import RecoveryReport
-
-STATE, LOGS = NAME + ".state", (NAME + ".log0", NAME + ".log1")
-KEY = state_key(f"consumer/{NAME}", INCARNATION)
-HALF = 4096
 MUTANT_SEEDS = 40
 
-
-@pytest.fixture(autouse=True)
-def _small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_log, "HALF_BYTES_MIN", HALF)
-
-
-def new(disk: SimDisk) -> ConsumerStateStore:
-    return ConsumerStateStore.create(disk, NAME, incarnation=INCARNATION)
-
-
-def reopened(disk: SimDisk) -> tuple[ConsumerStateStore, RecoveryReport]:
-    return ConsumerStateStore.open(disk, NAME, incarnation=INCARNATION)
-
-
-def settled(seed: int = 1, *, turns: int = 11, changes: int = 30) -> Run:
-    """A run that went through some checkpoints and has frames in its log, all durable."""
-    run = Run(SimDisk(), seed)
-    for _ in range(turns):
-        run.changes(changes)
-        run.store.settle()
-    return run
+pytestmark = pytest.mark.usefixtures(small_logs.__name__)
 
 
 # -- power cuts
