@@ -17,10 +17,10 @@ from pathlib import Path
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
+from penstock.base.durations import format_duration
 from penstock.broker import permission_values
 from penstock.server import options as declared
 from penstock.server.config.reload import FIXED
-from penstock.server.quantities import format_duration
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.base.durations import format_duration
 from penstock.server.conffile import ConfigError, Node, Tree, digest, parse_file
 from penstock.server.config.checks import check_options, normalise, users_of
 from penstock.server.config.listeners import (
@@ -48,7 +49,6 @@ from penstock.server.config.values import (
     unsupported,
 )
 from penstock.server.options import SECOND_NS, Options
-from penstock.server.quantities import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

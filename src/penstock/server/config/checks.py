@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from penstock.base.durations import format_duration
 from penstock.server.conffile import ConfigError
 from penstock.server.options import (
     AUTH_TIMEOUT_NS_DEFAULT,
@@ -22,7 +23,6 @@ from penstock.server.options import (
     ListenOnly,
     Options,
 )
-from penstock.server.quantities import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.base.durations import parse_duration
 from penstock.server.config.security import read_simple_authorization
 from penstock.server.config.tls import read_tls
 from penstock.server.config.values import (
@@ -36,7 +37,6 @@ from penstock.server.config.values import (
     unsupported,
 )
 from penstock.server.options import SECOND_NS, ListenOnly, WebsocketOptions
-from penstock.server.quantities import parse_duration
 
 if TYPE_CHECKING:
     from penstock.server.conffile import Node

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.base.durations import format_duration
 from penstock.server.conffile import ConfigError
 from penstock.server.options import ListenOnly, Options
-from penstock.server.quantities import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.base.durations import parse_duration
 from penstock.server.config.values import (
     Fault,
     Problems,
@@ -30,7 +31,6 @@ from penstock.server.options import (
     TLS_TIMEOUT_NS_DEFAULT,
     TlsOptions,
 )
-from penstock.server.quantities import parse_duration
 
 if TYPE_CHECKING:
     from penstock.server.conffile import Node

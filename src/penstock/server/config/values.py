@@ -13,13 +13,9 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from penstock.base.durations import parse_duration
 from penstock.server.conffile import ConfigError, Node, Plain, Tree
-from penstock.server.quantities import (
-    parse_duration,
-    parse_port,
-    seconds_to_ns,
-    split_host_port,
-)
+from penstock.server.quantities import parse_port, seconds_to_ns, split_host_port
 
 SECOND_NS = 1_000_000_000
 
