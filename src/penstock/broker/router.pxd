@@ -62,6 +62,8 @@ cdef class Router:
     cdef list calls           # (callable, subject, reply, header, payload, source) to be called
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
+    cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
+                           const char* to, size_t to_len) noexcept
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept
     cdef void write(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
     cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil

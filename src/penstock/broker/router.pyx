@@ -68,10 +68,15 @@ cdef class Router:
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept:
         """Delivers to all who subscribed; answers how many that were."""
+        return self.route_to(interest, source, msg, msg.subject, msg.subject_len)
+
+    cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
+                           const char* to, size_t to_len) noexcept:
+        """As `route`, to those who subscribed to `to`; they see the message's own subject."""
         cdef Match found
         cdef uint32_t i, j, count, at, reached = 0
         cdef Sub** group
-        interest.find(msg.subject, msg.subject_len, &found)
+        interest.find(to, to_len, &found)
         for i in range(found.nplain):
             reached += self.deliver(found.plain[i], source, msg)
         for i in range(found.ngroups):

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.server.link cimport Link
 from penstock.server.sender cimport Sender
+from penstock.subjects.trie cimport SubList
 
 
 cdef class Plane(Sender):
@@ -12,6 +13,7 @@ cdef class Plane(Sender):
     cdef list doomed
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
     cdef list stalled             # publishers that are not read for a moment
+    cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef uint32_t turning
     cdef bint stall_publishers
     cdef readonly uint64_t in_msgs_closed
@@ -28,7 +30,10 @@ cdef class Plane(Sender):
     cdef int keep_rest(self, Link link, char* rest, size_t n) except -1
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
     cdef int finish(self) except -1
+    cdef bint is_stirred(self) noexcept
     cdef int run_calls(self) except -1
+    cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
+                   bytes header=*, str to=*) except -1
     cdef int hold_back(self, Link link) except -1
     cdef int listen(self, Link link) except -1
     cdef int bury(self, Link link) except -1

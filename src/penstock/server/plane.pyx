@@ -153,7 +153,7 @@ cdef class Plane(Sender):
         cdef SubList interest
         self.turning += 1
         try:
-            if self.router.calls:
+            if self.is_stirred():
                 self.run_calls()
             self.flush_dirty()
             while self.doomed:
@@ -161,7 +161,7 @@ cdef class Plane(Sender):
                 self.doomed.clear()
                 for link in batch:
                     self.bury(link)
-                if self.router.calls:
+                if self.is_stirred():
                     self.run_calls()
                 self.flush_dirty()
             for interest in self.interests:
@@ -170,10 +170,21 @@ cdef class Plane(Sender):
             self.turning -= 1
         return 0
 
+    cdef bint is_stirred(self) noexcept:
+        """Whether anything happened that code of this process wants to know of."""
+        cdef SubList interest
+        if self.router.calls:
+            return True
+        if self.epilogue is not None:
+            for interest in self.interests:
+                if interest.interest_changes:
+                    return True
+        return False
+
     cdef int run_calls(self) except -1:
         """Internal subscribers, outside the data path; what they publish may call others."""
         cdef int rounds = 0
-        while self.router.calls and rounds < CALL_ROUNDS_MAX:
+        while rounds < CALL_ROUNDS_MAX:
             rounds += 1
             calls, self.router.calls = self.router.calls, []
             for call, subject, reply, header, payload, source in calls:
@@ -181,17 +192,40 @@ cdef class Plane(Sender):
                     call(subject, reply, header, payload, source)
                 except Exception:
                     log.exception("internal subscriber of %s failed", subject)
+            if self.epilogue is not None:
+                try:
+                    self.epilogue()
+                except Exception:
+                    log.exception("what follows a turn failed")
+            if not self.router.calls:
+                return 0
+        self.arm(0, self.settle)      # the rest gets a turn of its own
         return 0
+
+    def set_epilogue(self, epilogue) -> None:
+        """Called once the internal subscribers of a turn have run, before anything is flushed."""
+        self.epilogue = epilogue
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
                 str reply="", bytes header=b"") -> int:
         """Sends a message of the server's own; answers how many it reached."""
+        cdef int reached = self.post(interest, subject, payload, reply, header)
+        self.settle()
+        return reached
+
+    cpdef int post(self, SubList interest, str subject, bytes payload, str reply="",
+                   bytes header=b"", str to=None) except -1:
+        """As `publish`, but left to be flushed by the next `settle` or the end of the turn.
+
+        With `to`, those get it who listen there; they see the message under `subject`.
+        """
         cdef bytes subject_raw = subject.encode("utf-8", "surrogateescape")
         cdef bytes reply_raw = reply.encode("utf-8", "surrogateescape")
+        cdef bytes to_raw = subject_raw if to is None else to.encode("utf-8", "surrogateescape")
         cdef bytes body = b"%b%b\r\n" % (header, payload)
         cdef bytes sizes = reply_raw + b" " if reply_raw else b""
         cdef Message msg
-        cdef uint32_t reached
+        cdef int reached
         sizes += b"%d %d\r\n" % (len(header), len(body) - 2) if header else b"%d\r\n" % (len(body) - 2)
         msg.subject = subject_raw
         msg.subject_len = len(subject_raw)
@@ -202,9 +236,8 @@ cdef class Plane(Sender):
         msg.body = body
         msg.size = len(body) - 2
         msg.hdr_len = len(header)
-        reached = self.router.route(interest, NULL, &msg)
+        reached = self.router.route_to(interest, NULL, &msg, to_raw, len(to_raw))
         settle_spent(self.router)
-        self.settle()
         return reached
 
     # -- reading
