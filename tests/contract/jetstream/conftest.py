@@ -1,0 +1,82 @@
+"""JetStream on both servers: a client per test, one shared server per implementation.
+
+`jetstream` is a raw client of the shared server; `store_flags` start servers of a test's own. Our
+server joins with one switch, `OURS_SERVES_JETSTREAM`; until then its half is skipped in sight.
+Answers are checked against the JSON schemas of the API when `PENSTOCK_SCHEMAS` names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support_assets import JetStream
+from support_schemas import check_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support_servers import Implementation, ServerPool, ServerUnderTest
+
+#: Our server takes part in this suite.
+OURS_SERVES_JETSTREAM = False
+#: JetStream on, its files in the server's own directory.
+STORE_FLAGS = ("-js", "-sd", "store")
+
+
+@pytest.fixture(scope="session")
+def with_jetstream(implementation: Implementation) -> Implementation:
+    """The implementation, if it serves JetStream."""
+    if implementation.name == "ours" and not OURS_SERVES_JETSTREAM:
+        pytest.skip("ours does not serve JetStream yet: OURS_SERVES_JETSTREAM")
+    return implementation
+
+
+@pytest.fixture
+def jetstream_server(pool: ServerPool, with_jetstream: Implementation) -> ServerUnderTest:
+    """The shared server with JetStream and default settings."""
+    return pool.get(with_jetstream, flags=STORE_FLAGS)
+
+
+@pytest.fixture
+def jetstream(jetstream_server: ServerUnderTest) -> Iterator[JetStream]:
+    """A client of the shared server; what it made is gone afterwards."""
+    with JetStream(jetstream_server, check=check_answer) as client:
+        yield client
+        client.forget()
+
+
+@pytest.fixture
+def configured(
+    pool: ServerPool, with_jetstream: Implementation
+) -> Iterator[Callable[..., JetStream]]:
+    """Clients of a server with a given configuration, shared with whoever gives the same."""
+    clients: list[JetStream] = []
+
+    def connect(config: str, **options: object) -> JetStream:
+        server = pool.get(with_jetstream, config)
+        clients.append(JetStream(server, check=check_answer, **options))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.forget()
+        client.close()
+
+
+@pytest.fixture
+def own_server(
+    pool: ServerPool, with_jetstream: Implementation
+) -> Iterator[Callable[..., ServerUnderTest]]:
+    """Servers of the test's own: counted on, restarted, or filled."""
+    started: list[ServerUnderTest] = []
+
+    def start(config: str = "") -> ServerUnderTest:
+        flags = () if config else STORE_FLAGS
+        started.append(pool.start(with_jetstream, config, flags))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
