@@ -1,0 +1,271 @@
+"""What a stream is told to keep, and what it reports: each field declared once.
+
+Names are those of the JSON API and the order of declaration is the order on the wire; defaults,
+reference pages and update rules are derived from here. Values only: what depends on the server is
+filled in by `stream_defaults.normalise`, and whether a configuration is allowed is asked in
+`stream_rules`. Durations are nanoseconds, times are nanoseconds since 1970.
+"""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from msgspec import Struct
+
+from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Int32, Int64, Nanos, Time, UInt64
+from penstock.api.refusals import ApiError
+
+
+class Retention(StrEnum):
+    """What removes a message."""
+
+    LIMITS = "limits"
+    INTEREST = "interest"
+    WORKQUEUE = "workqueue"
+
+
+class Discard(StrEnum):
+    """Who yields when a limit is reached: the oldest messages or the newest."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+class Storage(StrEnum):
+    """Where messages are kept."""
+
+    FILE = "file"
+    MEMORY = "memory"
+
+
+class Compression(StrEnum):
+    """How blocks are kept on disk."""
+
+    NONE = "none"
+    S2 = "s2"
+
+
+class PersistMode(StrEnum):
+    """Whether a publish is acknowledged after its bytes are safe, or before."""
+
+    DEFAULT = "default"
+    ASYNC = "async"
+
+
+class SubjectTransform(Struct, frozen=True, kw_only=True):
+    """Subjects that match `src` become `dest`."""
+
+    wire_name: ClassVar[str] = "server.SubjectTransformConfig"
+
+    src: Annotated[str, Doc("A subject, with wildcards if wanted."), EMIT] = ""
+    dest: Annotated[str, Doc("What it becomes; `{{wildcard(1)}}` and others fill in."), EMIT] = ""
+
+
+class Republish(Struct, frozen=True, kw_only=True):
+    """Stored messages are published again under another subject."""
+
+    wire_name: ClassVar[str] = "server.RePublish"
+
+    src: Annotated[str, Doc("Which messages; empty: all.")] = ""
+    dest: Annotated[str, Doc("Under what subject, as in a transform."), EMIT] = ""
+    headers_only: Annotated[bool, Doc("Leave payloads out, say their size in a header.")] = False
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """Which servers of a cluster may hold a copy."""
+
+    cluster: Annotated[str, Doc("Name of the cluster.")] = ""
+    tags: Annotated[tuple[str, ...], Doc("Tags such a server must have; `!tag`: must not.")] = ()
+    preferred: Annotated[str, Doc("Server that should lead; only when stepping down.")] = ""
+
+
+class External(Struct, frozen=True, kw_only=True):
+    """How to reach a stream of another account or domain."""
+
+    wire_name: ClassVar[str] = "server.ExternalStream"
+
+    api: Annotated[str, Doc("What stands for `$JS.API` there."), EMIT] = ""
+    deliver: Annotated[str, Doc("Under what subject it delivers to here."), EMIT] = ""
+
+
+class SourceConsumer(Struct, frozen=True, kw_only=True):
+    """A consumer made beforehand at the origin, to read it with."""
+
+    wire_name: ClassVar[str] = "server.StreamConsumerSource"
+
+    name: Annotated[str, Doc("Its name.")] = ""
+    deliver_subject: Annotated[str, Doc("Its deliver subject.")] = ""
+
+
+class StreamSource(Struct, frozen=True, kw_only=True):
+    """A stream that another one copies from."""
+
+    name: Annotated[str, Doc("The origin."), EMIT] = ""
+    opt_start_seq: Annotated[UInt64, Doc("Sequence to start at.")] = 0
+    opt_start_time: Annotated[Time | None, Doc("Time to start at.")] = None
+    filter_subject: Annotated[str, Doc("Only messages with such a subject.")] = ""
+    subject_transforms: Annotated[
+        tuple[SubjectTransform, ...], Doc("Only such messages, under other subjects.")
+    ] = ()
+    external: Annotated[External | None, Doc("Where the origin is, if elsewhere.")] = None
+    consumer: Annotated[
+        SourceConsumer | None, Doc("A consumer made beforehand to read with."), SINCE(4)
+    ] = None
+
+
+class ConsumerLimits(Struct, frozen=True, kw_only=True):
+    """Defaults of a stream's consumers, and what they may ask for at most."""
+
+    wire_name: ClassVar[str] = "server.StreamConsumerLimits"
+
+    inactive_threshold: Annotated[Nanos, Doc("Unused for so long, a consumer is deleted.")] = 0
+    max_ack_pending: Annotated[int, Doc("Messages out without ack.")] = 0
+
+
+class StreamConfig(Struct, frozen=True, kw_only=True):
+    """What a stream keeps, for how long, and where."""
+
+    name: Annotated[str, Doc("Unique in the account."), EMIT, FIXED] = ""
+    description: Annotated[str, Doc("For people; at most 4096 bytes.")] = ""
+    subjects: Annotated[tuple[str, ...], Doc("What it captures; by default its name.")] = ()
+    retention: Annotated[Retention, Doc("What removes a message."), EMIT] = Retention.LIMITS
+    max_consumers: Annotated[int, Doc("Consumers at most."), EMIT] = 0
+    max_msgs: Annotated[Int64, Doc("Messages at most."), EMIT] = 0
+    max_bytes: Annotated[Int64, Doc("Bytes at most."), EMIT] = 0
+    max_age: Annotated[Nanos, Doc("Older messages go; 0 keeps them for ever."), EMIT] = 0
+    max_msgs_per_subject: Annotated[Int64, Doc("Messages of one subject at most."), EMIT] = 0
+    max_msg_size: Annotated[Int32, Doc("Bytes of one message, headers included.")] = 0
+    discard: Annotated[Discard, Doc("Who yields when a limit is reached."), EMIT] = Discard.OLD
+    storage: Annotated[Storage, Doc("File or memory."), EMIT, FIXED] = Storage.FILE
+    num_replicas: Annotated[int, Doc("Copies in the cluster."), EMIT] = 0
+    no_ack: Annotated[bool, Doc("Publishes are not acknowledged.")] = False
+    duplicate_window: Annotated[
+        Nanos, Doc("For how long a `Nats-Msg-Id` is remembered; by default 2 minutes.")
+    ] = 0
+    placement: Annotated[Placement | None, Doc("Which servers may hold it.")] = None
+    mirror: Annotated[StreamSource | None, Doc("The one stream it is a copy of.")] = None
+    sources: Annotated[tuple[StreamSource, ...], Doc("Streams it gathers from.")] = ()
+    compression: Annotated[Compression, Doc("How blocks are kept on disk."), EMIT] = (
+        Compression.NONE
+    )
+    first_seq: Annotated[UInt64, Doc("Sequence of the first message; at creation only.")] = 0
+    subject_transform: Annotated[
+        SubjectTransform | None, Doc("Subjects are changed before anything else.")
+    ] = None
+    republish: Annotated[Republish | None, Doc("Stored messages are published again.")] = None
+    allow_direct: Annotated[bool, Doc("Single messages may be read directly."), EMIT] = False
+    mirror_direct: Annotated[
+        bool, Doc("As a mirror, it answers direct reads of its origin."), EMIT
+    ] = False
+    discard_new_per_subject: Annotated[
+        bool, Doc("With discard new: a full subject refuses, too.")
+    ] = False
+    sealed: Annotated[bool, Doc("Nothing goes in or out any more; cannot be undone."), EMIT] = False
+    deny_delete: Annotated[bool, Doc("Messages cannot be deleted; cannot be undone."), EMIT] = False
+    deny_purge: Annotated[bool, Doc("It cannot be purged; cannot be undone."), EMIT] = False
+    allow_rollup_hdrs: Annotated[
+        bool, Doc("A message may replace all earlier ones (`Nats-Rollup`)."), EMIT
+    ] = False
+    consumer_limits: Annotated[ConsumerLimits, Doc("For its consumers."), EMIT] = ConsumerLimits()
+    allow_msg_ttl: Annotated[
+        bool, Doc("Messages may say how long they live; cannot be undone."), EMIT, SINCE(1)
+    ] = False
+    subject_delete_marker_ttl: Annotated[
+        Nanos, Doc("A subject that ages out leaves a marker for so long."), SINCE(1)
+    ] = 0
+    allow_msg_counter: Annotated[
+        bool, Doc("Messages are increments of counters."), FIXED, SINCE(2)
+    ] = False
+    allow_atomic: Annotated[bool, Doc("Batches are stored whole or not at all."), SINCE(2)] = False
+    allow_msg_schedules: Annotated[
+        bool, Doc("Messages may be published later; cannot be undone."), SINCE(2)
+    ] = False
+    persist_mode: Annotated[
+        PersistMode, Doc("When a publish is acknowledged."), FIXED, SINCE(2)
+    ] = PersistMode.DEFAULT
+    allow_batched: Annotated[bool, Doc("Batches with few acknowledgements."), SINCE(4)] = False
+    metadata: Annotated[dict[str, str], Doc("For applications; `_nats.` is the server's.")] = {}
+
+
+class LostData(Struct, frozen=True, kw_only=True):
+    """Messages whose bytes are damaged."""
+
+    wire_name: ClassVar[str] = "server.LostStreamData"
+
+    msgs: Annotated[tuple[UInt64, ...], Doc("Their sequences."), EMIT] = ()
+    bytes: Annotated[UInt64, Doc("Their size."), EMIT] = 0
+
+
+class StreamState(Struct, frozen=True, kw_only=True):
+    """What a stream holds."""
+
+    messages: Annotated[UInt64, Doc("Messages."), EMIT] = 0
+    bytes: Annotated[UInt64, Doc("Their size."), EMIT] = 0
+    first_seq: Annotated[UInt64, Doc("Sequence of the first."), EMIT] = 0
+    first_ts: Annotated[Time, Doc("Its time."), EMIT] = 0
+    last_seq: Annotated[UInt64, Doc("Sequence of the last that ever was."), EMIT] = 0
+    last_ts: Annotated[Time, Doc("Its time."), EMIT] = 0
+    num_subjects: Annotated[int, Doc("Subjects.")] = 0
+    subjects: Annotated[dict[str, UInt64], Doc("Messages of each subject, if asked for.")] = {}
+    num_deleted: Annotated[int, Doc("Sequences missing between first and last.")] = 0
+    deleted: Annotated[tuple[UInt64, ...], Doc("Those sequences, if asked for.")] = ()
+    lost: Annotated[LostData | None, Doc("What is damaged.")] = None
+    consumer_count: Annotated[int, Doc("Consumers."), EMIT] = 0
+
+
+class PeerInfo(Struct, frozen=True, kw_only=True):
+    """Another server that holds a copy."""
+
+    name: Annotated[str, Doc("Name of the server."), EMIT] = ""
+    current: Annotated[bool, Doc("It has everything."), EMIT] = False
+    offline: Annotated[bool, Doc("It was not heard of lately.")] = False
+    active: Annotated[Nanos, Doc("Time since it was heard of."), EMIT] = 0
+    lag: Annotated[UInt64, Doc("How many operations it is behind.")] = 0
+    peer: Annotated[str, Doc("Its id."), EMIT] = ""
+    pending: Annotated[bool, Doc("It is joining or leaving.")] = False
+
+
+class ClusterInfo(Struct, frozen=True, kw_only=True):
+    """The servers that hold a stream or consumer."""
+
+    name: Annotated[str, Doc("Name of the cluster.")] = ""
+    raft_group: Annotated[str, Doc("Its group.")] = ""
+    leader: Annotated[str, Doc("Name of the server that leads.")] = ""
+    leader_since: Annotated[Time | None, Doc("Since when.")] = None
+    system_account: Annotated[bool, Doc("Copies travel in the system account.")] = False
+    traffic_account: Annotated[str, Doc("The account copies travel in.")] = ""
+    replicas: Annotated[tuple[PeerInfo, ...], Doc("The other servers.")] = ()
+
+
+class StreamSourceInfo(Struct, frozen=True, kw_only=True):
+    """How far a mirror or source has come."""
+
+    name: Annotated[str, Doc("The origin."), EMIT] = ""
+    external: Annotated[External | None, Doc("Where it is, if elsewhere.")] = None
+    lag: Annotated[UInt64, Doc("Messages not copied yet."), EMIT] = 0
+    seq: Annotated[UInt64, Doc("Sequence copied last."), SINCE(5)] = 0
+    active: Annotated[Nanos, Doc("Time since the origin was heard of; -1: never."), EMIT] = 0
+    error: Annotated[ApiError | None, Doc("What went wrong last.")] = None
+    filter_subject: Annotated[str, Doc("As configured.")] = ""
+    subject_transforms: Annotated[tuple[SubjectTransform, ...], Doc("As configured.")] = ()
+
+
+class StreamAlternate(Struct, frozen=True, kw_only=True):
+    """A mirror that could be read instead."""
+
+    name: Annotated[str, Doc("Its name."), EMIT] = ""
+    domain: Annotated[str, Doc("Its domain.")] = ""
+    cluster: Annotated[str, Doc("Its cluster."), EMIT] = ""
+
+
+class StreamInfo(Struct, frozen=True, kw_only=True):
+    """A stream's configuration and what it holds."""
+
+    config: Annotated[StreamConfig, Doc("Its configuration."), EMIT] = StreamConfig()
+    created: Annotated[Time, Doc("When it was made."), EMIT] = 0
+    state: Annotated[StreamState, Doc("What it holds."), EMIT] = StreamState()
+    domain: Annotated[str, Doc("The domain of the server.")] = ""
+    cluster: Annotated[ClusterInfo | None, Doc("Who holds it.")] = None
+    mirror: Annotated[StreamSourceInfo | None, Doc("How far it has copied.")] = None
+    sources: Annotated[tuple[StreamSourceInfo, ...], Doc("How far it has gathered.")] = ()
+    alternates: Annotated[tuple[StreamAlternate, ...], Doc("What could be read instead.")] = ()
+    ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
