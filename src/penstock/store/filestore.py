@@ -86,12 +86,16 @@ class SyncWork:
         self._remove_dead()
 
     def _remove_dead(self) -> None:
-        """Only now is it durable that nothing in these blocks is wanted."""
-        for number in self.doomed:
-            file = self.files.pop(number, None)
-            if file is not None:  # else it came and went without ever being written
-                self.disk.close_file(file)
-                self.disk.unlink(block_name(number))
+        """Only now is it durable that nothing in these blocks is wanted.
+
+        Their going is made durable too: one that came back would bring erased messages along.
+        """
+        gone = [number for number in self.doomed if number in self.files]  # others: never written
+        for number in gone:
+            self.disk.close_file(self.files.pop(number))
+            self.disk.unlink(block_name(number))
+        if gone:
+            self.disk.sync_dir()
 
 
 @dataclass(slots=True)
@@ -171,8 +175,6 @@ class FileStore(IndexedStore):
             if header.first_seq < expected:  # the log was cut there and went on
                 deadlines = [due for due in deadlines if due[0] < header.first_seq]
                 missing.remove_range(header.first_seq, expected)
-            if position == 0 and header.first_seq > expected:
-                self._log.restart_at(header.first_seq)
             if header.first_seq > expected:
                 missing.insert_range(expected, header.first_seq - 1)
             found = replay(self._log, data, header, last=newest)
@@ -181,6 +183,9 @@ class FileStore(IndexedStore):
         for seq, deadline_ns in deadlines:
             if self._log.size_at(seq):  # a later block may have removed it
                 self._note_deadline(seq, deadline_ns)
+        self._make_durable()
+        # The number of an unreadable block is not given out again: its records have its keys.
+        self._log.next_number = max((self._log.next_number - 1, *self._files)) + 1
         self._age_from = self._log.first_seq
         self.recovery.unreadable = tuple(unreadable)
         self.recovery.damaged = tuple(missing.ranges())
@@ -202,6 +207,13 @@ class FileStore(IndexedStore):
                 continue
             found.append((number, header, data))
         return sorted(found, key=lambda block: block[0])
+
+    def _make_durable(self) -> None:
+        """What a killed process wrote can be read before it is durable."""
+        for file in self._files.values():
+            self._disk.fdatasync(file)
+        if self._files:
+            self._disk.sync_dir()
 
     def _note_replayed(self, number: int, found: Replayed, missing: SequenceSet) -> None:
         for first, last in found.damaged:

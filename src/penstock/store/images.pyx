@@ -153,6 +153,7 @@ def replay(RecordLog log not None, bytes data not None, header, *, bint last) ->
     cdef Block* block
     if header.first_seq <= log.last_seq:
         take_back(log, header.first_seq - 1)
+    reach(log, header.first_seq - 1, 0)        # or the next append would come before its block
     block = log.adopt_block(header.number, header.first_seq)
     found = Replayed(0, 0, 0, [], [], [])
     records = torn = 0
