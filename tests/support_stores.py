@@ -124,6 +124,8 @@ class Kind:
     place: type[Place]
     step: Step = Step.NOTHING
     options: Callable[[], dict[str, Any]] = field(default=dict)
+    lazy: bool = False
+    """What is appended is seen before it is durable."""
 
     def make(self, limits: Limits | None = None, *, first_seq: int = 1) -> Driven:
         return Driven(self.place(self.options()), limits or Limits(), first_seq, self.step)
@@ -149,7 +151,7 @@ SMALL = 512
 KINDS = {
     "model": Kind(ModelPlace),
     "memory": Kind(MemoryPlace),
-    "file": Kind(DiskPlace),
+    "file": Kind(DiskPlace, Step.SYNC),
     "file, small blocks": Kind(DiskPlace, Step.SYNC, lambda: {"block_bytes": SMALL}),
     "file, reopened": Kind(DiskPlace, Step.REOPEN),
     "file, small blocks, reopened": Kind(DiskPlace, Step.REOPEN, lambda: {"block_bytes": SMALL}),
@@ -186,6 +188,14 @@ class Driven:
     @property
     def durable_seq(self) -> int:
         return self.store.durable_seq
+
+    @property
+    def visible_seq(self) -> int:
+        return self.store.visible_seq
+
+    @property
+    def sync_wanted(self) -> bool:
+        return self.store.sync_wanted
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **named_args: Any) -> Any:

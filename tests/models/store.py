@@ -160,22 +160,33 @@ class StoreModel:
 
     # -- reading
 
-    def load(self, seq: int) -> MessageRecord | Missing:
+    @property
+    def visible_seq(self) -> int:
+        return self.last_seq
+
+    def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing:
         return self.kept[seq].record if seq in self.kept else Missing.GONE
 
     def load_last(
-        self, subject: str, *, at_or_before: int | None = None
+        self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
     ) -> MessageRecord | Missing:
         bound = self.last_seq if at_or_before is None else at_or_before
         found = [seq for seq in self.live((subject,)) if seq <= bound]
         return self.load(found[-1]) if found else Missing.GONE
 
-    def next_match(self, filters: tuple[str, ...], start: int) -> MessageRecord | None:
+    def next_match(
+        self, filters: tuple[str, ...], start: int, *, unsynced: bool = False
+    ) -> MessageRecord | None:
         found = self.live(filters, start)
         return self.kept[found[0]].record if found else None
 
     def num_pending(
-        self, start: int, filters: tuple[str, ...], *, last_per_subject: bool = False
+        self,
+        start: int,
+        filters: tuple[str, ...],
+        *,
+        last_per_subject: bool = False,
+        unsynced: bool = False,
     ) -> int:
         found = self.live(filters, start)
         if last_per_subject:
@@ -262,7 +273,11 @@ class StoreModel:
     def durable_seq(self) -> int:
         return self.last_seq
 
-    def pending_sync(self) -> Work | None:
+    @property
+    def sync_wanted(self) -> bool:
+        return False
+
+    def pending_sync(self, *, write_only: bool = False) -> Work | None:
         return None
 
     def synced(self, work: Work, failure: Exception | None = None) -> None:

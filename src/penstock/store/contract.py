@@ -155,6 +155,11 @@ class Work(Protocol):
 class Store(Protocol):
     """Messages by sequence, indexed by subject.
 
+    What was appended can be read once it is visible: up to `visible_seq`. Until then a power cut
+    could undo it, and what nobody has seen nobody misses. Calls with `unsynced` see everything;
+    they are for whoever plans the next append. Totals (`state`, `subject_states`) and removals
+    always mean everything.
+
     Subjects given to `append` are literal and valid; filters are literal or have wildcards. A row
     of filters means "some of them matches", and the empty row means every subject. Timestamps
     never fall from one append to the next; a store may rely on it in all questions of time.
@@ -171,6 +176,7 @@ class Store(Protocol):
         *,
         seq: int | None = None,
         ttl_ns: int = 0,
+        admitted: bool = False,
     ) -> Appended | Refusal:
         """Stores a message under the next sequence, or under `seq`, and enforces the limits.
 
@@ -183,7 +189,11 @@ class Store(Protocol):
         above `bytes_max`, and not full or the subject's oldest smaller than the new one. A refusal
         uses no sequence. Otherwise the subject's oldest go until it is within `per_subject_max`;
         then, without `discard_new`, the store's oldest until within `msgs_max` and `bytes_max`.
+        `admitted` says that the caller has asked `refusal` in its own time: nothing is refused.
         """
+
+    def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
+        """Why `append` would not store this message now; None if it would."""
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
         """Gives out the sequences `first` to `last`; none of them will ever hold a message.
@@ -201,22 +211,38 @@ class Store(Protocol):
 
     # -- reading
 
-    def load(self, seq: int) -> MessageRecord | Missing | Cold:
+    @property
+    def visible_seq(self) -> int:
+        """Readers find messages up to this sequence; acknowledge up to it, too.
+
+        Equal to `durable_seq` where everything is synced before it is seen, equal to `last_seq` in
+        memory. In a lazy store it is `last_seq` as long as the sequences reserved on disk last,
+        which they do if the edge syncs when `sync_wanted` says so.
+        """
+
+    def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing | Cold:
         """The message of a sequence."""
 
     def load_last(
-        self, subject: str, *, at_or_before: int | None = None
+        self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
     ) -> MessageRecord | Missing | Cold:
         """The newest message a filter matches, of those up to and including `at_or_before`."""
 
-    def next_match(self, filters: tuple[str, ...], start: int) -> MessageRecord | Cold | None:
+    def next_match(
+        self, filters: tuple[str, ...], start: int, *, unsynced: bool = False
+    ) -> MessageRecord | Cold | None:
         """The first message at or after `start` that some filter matches; None if there is none.
 
         Passes over damaged messages.
         """
 
     def num_pending(
-        self, start: int, filters: tuple[str, ...], *, last_per_subject: bool = False
+        self,
+        start: int,
+        filters: tuple[str, ...],
+        *,
+        last_per_subject: bool = False,
+        unsynced: bool = False,
     ) -> int:
         """How many messages `next_match` would find one after the other from `start` on.
 
@@ -264,6 +290,9 @@ class Store(Protocol):
         Of more than `at_most` it takes that many, and `next_deadline_ns` shows there are others.
         """
 
+    def due(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> tuple[int, ...]:
+        """The sequences that `expire` would take out now, ascending. Takes nothing out."""
+
     def next_deadline_ns(self) -> int | None:
         """When `expire` may find something; None if nothing in the store ever falls due.
 
@@ -277,10 +306,21 @@ class Store(Protocol):
         """Everything up to this sequence, and every removal before it was reached, outlives a
         power cut. Never above `last_seq`; equal to it in a store that has no disk."""
 
-    def pending_sync(self) -> Work | None:
+    @property
+    def sync_wanted(self) -> bool:
+        """Whether something waits for `pending_sync` that should not wait for an interval.
+
+        The edge asks at the end of a turn. A store that syncs always wants it whenever something
+        is not durable; a lazy one only when its reserved sequences run short.
+        """
+
+    def pending_sync(self, *, write_only: bool = False) -> Work | None:
         """What must run for everything done so far to be durable; None if nothing is open.
 
-        At most one is out at a time: the answer is None too until `synced` came.
+        At most one is out at a time: the answer is None too until `synced` came. The store has no
+        clock: of a lazy one the edge asks this once an interval, and when `sync_wanted`; and at the
+        end of every turn with `write_only`, for work that writes without syncing. What has been
+        written outlives the process (a kill), not a power cut; it is not durable.
         """
 
     def synced(self, work: Work, failure: Exception | None = None) -> None:

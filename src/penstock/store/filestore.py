@@ -20,6 +20,7 @@ from penstock.store.errors import StoreError
 from penstock.store.images import (
     Unwritten,
     drop_image,
+    has_unwritten,
     image_part,
     put_image,
     read_block_header,
@@ -159,7 +160,7 @@ class FileStore(IndexedStore):
         store = cls(disk, log, limits or Limits(), noise)
         store._recover(incarnation)
         store.set_limits(store._limits)
-        store._durable_seq = log.last_seq
+        store._set_durable(log.last_seq)
         return store
 
     # -- recovery
@@ -241,9 +242,18 @@ class FileStore(IndexedStore):
 
     @property
     def durable_seq(self) -> int:
-        return min(self._durable_seq, self._log.last_seq)
+        return self._durable_seq
 
-    def pending_sync(self) -> Work | None:
+    def _set_durable(self, seq: int) -> None:
+        self._durable_seq = self._log.visible_max = seq
+
+    @property
+    def sync_wanted(self) -> bool:
+        return self._working is None and (
+            bool(self._doomed) or bool(self._rewritten) or has_unwritten(self._log)
+        )
+
+    def pending_sync(self, *, write_only: bool = False) -> Work | None:
         self._check_sound()
         if self._working is not None:
             return None
@@ -265,7 +275,7 @@ class FileStore(IndexedStore):
         if failure is not None:
             self._failure = failure
             return
-        self._durable_seq = self._working.seq
+        self._set_durable(self._working.seq)
         self._working = None
         self._cool_down()
 
@@ -289,6 +299,10 @@ class FileStore(IndexedStore):
         """What the forgotten blocks said of older ones must be said again."""
         self._doomed += blocks
         log = self._log
+        # Sequences behind the last are given out again, and are not durable then.
+        self._set_durable(min(self._durable_seq, log.last_seq))
+        if self._working is not None:
+            self._working.seq = min(self._working.seq, log.last_seq)
         log.note_range(FLOOR, log.first_seq, log.first_seq, log.last_ts_ns)
         for first, last in log.deleted_ranges():
             log.note_range(REMOVE, first, last, log.last_ts_ns)

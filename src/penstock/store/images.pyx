@@ -89,6 +89,16 @@ cdef Block* block_numbered(RecordLog log, uint64_t number) noexcept nogil:
     return NULL
 
 
+def has_unwritten(RecordLog log not None) -> bool:
+    """Whether the files lack something of the images."""
+    cdef uint32_t i = log.block_last
+    while i > log.block_first and log.blocks[i - 1].image != NULL:
+        i -= 1
+        if log.blocks[i].written < log.blocks[i].used:
+            return True
+    return False
+
+
 def take_unwritten(RecordLog log not None) -> list[Unwritten]:
     """What the files lack, counted as written from now on."""
     cdef uint32_t i

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.store.contract import (
     EXPIRE_BATCH,
     NOTHING_REMOVED,
+    SEQ_MAX,
     TTL_NEVER,
     Appended,
     Cold,
@@ -58,13 +59,14 @@ class IndexedStore:
         *,
         seq: int | None = None,
         ttl_ns: int = 0,
+        admitted: bool = False,
     ) -> Appended | Refusal:
         self._check_writable()
         if seq is not None and seq <= self._log.last_seq:
             raise ValueError(f"sequence {seq} is not behind {self._log.last_seq}")
-        refusal = self._refusal(subject, header, payload)
-        if refusal is not None:
-            return refusal
+        refused = None if admitted else self.refusal(subject, header, payload)
+        if refused is not None:
+            return refused
         deadline_ns = ts_ns + ttl_ns if ttl_ns > 0 else (TTL_NEVER if ttl_ns < 0 else 0)
         stored = self._log.append(
             subject, header, payload, ts_ns, seq=seq or 0, deadline_ns=deadline_ns
@@ -79,7 +81,7 @@ class IndexedStore:
         elif deadline_ns == TTL_NEVER:
             self._exempt.add(seq)
 
-    def _refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
+    def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
         limits, log = self._limits, self._log
         if not limits.discard_new:
             return None
@@ -139,7 +141,13 @@ class IndexedStore:
 
     # -- reading
 
-    def load(self, seq: int) -> MessageRecord | Missing | Cold:
+    @property
+    def visible_seq(self) -> int:
+        return min(self._log.last_seq, self._log.visible_max)
+
+    def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing | Cold:
+        if seq > self._log.visible_max and not unsynced:
+            return Missing.GONE
         try:
             found = self._log.load(seq)
         except DamagedRecord:
@@ -149,26 +157,35 @@ class IndexedStore:
         return found
 
     def load_last(
-        self, subject: str, *, at_or_before: int | None = None
+        self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
     ) -> MessageRecord | Missing | Cold:
-        bound = self._log.last_seq if at_or_before is None else at_or_before
+        bound = self._log.last_seq if unsynced else self.visible_seq
+        if at_or_before is not None:
+            bound = min(bound, at_or_before)
         seq = self._log.last_match(subject, bound)
-        return self.load(seq) if seq else Missing.GONE
+        return self.load(seq, unsynced=unsynced) if seq else Missing.GONE
 
-    def next_match(self, filters: tuple[str, ...], start: int) -> MessageRecord | Cold | None:
-        while True:
-            seq = self._log.next_seq(filters, start)
-            if seq == 0:
-                return None
-            found = self.load(seq)
+    def next_match(
+        self, filters: tuple[str, ...], start: int, *, unsynced: bool = False
+    ) -> MessageRecord | Cold | None:
+        last = SEQ_MAX if unsynced else self._log.visible_max
+        while 0 < (seq := self._log.next_seq(filters, start)) <= last:
+            found = self.load(seq, unsynced=unsynced)
             if not isinstance(found, Missing):
                 return found
             start = seq + 1
+        return None
 
     def num_pending(
-        self, start: int, filters: tuple[str, ...], *, last_per_subject: bool = False
+        self,
+        start: int,
+        filters: tuple[str, ...],
+        *,
+        last_per_subject: bool = False,
+        unsynced: bool = False,
     ) -> int:
-        return self._log.num_pending(start, filters, last_per_subject=last_per_subject)
+        last = SEQ_MAX - 1 if unsynced else self.visible_seq
+        return self._log.num_pending(start, filters, last=last, last_per_subject=last_per_subject)
 
     def seq_at_time(self, ts_ns: int) -> int:
         return self._log.seq_at_time(ts_ns) or self._log.last_seq + 1
@@ -261,7 +278,7 @@ class IndexedStore:
         low, high = 1, self._log.last_seq + 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._log.num_pending(middle, filters) >= n:
+            if self._log.num_pending(middle, filters, last=self._log.last_seq) >= n:
                 low = middle
             else:
                 high = middle - 1
@@ -312,6 +329,19 @@ class IndexedStore:
                 gone.append(self._take(seq, now_ns))
             self._age_from = seq + 1
             seq = self._log.next_seq((), seq + 1)
+
+    def due(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> tuple[int, ...]:
+        found: set[int] = set()
+        age_ns = self._limits.age_ns_max
+        seq = self._log.next_seq((), self._age_from) if age_ns > 0 else 0
+        while seq and len(found) < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
+            if seq not in self._exempt:
+                found.add(seq)
+            seq = self._log.next_seq((), seq + 1)
+        timed = self._wheel.expire(now_ns, at_most=at_most)
+        for seq in timed:
+            self._wheel.add(seq, self._deadlines[seq])
+        return tuple(sorted(found.union(timed))[:at_most])
 
     def next_deadline_ns(self) -> int | None:
         due = self._wheel.next_deadline_ns()

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 
 from penstock.store.recordlog cimport Block
 from penstock.store.seqlist cimport (
-    SeqList, seqs_at_least, seqs_count_from, seqs_first, seqs_last, seqs_nth,
+    SeqList, seqs_at_least, seqs_at_most, seqs_count_from, seqs_first, seqs_last,
 )
 from penstock.store.subjectindex cimport Subject, subject_text
 from penstock.subjects.nodes cimport has_wildcard
@@ -25,10 +25,12 @@ cdef inline str as_text(const char* p, size_t n):
 cdef inline bytes as_raw(str text):
     return text.encode("utf-8", "surrogateescape")
 
-cdef inline uint64_t at_most(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """The last sequence not behind `seq`; 0 if there is none."""
-    cdef uint64_t behind = seqs_count_from(seqs, seq + 1)
-    return seqs_nth(seqs, seqs.count - behind - 1) if behind < seqs.count else 0
+cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last) noexcept nogil:
+    """How many are from `start` on and not behind `last`."""
+    cdef uint64_t count = seqs_count_from(seqs, start)
+    if count and seqs_last(seqs) > last:
+        count -= seqs_count_from(seqs, max(start, last + 1))
+    return count
 
 
 cdef class MessageLog(RecordLog):
@@ -62,10 +64,6 @@ cdef class MessageLog(RecordLog):
         """The first sequence from `start` on that some filter matches; 0: none. () is all."""
         return self.find_next(filters, start)
 
-    def next_match(self, tuple filters not None, uint64_t start):
-        cdef uint64_t seq = self.find_next(filters, start)
-        return None if seq == 0 else self.load(seq)
-
     cdef uint64_t find_next(self, tuple filters, uint64_t start):
         cdef uint64_t best = 0, seq
         cdef bytes raw
@@ -87,15 +85,20 @@ cdef class MessageLog(RecordLog):
                 best = seq if seq and (best == 0 or seq < best) else best
         return best
 
-    def num_pending(self, uint64_t start, tuple filters not None, *,
+    def num_pending(self, uint64_t start, tuple filters not None, *, uint64_t last,
                     bint last_per_subject=False) -> int:
-        """How many messages from `start` on some filter matches (or how many subjects' last)."""
+        """How many messages from `start` to `last` some filter matches.
+
+        With `last_per_subject`: how many subjects have their last message up to `last` there.
+        """
         cdef uint64_t total = 0
         cdef bytes raw
         cdef uint32_t i
         cdef Subject* subject
+        if start > last:
+            return 0
         if (not filters or ">" in filters) and not last_per_subject:
-            return self.count_from(start)
+            return self.count_from(start) - (self.count_from(last + 1) if last < self.last_seq else 0)
         counted = set()
         for text in filters or (">",):
             raw = as_raw(text)
@@ -106,9 +109,9 @@ cdef class MessageLog(RecordLog):
                         continue
                     counted.add(subject.id)
                 if last_per_subject:
-                    total += seqs_last(&subject.seqs) >= start
+                    total += seqs_at_most(&subject.seqs, last) >= max(start, <uint64_t>1)
                 else:
-                    total += seqs_count_from(&subject.seqs, start)
+                    total += count_between(&subject.seqs, start, last)
         return total
 
     def count_from(self, uint64_t start) -> int:
@@ -167,5 +170,5 @@ cdef class MessageLog(RecordLog):
         if pattern == ">":
             return self.live_before(before_or_at)
         for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
-            best = max(best, at_most(&self.subjects.matched(i).seqs, before_or_at))
+            best = max(best, seqs_at_most(&self.subjects.matched(i).seqs, before_or_at))
         return best

@@ -35,7 +35,11 @@ class MemStore(IndexedStore):
     def durable_seq(self) -> int:
         return self._log.last_seq
 
-    def pending_sync(self) -> Work | None:
+    @property
+    def sync_wanted(self) -> bool:
+        return False
+
+    def pending_sync(self, *, write_only: bool = False) -> Work | None:
         return None
 
     def synced(self, work: Work, failure: Exception | None = None) -> None:

@@ -45,6 +45,7 @@ cdef class RecordLog:
     cdef readonly uint64_t last_seq
     cdef readonly int64_t last_ts_ns
     cdef public uint64_t next_number
+    cdef public uint64_t visible_max     # reads find nothing behind it
 
     cdef Block* active(self) noexcept nogil
     cdef Block* new_block(self, uint64_t first_seq, int64_t created_ns)

@@ -31,6 +31,7 @@ class RecordLog:
     last_seq: int
     last_ts_ns: int
     next_number: int
+    visible_max: int
     def __init__(
         self,
         *,

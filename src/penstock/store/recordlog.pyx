@@ -30,6 +30,8 @@ cdef enum:
     BLOCK_HEADER_BYTES = 64     # before the meta bytes
     ALIGNED_START = 8
 
+cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
+
 BLOCK_MAGIC = b"PENBLK\x01\0"
 _HEADER = struct.Struct("<8sIIQQQqQII")
 
@@ -84,6 +86,7 @@ cdef class RecordLog:
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self.next_number = 1
+        self.visible_max = ALL_VISIBLE
 
     def __dealloc__(self):
         cdef uint32_t i

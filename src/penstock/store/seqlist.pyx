@@ -174,6 +174,25 @@ cdef uint64_t seqs_at_least(SeqList* seqs, uint64_t seq) noexcept nogil:
     at = lower_bound(flat_seqs(seqs), <uint32_t>seqs.count, seq)
     return flat_seqs(seqs)[at] if at < seqs.count else 0
 
+cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil:
+    """The last sequence that is not behind `seq`; 0 if there is none."""
+    cdef uint32_t i, at
+    cdef SeqChunk* chunk
+    if seqs.count == 0 or seqs_last(seqs) <= seq:
+        return seqs_last(seqs)
+    if seqs.chunks == NULL:
+        at = lower_bound(flat_seqs(seqs), <uint32_t>seqs.count, seq + 1)
+        return flat_seqs(seqs)[at - 1] if at else 0
+    i = chunk_of(seqs, seq + 1)         # there is one: the last sequence is behind `seq`
+    chunk = seqs.chunks[i]
+    at = lower_bound(chunk.seqs + chunk.start, chunk.n, seq + 1)
+    if at:
+        return chunk.seqs[chunk.start + at - 1]
+    if i == seqs.chunk_first:
+        return 0
+    chunk = seqs.chunks[i - 1]
+    return chunk.seqs[chunk.start + chunk.n - 1]
+
 cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil:
     """How many are not before `seq`."""
     cdef uint32_t i, j
@@ -248,6 +267,9 @@ cdef class SequenceList:
 
     def at_least(self, uint64_t seq) -> int:
         return seqs_at_least(&self.seqs, seq)
+
+    def at_most(self, uint64_t seq) -> int:
+        return seqs_at_most(&self.seqs, seq)
 
     def count_from(self, uint64_t seq) -> int:
         return seqs_count_from(&self.seqs, seq)

@@ -33,6 +33,14 @@ def on_disk(request: pytest.FixtureRequest) -> Driven:
     return store
 
 
+@pytest.fixture(params=[name for name in ON_DISK if not KINDS[name].lazy])
+def synced_first(request: pytest.FixtureRequest) -> Driven:
+    """A store that shows nothing before it is durable, synced only when the test says so."""
+    store = KINDS[request.param].make()
+    store.step = Step.NOTHING
+    return store
+
+
 @pytest.fixture
 def make(kind: Kind) -> Make:
     return kind.make

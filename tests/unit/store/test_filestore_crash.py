@@ -28,7 +28,7 @@ def opened(disk: Disk) -> FileStore:
 def contents(store: FileStore) -> dict[int, bytes]:
     found = {}
     start = 0
-    while (msg := store.next_match((), start)) is not None:
+    while (msg := store.next_match((), start, unsynced=True)) is not None:
         if not isinstance(msg, MessageRecord):
             work = store.fetch(msg)
             work.run()
