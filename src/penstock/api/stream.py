@@ -6,8 +6,8 @@ filled in by `stream_defaults.normalise`, and whether a configuration is allowed
 `stream_rules`. Durations are nanoseconds, times are nanoseconds since 1970.
 """
 
-from enum import StrEnum
-from typing import Annotated, ClassVar
+from enum import StrEnum, nonmember
+from typing import Annotated, ClassVar, Self
 
 from msgspec import Struct
 
@@ -43,12 +43,19 @@ class Compression(StrEnum):
     NONE = "none"
     S2 = "s2"
 
+    #: What the codec says of anything else; other choices share one text.
+    unknown = nonmember("unknown compression algorithm")
+
 
 class PersistMode(StrEnum):
     """Whether a publish is acknowledged after its bytes are safe, or before."""
 
     DEFAULT = "default"
     ASYNC = "async"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        return cls("default") if value == "" else None
 
 
 class SubjectTransform(Struct, frozen=True, kw_only=True):

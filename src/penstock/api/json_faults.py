@@ -1,0 +1,167 @@
+"""Says what is wrong with text that is no JSON, in the words of the reference.
+
+Only asked when the parser has already refused, so it need not be fast and keeps no values: it
+walks the bytes once, with a stack of open brackets, until the first byte that cannot be there.
+Offsets count bytes and point behind that byte. Text that merely ends too early has no offset.
+"""
+
+import re
+from typing import Final
+
+ENDS_EARLY: Final = "unexpected EOF"
+
+_BLANK: Final = re.compile(rb"[ \t\r\n]*")
+_PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]*')
+_ESCAPE: Final = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_UNFINISHED: Final = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
+_DIGITS: Final = re.compile(rb"[0-9]*")
+_LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
+_UNICODE_ESCAPE_BYTES: Final = 6
+_NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 39: "'", 92: "\\"}
+
+
+class _Fault(Exception):
+    """The first fault, as text; raised to leave the walk."""
+
+
+def explain(raw: bytes, at: int = 0) -> str:
+    """The first fault of the values that start at `at`, or "" if there is none."""
+    try:
+        at = _blank(raw, at)
+        while at < len(raw):
+            at = _blank(raw, _value(raw, at))
+    except _Fault as fault:
+        return str(fault)
+    return ""
+
+
+def _value(raw: bytes, at: int) -> int:
+    """Where the value ends that starts at `at`."""
+    closers: list[bytes] = []
+    while True:
+        at = _blank(raw, at)
+        opener = raw[at : at + 1]
+        if opener in (b"{", b"["):
+            closer = b"}" if opener == b"{" else b"]"
+            inner = _blank(raw, at + 1)
+            if raw[inner : inner + 1] != closer:
+                closers.append(closer)
+                at = _key(raw, inner) if closer == b"}" else inner
+                continue
+            at = inner + 1
+        else:
+            at = _scalar(raw, at)
+        at, more = _after_value(raw, at, closers)
+        if not more:
+            return at
+
+
+def _after_value(raw: bytes, at: int, closers: list[bytes]) -> tuple[int, bool]:
+    """Close what closes here; where to go on, and whether another value must follow."""
+    while closers:
+        at = _blank(raw, at)
+        found = raw[at : at + 1]
+        if found == closers[-1]:
+            closers.pop()
+            at += 1
+        elif found == b",":
+            at = _blank(raw, at + 1)
+            return (_key(raw, at) if closers[-1] == b"}" else at), True
+        else:
+            inside = "object key:value pair" if closers[-1] == b"}" else "array element"
+            raise _unexpected(raw, at, f"after {inside}")
+    return at, False
+
+
+def _key(raw: bytes, at: int) -> int:
+    """Where the value behind a key begins."""
+    if raw[at : at + 1] != b'"':
+        raise _unexpected(raw, at, "looking for beginning of object key string")
+    at = _blank(raw, _string(raw, at))
+    if raw[at : at + 1] != b":":
+        raise _unexpected(raw, at, "after object key")
+    return at + 1
+
+
+def _scalar(raw: bytes, at: int) -> int:
+    first = raw[at : at + 1]
+    if first == b'"':
+        return _string(raw, at)
+    if first in _LITERALS:
+        return _literal(raw, at, _LITERALS[first])
+    if first and first in b"-0123456789":
+        return _number(raw, at)
+    raise _unexpected(raw, at, "looking for beginning of value")
+
+
+def _string(raw: bytes, at: int) -> int:
+    at += 1
+    while True:
+        at = _end(_PLAIN, raw, at)
+        found = raw[at : at + 1]
+        if found == b'"':
+            return at + 1
+        if found != b"\\":
+            raise _unexpected(raw, at, "in string")
+        escape = _ESCAPE.match(raw, at)
+        if escape is None:
+            raise _bad_escape(raw, at)
+        at = escape.end()
+
+
+def _bad_escape(raw: bytes, at: int) -> _Fault:
+    is_unicode = raw[at + 1 : at + 2] == b"u"
+    shown = raw[at : at + (_UNICODE_ESCAPE_BYTES if is_unicode else 2)]
+    if _UNFINISHED.fullmatch(shown):
+        return _Fault(ENDS_EARLY)
+    text = shown.decode("utf-8", "replace")
+    return _Fault(f"invalid escape sequence `{text}` in string at offset {at + len(shown)}")
+
+
+def _literal(raw: bytes, at: int, literal: bytes) -> int:
+    for index, want in enumerate(literal):
+        if raw[at + index : at + index + 1] != bytes((want,)):
+            expecting = f"in literal {literal.decode()} (expecting '{chr(want)}')"
+            raise _unexpected(raw, at + index, expecting)
+    return at + len(literal)
+
+
+def _number(raw: bytes, at: int) -> int:
+    if raw[at : at + 1] == b"-":
+        at += 1
+    at = at + 1 if raw[at : at + 1] == b"0" else _digits(raw, at)
+    if raw[at : at + 1] == b".":
+        at = _digits(raw, at + 1)
+    if raw[at : at + 1] in (b"e", b"E"):
+        at += 2 if raw[at + 1 : at + 2] in (b"+", b"-") else 1
+        at = _digits(raw, at)
+    return at
+
+
+def _digits(raw: bytes, at: int) -> int:
+    end = _end(_DIGITS, raw, at)
+    if end == at:
+        raise _unexpected(raw, at, "in numeric literal")
+    return end
+
+
+def _blank(raw: bytes, at: int) -> int:
+    return _end(_BLANK, raw, at)
+
+
+def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
+    found = pattern.match(raw, at)
+    assert found is not None, "the pattern matches nothing, too"
+    return found.end()
+
+
+def _unexpected(raw: bytes, at: int, where: str) -> _Fault:
+    if at >= len(raw):
+        return _Fault(ENDS_EARLY)
+    character = raw[at : at + 4].decode("utf-8", "replace")[0]
+    code = ord(character)
+    shown = character if character.isprintable() else f"\\x{code:02x}"
+    if code in _NAMED:
+        shown = f"\\{_NAMED[code]}"
+    end = at + len(character.encode())
+    return _Fault(f"invalid character '{shown}' {where} at offset {end}")
