@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from penstock.base.durations import format_duration
 from penstock.server.conffile import ConfigError, Node, Tree, digest, parse_file
 from penstock.server.config.checks import check_options, normalise, users_of
+from penstock.server.config.jetstream import read_jetstream
 from penstock.server.config.listeners import (
     read_cluster,
     read_gateway,
-    read_jetstream,
     read_leafnodes,
     read_websocket,
     write_timeout,

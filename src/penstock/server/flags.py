@@ -183,7 +183,7 @@ def _check(flags: FlagValues, environ: Mapping[str, str]) -> CheckConfig:
 
 
 def _refuse_unsupported(flags: FlagValues) -> None:
-    for name in ("jetstream", "syslog", "remote_syslog", "profile"):
+    for name in ("syslog", "remote_syslog", "profile"):
         if flags.get(name):
             raise ConfigError(f"-{name} is not supported by this server yet")
 
@@ -304,7 +304,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _int("bytes", "cut traced messages", "max_traced_msg_len"),
     ),
     "Storage": (
-        _bool("persistence (not supported)", "js", "jetstream"),
+        _bool("persistence", "js", "jetstream"),
         _text("dir", "directory for persisted data", "sd", "store_dir"),
     ),
     "Authorization": (
@@ -365,6 +365,7 @@ _PLAIN = {
     "log_size_limit": "log_size_limit",
     "max_traced_msg_len": "max_traced_msg_len",
     "store_dir": "store_dir",
+    "jetstream": "jetstream",
 }
 _LOGGING = {
     "debug": ("debug",),

@@ -36,7 +36,7 @@ class _Secretive(Struct, frozen=True, kw_only=True):
     """Hides the fields that hold secrets when a value is shown in a log or a traceback."""
 
     def __repr__(self) -> str:
-        hidden = {"password", "token"}
+        hidden = {"password", "token", "key", "prev_key"}
         shown = (
             f"{name}={REDACTED if name in hidden and value else repr(value)}"
             for name in self.__struct_fields__
@@ -82,6 +82,54 @@ class AccountLimits(Struct, frozen=True, kw_only=True):
     max_leafnodes: Annotated[int, Doc("Leaf node connections.")] = UNLIMITED
 
 
+class JetStreamAccountLimits(Struct, frozen=True, kw_only=True):
+    """How much one account may persist; -1 is unlimited."""
+
+    max_memory: Annotated[int, Doc("Bytes in memory.")] = UNLIMITED
+    max_storage: Annotated[int, Doc("Bytes in files.")] = UNLIMITED
+    max_streams: Annotated[int, Doc("Streams.")] = UNLIMITED
+    max_consumers: Annotated[int, Doc("Consumers of a stream.")] = UNLIMITED
+    max_ack_pending: Annotated[int, Doc("Unacknowledged messages of a consumer.")] = UNLIMITED
+    memory_max_stream_bytes: Annotated[int, Doc("Bytes of one stream in memory.")] = UNLIMITED
+    storage_max_stream_bytes: Annotated[int, Doc("Bytes of one stream in files.")] = UNLIMITED
+    max_bytes_required: Annotated[bool, Doc("Every stream must say its max_bytes.")] = False
+
+
+class BatchLimits(Struct, frozen=True, kw_only=True):
+    """Bounds of batched publishing."""
+
+    max_inflight_per_stream: Annotated[int, Doc("Open batches of a stream.")] = 50
+    max_inflight_total: Annotated[int, Doc("Open batches of the server.")] = 1000
+    max_msgs: Annotated[int, Doc("Messages of one batch.")] = 1000
+    timeout_ns: Annotated[int, Doc("A batch idle for this long is abandoned.")] = 10 * SECOND_NS
+
+
+class JetStreamLimits(Struct, frozen=True, kw_only=True):
+    """Bounds for all accounts; 0 is none."""
+
+    max_ack_pending: Annotated[int, Doc("Cap and default of consumers' max_ack_pending.")] = 0
+    max_request_batch: Annotated[int, Doc("Cap of consumers' max_batch.")] = 0
+    default_max_consumers: Annotated[int, Doc("max_consumers of streams that say none.")] = 0
+    duplicate_window_ns: Annotated[int, Doc("Cap of streams' duplicate_window.")] = 0
+    batch: Annotated[BatchLimits, Doc("Bounds of batched publishing.")] = BatchLimits()
+
+
+class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
+    """Persistence. Acknowledged means synced, unless `sync_interval_ns` says otherwise."""
+
+    max_memory: Annotated[int, Doc("Bytes in memory; -1: three quarters of the machine's.")] = -1
+    max_store: Annotated[int, Doc("Bytes in files; -1: three quarters of what is free.")] = -1
+    domain: Annotated[str, Doc("Name of this JetStream among others.")] = ""
+    sync_interval_ns: Annotated[
+        int, Doc("0 syncs before every acknowledgement; else lazily, this often.")
+    ] = 0
+    strict: Annotated[bool, Doc("Refuse requests with fields that are unknown.")] = True
+    key: Annotated[str, Doc("Encrypt files with a key made from this.")] = ""
+    prev_key: Annotated[str, Doc("What `key` was before; files are encrypted anew.")] = ""
+    cipher: Annotated[str, Doc("aes or chacha; empty is automatic.")] = ""
+    limits: Annotated[JetStreamLimits, Doc("Bounds for all accounts.")] = JetStreamLimits()
+
+
 class AccountOptions(Struct, frozen=True, kw_only=True):
     """An isolated subject space with its users."""
 
@@ -91,6 +139,9 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
         Permissions | None, Doc("For users without permissions of their own.")
     ] = None
     limits: Annotated[AccountLimits, Doc("Bounds of the account.")] = AccountLimits()
+    jetstream: Annotated[
+        JetStreamAccountLimits | None, Doc("What it may persist; None: nothing.")
+    ] = None
 
 
 class TlsOptions(Struct, frozen=True, kw_only=True):
@@ -227,6 +278,7 @@ class Options(Struct, frozen=True, kw_only=True):
     # Storage
     store_dir: Annotated[str, Doc("Directory for persisted data.")] = ""
     jetstream: Annotated[bool, Doc("Persistence.")] = False
+    jetstream_options: Annotated[JetStreamOptions, Doc("How to persist.")] = JetStreamOptions()
 
     # Provenance
     config_file: Annotated[str, Doc("File the options were read from.")] = ""

@@ -20,6 +20,9 @@ from penstock.server.options import (
     AccountLimits,
     AccountOptions,
     Authorization,
+    BatchLimits,
+    JetStreamLimits,
+    JetStreamOptions,
     ListenOnly,
     Options,
     TlsOptions,
@@ -91,6 +94,32 @@ def read(tmp_path: Path) -> Callable[[str], Options]:
         ("store_dir: s", "store_dir", "s"),
         ("jetstream {enabled: false, store_dir: s}", "store_dir", "s"),
         ("jetstream: disabled", "jetstream", False),
+        ("jetstream: enabled", "jetstream", True),
+        ("jetstream: true", "jetstream", True),
+        ("jetstream {domain: d}", "jetstream", True),
+        (
+            'jetstream {max_mem: 1G, max_file: 2048, domain: d, sync_interval: "2s", strict: false}',
+            "jetstream_options",
+            JetStreamOptions(
+                max_memory=1 << 30,
+                max_store=2048,
+                domain="d",
+                sync_interval_ns=2_000_000_000,
+                strict=False,
+            ),
+        ),
+        ("jetstream {sync_interval: always}", "jetstream_options", JetStreamOptions()),
+        (
+            'jetstream {limits {max_ack_pending: 5, duplicate_window: "1m", batch {max_msgs: 7}}}',
+            "jetstream_options",
+            JetStreamOptions(
+                limits=JetStreamLimits(
+                    max_ack_pending=5,
+                    duplicate_window_ns=60_000_000_000,
+                    batch=BatchLimits(max_msgs=7),
+                )
+            ),
+        ),
         (
             "cluster {listen: '127.0.0.1:-1', name: c}",
             "cluster",
@@ -272,8 +301,6 @@ def test_bad_value_is_told_with_its_place(
 @pytest.mark.parametrize(
     "text",
     [
-        "jetstream: enabled",
-        "jetstream {max_mem: 1G}",
         "mqtt {port: 1883}",
         "operator: x",
         "resolver: MEMORY",
@@ -288,7 +315,6 @@ def test_bad_value_is_told_with_its_place(
         "write_timeout: retry",
         "authorization {auth_callout {}}",
         "accounts {A {exports: [{service: a}]}}",
-        "accounts {A {jetstream: enabled}}",
         "accounts {A {mappings {a: b}}}",
         "cluster {routes: [nats://a:1]}",
         "cluster {authorization {user: a}}",

@@ -66,6 +66,7 @@ def run(*argv: str) -> Options:
         ("--max_traced_msg_len 5", "max_traced_msg_len", 5),
         ("-sd=d", "store_dir", "d"),
         ("--js=false", "jetstream", False),
+        ("-js", "jetstream", True),
         ("--cluster nats://127.0.0.1:-1", "cluster", ListenOnly(host="127.0.0.1", port=-1)),
         (
             "--cluster_listen nats://127.0.0.1:6222 --cluster_name c",
@@ -119,7 +120,6 @@ def test_mistyped_flag_shows_the_usage_and_ends_with_0(argv: str, message: str) 
         ("-sl stop=a=b", "invalid signal parameters: [b]"),
         ("--routes nats://a:1", "solicited routes require cluster capabilities"),
         ("--routes nats://a:1 --cluster nats://a:2", "-routes is not supported by this server yet"),
-        ("-js", "-jetstream is not supported by this server yet"),
         ("-s", "-syslog is not supported by this server yet"),
         ("-r udp://a:1", "-remote_syslog is not supported by this server yet"),
         ("--profile 1", "-profile is not supported by this server yet"),

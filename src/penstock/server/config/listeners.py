@@ -1,7 +1,7 @@
-"""Listeners beside the client port: websocket, cluster, gateway, leafnodes; and jetstream.
+"""Listeners beside the client port: websocket, cluster, gateway, leafnodes.
 
 A listener for other servers is accepted as long as it merely listens. Whatever would make this
-server dial, trust or serve another one is refused, and so is enabled persistence.
+server dial, trust or serve another one is refused.
 """
 
 from __future__ import annotations
@@ -62,37 +62,6 @@ def read_leafnodes(section: Section, _key: str, node: Node) -> None:
     section.fields["leafnodes"] = _listener(
         node, "map to define a leafnode", _LEAFNODES, section.problems
     )
-
-
-def read_jetstream(section: Section, key: str, node: Node) -> None:
-    """Off in any of its spellings; a store directory may be named all the same."""
-    if isinstance(node.value, str):
-        lowered = node.value.lower()
-        if lowered not in ("enable", "enabled", "disable", "disabled"):
-            raise Fault(
-                node, f"Expected 'enabled' or 'disabled' for string value, got '{node.value}'"
-            )
-        enabled = lowered.startswith("enable")
-    elif isinstance(node.value, dict):
-        enabled = _jetstream_map(section, node.value, node)
-    elif isinstance(node.value, bool):
-        enabled = node.value
-    else:
-        kind = type_name(node.value)
-        raise Fault(node, f"Expected map, bool or string to define JetStream, got {kind}")
-    if enabled:
-        raise not_supported(node, key)
-
-
-def _jetstream_map(section: Section, tree: dict[str, Node], node: Node) -> bool:
-    keys = {key.lower(): entry for key, entry in tree.items()}
-    directory = keys.get("store_dir") or keys.get("storedir") or keys.get("store")
-    if directory is not None:
-        if "store_dir" in section.fields:
-            raise Fault(directory, "Duplicate 'store_dir' configuration")
-        section.fields["store_dir"] = as_text(directory)
-    switch = keys.get("enabled") or keys.get("enable")
-    return True if switch is None else as_bool(switch)
 
 
 def write_timeout(_section: Section, key: str, node: Node) -> None:

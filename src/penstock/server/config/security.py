@@ -16,6 +16,7 @@ from penstock.broker.permission_values import (
     ResponsePermission,
     SubjectPermission,
 )
+from penstock.server.config.jetstream import read_account_jetstream
 from penstock.server.config.values import (
     Fault,
     Problems,
@@ -293,12 +294,6 @@ def _unknown_limit(key: str, node: Node) -> str | None:
     return None if node.used_as_variable else f'Unknown field "{key}" parsing account limits'
 
 
-def _account_jetstream(section: Section, key: str, node: Node) -> None:
-    if isinstance(node.value, str) and node.value.lower() in ("disable", "disabled"):
-        return
-    only_off(section, key, node)
-
-
 _SIMPLE: dict[str, Reader] = {
     **dict.fromkeys(("user", "username"), text("user")),
     **dict.fromkeys(("pass", "password"), text("password")),
@@ -335,7 +330,7 @@ _ACCOUNT: dict[str, Reader] = {
     "users": _users,
     "default_permissions": _permissions("default_permissions"),
     "limits": _limits,
-    "jetstream": _account_jetstream,
+    "jetstream": read_account_jetstream,
     **dict.fromkeys(("imports", "exports"), only_off),
     **dict.fromkeys(("nkey", "mappings", "maps", "msg_trace", "trace_dest"), unsupported),
 }

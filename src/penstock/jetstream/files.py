@@ -1,0 +1,241 @@
+"""Where the assets of one account are kept: a directory per stream, its messages and consumers.
+
+    <account>/<stream>/meta             configuration, in two slots
+    <account>/<stream>/msgs/            the blocks of its messages
+    <account>/<stream>/obs/<consumer>.* configuration and state of every durable consumer
+
+An asset exists when its `meta` (`.meta`) does: that file is made last and removed first, so a crash
+leaves either a whole asset or remains that `sweep` clears away. Names on disk are the assets' own
+where that is safe, else a hash; the true name is in the configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.store.consumer_state import ConsumerStateStore
+from penstock.store.errors import CorruptRecord, NotFound, StoreError
+from penstock.store.slots import SlotFile, state_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.store.consumer_state import RecoveryReport
+    from penstock.store.disk import Disk
+
+META_NAME: Final = "meta"
+META_SUFFIX: Final = ".meta"
+MESSAGES_NAME: Final = "msgs"
+CONSUMERS_NAME: Final = "obs"
+GONE_PREFIX: Final = "~gone-"
+"""A directory of that name is being removed."""
+META_BYTES_MAX: Final = 1 << 20
+META_INCARNATION: Final = 0
+"""What says which stream a directory belongs to cannot itself be bound to that stream."""
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}\Z")
+HASH_PREFIX: Final = "~"
+
+
+class StreamMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a stream beside its messages."""
+
+    config: msgspec.Raw
+    created_ns: int
+    incarnation: int
+    version: int = 1
+
+
+class ConsumerMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a consumer beside its state."""
+
+    name: str
+    config: msgspec.Raw
+    created_ns: int
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An asset whose configuration cannot be read: left alone, and told to the operator."""
+
+    name: str
+    why: str
+
+
+def file_name(name: str) -> str:
+    """The name an asset has on disk."""
+    if PLAIN_NAME.match(name):
+        return name
+    return HASH_PREFIX + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+class ConsumerFiles:
+    """The files of one consumer: configuration in slots, state in a store of its own."""
+
+    __slots__ = ("_disk", "_meta", "_name", "state")
+
+    def __init__(self, disk: Disk, name: str, meta: SlotFile, state: ConsumerStateStore) -> None:
+        self._disk = disk
+        self._name = name
+        self._meta = meta
+        self.state = state
+
+    def save(self, meta: ConsumerMeta) -> None:
+        """Writes a new configuration, durably."""
+        self._meta.write(msgspec.json.encode(meta))
+
+    def close(self) -> None:
+        self.state.close()
+        self._meta.close()
+
+    def delete(self) -> None:
+        """Removes everything, what makes the consumer exist first."""
+        self._meta.close()
+        with contextlib.suppress(StoreError):  # its last words are not wanted
+            self.state.close()
+        self._disk.unlink(self._name + META_SUFFIX)
+        self._disk.sync_dir()
+        ConsumerStateStore.delete(self._disk, self._name)
+
+
+class StreamFiles:
+    """The directory of one stream."""
+
+    def __init__(self, account: Disk, name: str, meta: SlotFile, incarnation: int) -> None:
+        self._account = account
+        self._name = name
+        self._disk = account.subdir(name)
+        self._meta = meta
+        self.incarnation = incarnation
+        self.messages = self._disk.subdir(MESSAGES_NAME)
+        self._consumers = self._disk.subdir(CONSUMERS_NAME)
+
+    def save(self, meta: StreamMeta) -> None:
+        """Writes a new configuration, durably."""
+        self._meta.write(msgspec.json.encode(meta))
+
+    def create_consumer(self, meta: ConsumerMeta) -> ConsumerFiles:
+        """Makes the files of a new consumer, durably. Blocks for a few syncs."""
+        name = file_name(meta.name)
+        self._remove_remains(name)
+        state = ConsumerStateStore.create(self._consumers, name, incarnation=self.incarnation)
+        key = state_key(f"consumer-meta/{name}", self.incarnation)
+        slots = SlotFile.create(self._consumers, name + META_SUFFIX, key, msgspec.json.encode(meta))
+        return ConsumerFiles(self._consumers, name, slots, state)
+
+    def _remove_remains(self, name: str) -> None:
+        try:
+            ConsumerStateStore.delete(self._consumers, name)
+        except NotFound:
+            return
+
+    def open_consumers(
+        self,
+    ) -> tuple[list[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport]], list[Unreadable]]:
+        """Every consumer that is there, and those that cannot be read."""
+        found, unreadable = [], []
+        for file in self._consumers.files():
+            if not file.endswith(META_SUFFIX):
+                continue
+            name = file.removesuffix(META_SUFFIX)
+            try:
+                found.append(self._open_consumer(name))
+            except (StoreError, CorruptRecord, msgspec.MsgspecError) as error:
+                unreadable.append(Unreadable(name, str(error)))
+        return found, unreadable
+
+    def _open_consumer(self, name: str) -> tuple[ConsumerMeta, ConsumerFiles, RecoveryReport]:
+        key = state_key(f"consumer-meta/{name}", self.incarnation)
+        slots, reading = SlotFile.open(self._consumers, name + META_SUFFIX, key)
+        meta = msgspec.json.decode(reading.value, type=ConsumerMeta)
+        state, report = ConsumerStateStore.open(self._consumers, name, incarnation=self.incarnation)
+        return meta, ConsumerFiles(self._consumers, name, slots, state), report
+
+    def close(self) -> None:
+        self._meta.close()
+
+    def doom(self) -> str:
+        """Makes the stream not exist, durably; `AccountFiles.sweep` takes away what is left."""
+        self._meta.close()
+        gone = f"{GONE_PREFIX}{self.incarnation:x}"
+        self._account.rename(self._name, gone)
+        self._account.sync_dir()
+        return gone
+
+
+class AccountFiles:
+    """The directory of one account."""
+
+    def __init__(self, disk: Disk, *, make_incarnation: Callable[[], int]) -> None:
+        self.disk = disk
+        self._make_incarnation = make_incarnation
+
+    def create_stream(self, name: str, config: bytes, created_ns: int) -> StreamFiles:
+        """Makes the directory of a new stream, durably. Blocks for a few syncs."""
+        directory = file_name(name)
+        self._clear(directory)
+        self.disk.mkdir(directory)
+        inside = self.disk.subdir(directory)
+        for part in (MESSAGES_NAME, CONSUMERS_NAME):
+            inside.mkdir(part)
+        inside.sync_dir()
+        incarnation = self._make_incarnation()
+        meta = StreamMeta(
+            config=msgspec.Raw(config), created_ns=created_ns, incarnation=incarnation
+        )
+        key = state_key("stream-meta", META_INCARNATION)
+        slots = SlotFile.create(
+            inside, META_NAME, key, msgspec.json.encode(meta), value_bytes_max=META_BYTES_MAX
+        )
+        self.disk.sync_dir()
+        return StreamFiles(self.disk, directory, slots, incarnation)
+
+    def open_streams(self) -> tuple[list[tuple[StreamMeta, StreamFiles]], list[Unreadable]]:
+        """Every stream that is there, and those that cannot be read."""
+        found, unreadable = [], []
+        for directory in self.disk.directories():
+            if directory.startswith(GONE_PREFIX):
+                continue
+            try:
+                found.append(self._open_stream(directory))
+            except NotFound:
+                continue  # a creation that a crash cut short: nobody was told of it
+            except (StoreError, CorruptRecord, msgspec.MsgspecError) as error:
+                unreadable.append(Unreadable(directory, str(error)))
+        return found, unreadable
+
+    def _open_stream(self, directory: str) -> tuple[StreamMeta, StreamFiles]:
+        inside = self.disk.subdir(directory)
+        key = state_key("stream-meta", META_INCARNATION)
+        slots, reading = SlotFile.open(inside, META_NAME, key, value_bytes_max=META_BYTES_MAX)
+        meta = msgspec.json.decode(reading.value, type=StreamMeta)
+        return meta, StreamFiles(self.disk, directory, slots, meta.incarnation)
+
+    def sweep(self) -> None:
+        """Removes what is left of streams that were deleted. Slow; nothing depends on it."""
+        for directory in self.disk.directories():
+            if directory.startswith(GONE_PREFIX):
+                remove_tree(self.disk, directory)
+
+    def _clear(self, directory: str) -> None:
+        """Makes room for a new stream: a creation that never ended may be in the way."""
+        try:
+            remove_tree(self.disk, directory)
+        except NotFound:
+            return
+
+
+def remove_tree(disk: Disk, name: str) -> None:
+    """Removes a directory with all that is in it."""
+    inside = disk.subdir(name)
+    for file in inside.files():
+        inside.unlink(file)
+    for directory in inside.directories():
+        remove_tree(inside, directory)
+    disk.rmdir(name)
