@@ -101,7 +101,7 @@ def read(tmp_path: Path) -> Callable[[str], Options]:
             'jetstream {max_mem: 1G, max_file: 2048, domain: d, sync_interval: "2s", strict: false}',
             "jetstream_options",
             JetStreamOptions(
-                max_memory=1 << 30,
+                max_memory=1_000_000_000,
                 max_store=2048,
                 domain="d",
                 sync_interval_ns=2_000_000_000,
