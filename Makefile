@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format reference bench bench-probes fuzz wheel clean
+.PHONY: help setup demo test check lint types layers format reference bench bench-probes fuzz faults wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stall
 
 fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60
+
+ROUNDS ?= 50
+faults: setup ## power cuts, failing disks, damage, kill -9: ROUNDS=50 times what `make test` does
+	PENSTOCK_FAULT_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/faults
 
 wheel: setup ## build a wheel and try it in an empty environment
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

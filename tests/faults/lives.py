@@ -109,6 +109,8 @@ class Life:
         self.versions = [self._version()]
         self.durable = 0
         self.written = 0
+        self.working = False
+        """A sync is out, or has failed."""
         self.store = opened(self.disk, options)
 
     def _version(self) -> Version:
@@ -219,12 +221,14 @@ class Life:
         self.promised(covered)
 
     def run(self, work: Work) -> None:
+        self.working = True
         try:
             work.run()
         except StoreError as error:
             self.store.synced(work, error)
             raise
         self.store.synced(work)
+        self.working = False
 
     def _reopen(self) -> None:
         self.store.close()

@@ -8,16 +8,22 @@ import pytest
 
 from faults.lives import Life
 from faults.verdicts import judged
+from penstock.store.errors import NotFound
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
 from penstock.testing.simdisk import SimDisk
+from support_consumer import Run, as_model, reopened, small_logs
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from penstock.testing.crash_states import CrashImage
+
 STEPS = 70
 LIVES = 12
 IMAGES = 500
+CONSUMERS = 4
+CONSUMER_TURNS = 14
 
 
 def cut_everywhere(seed: int, options: dict[str, Any], *, plain: bool) -> tuple[int, list[str]]:
@@ -45,6 +51,47 @@ def test_no_cut_at_any_call_of_a_life_loses_what_was_promised(
         states, wrong = cut_everywhere(seed, {}, plain=True)
         tried["crash states of file stores"] += states
         assert wrong == []
+
+
+@pytest.mark.usefixtures(small_logs.__name__)
+def test_no_cut_at_any_call_of_a_consumer_loses_what_was_promised(
+    rounds: int, tried: Counter[str]
+) -> None:
+    for seed in range(500, 500 + CONSUMERS * rounds):
+        disk = RecordingDisk(SimDisk())
+        run = Run(disk, seed)
+        disk.mark(("durable", 0))
+        for turn in range(CONSUMER_TURNS):
+            run.changes(run.rng.randrange(30))
+            disk.mark(("did", run.store.recorded_seq))
+            if turn % 7 == 6:
+                reopen(run)
+            else:
+                run.sync()
+            disk.mark(("durable", run.store.durable_seq))
+        for image in crash_states(disk, seed=seed, images_max=IMAGES):
+            tried["crash states of consumers"] += 1
+            assert consumer_faults(run, image) == [], f"seed {seed}, {image.description}"
+
+
+def reopen(run: Run) -> None:
+    run.store.close()
+    run.store, report = reopened(run.disk)  # type: ignore[arg-type]
+    assert report.clean
+
+
+def consumer_faults(run: Run, image: CrashImage) -> list[str]:
+    marks = dict(image.marks)  # type: ignore[call-overload]
+    try:
+        store, report = reopened(image.disk)
+    except NotFound:
+        return ["is not there"] if marks else []
+    wrong = [f"called damaged: {report}"] if report.damage or report.lost else []
+    if not marks.get("durable", 0) <= store.recorded_seq <= marks.get("did", 0):
+        wrong.append(f"at {store.recorded_seq}, promised was {marks}")
+    if as_model(store.state) != run.history[store.recorded_seq]:
+        wrong.append(f"not the state after change {store.recorded_seq}")
+    return wrong
 
 
 def test_a_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def contents(store: FileStore) -> dict[int, MessageRecord]:
     """Every message the store gives out."""
     found = {}
     start = 0
-    while (msg := warm(store, lambda: store.next_match((), start))) is not None:
+    while (msg := warm(store, lambda at=start: store.next_match((), at))) is not None:
         found[msg.seq] = msg
         start = msg.seq + 1
     return found
