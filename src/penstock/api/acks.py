@@ -6,13 +6,14 @@ None, an unknown verb is OTHER, and a delay nobody can read makes a plain refusa
 does it. What an ack changes is the consumer's business.
 """
 
-from __future__ import annotations
-
 import enum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-import msgspec
+from msgspec import Struct
 
+from penstock.api.codec import decode_one
+from penstock.api.fields import Doc, Nanos
+from penstock.api.refusals import ApiError
 from penstock.base.durations import parse_duration
 
 ACK_PREFIX: Final = "$JS.ACK"
@@ -72,11 +73,10 @@ OTHER: Final = Ack(Verb.OTHER)
 _WHOLE: Final = {b"": PLAIN_ACK, b"+ACK": PLAIN_ACK, b"+OK": PLAIN_ACK, b"+WPI": PROGRESS}
 
 
-class _NakOptions(msgspec.Struct):
-    delay: int = 0
+class NakOptions(Struct, frozen=True, kw_only=True):
+    """What may follow a NAK as JSON."""
 
-
-_NAK_OPTIONS: Final = msgspec.json.Decoder(_NakOptions | None)
+    delay: Annotated[Nanos, Doc("Wait so long before the next delivery.")] = 0
 
 
 def parse_ack_subject(subject: str) -> AckRef | None:
@@ -123,8 +123,7 @@ def _delay(argument: bytes) -> int | None:
         return None
     try:
         if argument.startswith(b"{"):
-            options = _NAK_OPTIONS.decode(argument)
-            return options.delay if options else None
+            return decode_one(NakOptions, argument).delay
         return parse_duration(argument.decode())
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, ApiError):
         return None

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin,
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.api.json_faults import explain
+from penstock.api.json_faults import explain, explain_one
 from penstock.api.refusals import INVALID_JSON, ApiError
 from penstock.api.times import TimeFault, format_time, parse_time
 
@@ -34,6 +34,7 @@ _INTEGERS: Final = {
     "uint64": (0, 2**64 - 1),
     "time.Duration": (-(2**63), 2**63 - 1),
 }
+_TOO_LONG: Final = "number out of range"
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 #: What could mean something to a browser.
@@ -100,6 +101,20 @@ def decode(kind: type[T], raw: bytes, *, strict: bool = True) -> T:
     return kind(**values)
 
 
+def decode_one(kind: type[T], raw: bytes) -> T:
+    """Read a body of exactly one value that may hold unknown fields: consumers take such."""
+    try:
+        found = _parse(raw)
+    except Faulty:
+        found = []
+    if len(found) != 1:
+        raise INVALID_JSON(err=explain_one(raw) or _TOO_LONG)
+    try:
+        return kind(**_read_struct(kind, found[0], _Where((_short(kind),), False, False)))
+    except Faulty as fault:
+        raise INVALID_JSON(err=fault) from None
+
+
 def _parse(raw: bytes) -> list[object]:
     """Every value of the body, in order."""
     text = raw.decode("utf-8", "replace")
@@ -115,7 +130,7 @@ def _parse(raw: bytes) -> list[object]:
     except ValueError:
         # Also where a whole number is longer than Python likes to read: then it is no fault
         # of syntax, but no number fits either.
-        raise Faulty(explain(raw) or "number out of range") from None
+        raise Faulty(explain(raw) or _TOO_LONG) from None
     return found
 
 
@@ -188,8 +203,10 @@ def _read_enum(kind: type[StrEnum], value: object, where: _Where) -> StrEnum:
         with suppress(ValueError):
             return kind(value)
     unknown = getattr(kind, "unknown", None)
+    raw = value if isinstance(value, _Fraction) else json.dumps(value, ensure_ascii=False)
+    if hasattr(kind, "misread"):
+        raise Faulty(f"{kind.misread}: {raw}")
     if unknown is None:
-        raw = value if isinstance(value, _Fraction) else json.dumps(value, ensure_ascii=False)
         raise Faulty(f"can not unmarshal {_quoted(raw)}")
     if value is None or isinstance(value, str):
         raise Faulty(unknown)

@@ -3,7 +3,7 @@
 Names are those of the JSON API and the order of declaration is the order on the wire; defaults,
 reference pages and update rules are derived from here. Values only: what depends on the server or
 the stream is filled in by `consumer_defaults.normalise`, and whether a configuration is allowed
-is asked in `consumer_rules`. Durations are nanoseconds; times are nanoseconds since 1970, or None if not given.
+is asked in `consumer_rules`. Durations are nanoseconds; times are nanoseconds since 1970.
 """
 
 import enum
@@ -25,6 +25,11 @@ class DeliverPolicy(enum.StrEnum):
     BY_START_TIME = "by_start_time"
     LAST_PER_SUBJECT = "last_per_subject"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "DeliverPolicy | None":
+        # Old clients say so when they mean the default.
+        return cls.ALL if value == "undefined" else None
+
 
 class AckPolicy(enum.StrEnum):
     """What counts as having handled a message."""
@@ -45,6 +50,8 @@ class ReplayPolicy(enum.StrEnum):
 class PriorityPolicy(enum.StrEnum):
     """Which of several waiting pull requests is served."""
 
+    misread = enum.nonmember("unknown priority policy")
+
     NONE = "none"
     OVERFLOW = "overflow"
     PINNED_CLIENT = "pinned_client"
@@ -53,6 +60,8 @@ class PriorityPolicy(enum.StrEnum):
 
 class ConsumerAction(enum.StrEnum):
     """Whether a request may create, may update, or either."""
+
+    misread = enum.nonmember("unknown consumer action")
 
     CREATE_OR_UPDATE = ""
     UPDATE = "update"

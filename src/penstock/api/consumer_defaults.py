@@ -33,6 +33,9 @@ class ConsumerCaps(NamedTuple):
     server_max_ack_pending: int = 0
     server_max_batch: int = 0
     account_max_ack_pending: int = 0
+    account_max_consumers: int = 0
+    server_max_consumers: int = 0
+    """For streams without a limit of their own or their account's."""
 
 
 class _Floor(NamedTuple):

@@ -15,6 +15,7 @@ _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]*')
 _ESCAPE: Final = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _UNFINISHED: Final = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
 _DIGITS: Final = re.compile(rb"[0-9]*")
+_OFFSET: Final = re.compile(r" at offset [0-9]+$")
 _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _UNICODE_ESCAPE_BYTES: Final = 6
 _NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 39: "'", 92: "\\"}
@@ -32,6 +33,18 @@ def explain(raw: bytes, at: int = 0) -> str:
             at = _blank(raw, _value(raw, at))
     except _Fault as fault:
         return str(fault)
+    return ""
+
+
+def explain_one(raw: bytes) -> str:
+    """As `explain`, for text that must be one value; these faults have no offset."""
+    try:
+        at = _blank(raw, _value(raw, _blank(raw, 0)))
+        if at < len(raw):
+            raise _unexpected(raw, at, "after top-level value")
+    except _Fault as fault:
+        text = str(fault)
+        return "unexpected end of JSON input" if text == ENDS_EARLY else _OFFSET.sub("", text)
     return ""
 
 

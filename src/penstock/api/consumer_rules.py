@@ -1,0 +1,297 @@
+"""Which consumer configurations are allowed: ordered rules, the first that objects wins.
+
+Order is compatibility: with two faults in a configuration, the reference's answer names the first.
+A rule is a function of the normalised configuration and its surroundings; it returns a refusal
+from the catalogue or None. What is fixed when a consumer is changed, and what other consumers of
+the stream forbid, is `consumer_changes`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
+from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
+from penstock.api.stream import Retention
+from penstock.base.durations import format_duration
+from penstock.subjects.match import is_subset
+from penstock.subjects.tokens import has_wildcard, is_valid_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.consumer_defaults import ConsumerCaps
+    from penstock.api.refusals import ApiError
+    from penstock.api.stream import StreamConfig
+
+    Rule = Callable[[ConsumerConfig, StreamConfig, ConsumerCaps], ApiError | None]
+
+DESCRIPTION_BYTES_MAX: Final = 4096
+METADATA_BYTES_MAX: Final = 128 * 1024
+HEARTBEAT_NS_MIN: Final = 100_000_000
+EXPIRES_NS_MIN: Final = 1_000_000
+
+_NOT_IN_NAMES: Final = frozenset(" \t\r\n\f.*>\\/")
+_GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+_SAMPLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INT64_MAX: Final = 2**63 - 1
+_START_WORDS: Final = {
+    DeliverPolicy.ALL: ("all", "sequence"),
+    DeliverPolicy.LAST: ("last", "sequence"),
+    DeliverPolicy.LAST_PER_SUBJECT: ("last per subject", "sequence"),
+    DeliverPolicy.NEW: ("new", "sequence"),
+    DeliverPolicy.BY_START_SEQUENCE: ("by start sequence", ""),
+    DeliverPolicy.BY_START_TIME: ("by start time", "start sequence"),
+}
+
+
+def check_consumer(
+    cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
+) -> ApiError | None:
+    """What is wrong with a normalised configuration on this stream, if anything."""
+    for rule in CONSUMER_RULES:
+        refused = rule(cfg, stream, caps)
+        if refused is not None:
+            return refused
+    return None
+
+
+def is_asset_name(name: str) -> bool:
+    """Whether streams and consumers may have this name."""
+    return bool(name) and _NOT_IN_NAMES.isdisjoint(name)
+
+
+def sampled_percent(sample_freq: str) -> int:
+    """How many acks of a hundred are reported; a checked configuration has a number there."""
+    return int(sample_freq.removesuffix("%") or "0")
+
+
+def _names(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    for kind, name in (("", cfg.name), ("durable ", cfg.durable_name)):
+        if name and not is_asset_name(name):
+            words = f"consumer {kind}name can not contain '.', '*', '>', '\\', '/'"
+            return refusals.STREAM_INVALID_CONFIG(err=words)
+    return None
+
+
+def _replicas(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.num_replicas > stream.num_replicas:
+        return refusals.CONSUMER_REPLICAS_EXCEEDS_STREAM
+    if cfg.num_replicas < 0:
+        return refusals.REPLICAS_COUNT_CANNOT_BE_NEGATIVE
+    by_interest = stream.retention is not Retention.LIMITS
+    if by_interest and cfg.num_replicas not in (0, stream.num_replicas):
+        return refusals.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM
+    return None
+
+
+def _waits(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if any(wait < 0 for wait in cfg.backoff):
+        return refusals.CONSUMER_BACK_OFF_NEGATIVE
+    return refusals.CONSUMER_ACK_WAIT_NEGATIVE if cfg.ack_wait < 0 else None
+
+
+def _ack_by_flow(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.ack_policy is not AckPolicy.FLOW_CONTROL:
+        return None
+    if not cfg.is_push:
+        return refusals.CONSUMER_ACK_FC_REQUIRES_PUSH
+    if not cfg.flow_control:
+        return refusals.CONSUMER_ACK_FC_REQUIRES_FC
+    if cfg.idle_heartbeat != SOURCE_HEARTBEAT_NS:
+        words = "flow control ack policy heartbeat needs to be 1s"
+        return refusals.STREAM_INVALID_CONFIG(err=words)
+    if cfg.max_ack_pending <= 0:
+        return refusals.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING
+    if cfg.ack_wait or cfg.backoff:
+        return refusals.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT
+    return refusals.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER if cfg.max_deliver > 0 else None
+
+
+def _backoff(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.backoff and cfg.max_deliver != UNLIMITED and len(cfg.backoff) > cfg.max_deliver:
+        return refusals.CONSUMER_MAX_DELIVER_BACKOFF
+    return None
+
+
+def _description(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if len(cfg.description.encode()) > DESCRIPTION_BYTES_MAX:
+        return refusals.CONSUMER_DESCRIPTION_TOO_LONG(max=DESCRIPTION_BYTES_MAX)
+    return None
+
+
+def _push(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if not cfg.is_push:
+        return None
+    if has_wildcard(cfg.deliver_subject):
+        return refusals.CONSUMER_DELIVER_TO_WILDCARDS
+    if not is_valid_subject(cfg.deliver_subject):
+        return refusals.CONSUMER_INVALID_DELIVER_SUBJECT
+    if any(is_subset(cfg.deliver_subject, captured) for captured in stream.subjects):
+        return refusals.CONSUMER_DELIVER_CYCLE
+    if cfg.max_waiting != 0:
+        return refusals.CONSUMER_PUSH_MAX_WAITING
+    if cfg.max_ack_pending > 0 and cfg.ack_policy is AckPolicy.NONE:
+        return refusals.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED
+    if 0 < cfg.idle_heartbeat < HEARTBEAT_NS_MIN:
+        return refusals.CONSUMER_SMALL_HEARTBEAT
+    return None
+
+
+def _pull(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.is_push:
+        return None
+    if cfg.ack_policy is AckPolicy.NONE and stream.retention is Retention.WORKQUEUE:
+        return refusals.CONSUMER_PULL_REQUIRES_ACK
+    if cfg.rate_limit_bps > 0:
+        return refusals.CONSUMER_PULL_WITH_RATE_LIMIT
+    if cfg.idle_heartbeat > 0:
+        return refusals.CONSUMER_HB_REQUIRES_PUSH
+    if cfg.flow_control:
+        return refusals.CONSUMER_FC_REQUIRES_PUSH
+    if cfg.max_expires != 0 and cfg.max_expires < EXPIRES_NS_MIN:
+        return refusals.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL
+    if 0 < caps.server_max_batch < cfg.max_batch:
+        return refusals.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=caps.server_max_batch)
+    return None
+
+
+def _limits(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    of_stream = stream.consumer_limits
+    for limit in (
+        caps.server_max_ack_pending,
+        caps.account_max_ack_pending,
+        of_stream.max_ack_pending,
+    ):
+        if 0 < limit < cfg.max_ack_pending:
+            return refusals.CONSUMER_MAX_PENDING_ACK_EXCESS(limit=limit)
+    if 0 < of_stream.inactive_threshold < cfg.inactive_threshold:
+        limit_text = format_duration(of_stream.inactive_threshold)
+        return refusals.CONSUMER_INACTIVE_THRESHOLD_EXCESS(limit=limit_text)
+    return None
+
+
+def _direct(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if not cfg.direct:
+        return None
+    if not cfg.is_push:
+        return refusals.CONSUMER_DIRECT_REQUIRES_PUSH
+    return refusals.CONSUMER_DIRECT_REQUIRES_EPHEMERAL if cfg.durable_name else None
+
+
+def _filters(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.filter_subject and cfg.filter_subjects:
+        return refusals.CONSUMER_DUPLICATE_FILTER_SUBJECTS
+    if "" in cfg.filter_subjects:
+        return refusals.CONSUMER_EMPTY_FILTER
+    filters = cfg.filters
+    for at, subject in enumerate(filters):
+        if not is_valid_subject(subject):
+            return refusals.STREAM_INVALID_CONFIG(err="invalid subject")
+        others = filters[:at] + filters[at + 1 :]
+        if any(is_subset(subject, other) for other in others):
+            return refusals.CONSUMER_OVERLAPPING_SUBJECT_FILTERS
+    return None
+
+
+def _start(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    policy = cfg.deliver_policy
+    words, sequence_words = _START_WORDS[policy]
+    if policy is DeliverPolicy.BY_START_SEQUENCE and cfg.opt_start_seq == 0:
+        return _not_set(words, "start sequence")
+    if policy is DeliverPolicy.BY_START_TIME and cfg.opt_start_time is None:
+        return _not_set(words, "start time")
+    if policy is not DeliverPolicy.BY_START_SEQUENCE and cfg.opt_start_seq != 0:
+        return _also_set(words, sequence_words)
+    if policy is not DeliverPolicy.BY_START_TIME and cfg.opt_start_time is not None:
+        return _also_set(words, "time")
+    if policy is DeliverPolicy.LAST_PER_SUBJECT and not cfg.filters:
+        return _not_set(words, "filter subject")
+    return None
+
+
+def _not_set(policy: str, what: str) -> ApiError:
+    words = f"consumer delivery policy is deliver {policy}, but optional {what} is not set"
+    return refusals.CONSUMER_INVALID_POLICY(err=words)
+
+
+def _also_set(policy: str, what: str) -> ApiError:
+    words = f"consumer delivery policy is deliver {policy}, but optional start {what} is also set"
+    return refusals.CONSUMER_INVALID_POLICY(err=words)
+
+
+def _sampling(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if not cfg.sample_freq:
+        return None
+    share = cfg.sample_freq.removesuffix("%")
+    if not _SAMPLE.fullmatch(share):
+        fault = "invalid syntax"
+    elif len(share) > len(str(_INT64_MAX)) + 1 or abs(int(share)) > _INT64_MAX:
+        fault = "value out of range"
+    elif int(share) < 0:
+        return refusals.CONSUMER_INVALID_SAMPLING(err="<nil>")
+    else:
+        return None
+    quoted = json.dumps(share, ensure_ascii=False)
+    return refusals.CONSUMER_INVALID_SAMPLING(err=f"strconv.Atoi: parsing {quoted}: {fault}")
+
+
+def _flow(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.flow_control and cfg.idle_heartbeat == 0:
+        return refusals.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS
+    return None
+
+
+def _same_name(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.durable_name and cfg.name and cfg.durable_name != cfg.name:
+        return refusals.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH
+    return None
+
+
+def _metadata(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in cfg.metadata.items())
+    if size > METADATA_BYTES_MAX:
+        return refusals.CONSUMER_METADATA_LENGTH(limit=f"{METADATA_BYTES_MAX // 1024}KB")
+    return None
+
+
+def _priorities(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+    if cfg.priority_policy is PriorityPolicy.NONE:
+        if cfg.priority_groups:
+            return refusals.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE
+        without = refusals.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE
+        return without if cfg.priority_timeout > 0 else None
+    if cfg.is_push:
+        return refusals.CONSUMER_PUSH_WITH_PRIORITY_GROUP
+    if not cfg.priority_groups:
+        return refusals.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP
+    for group in cfg.priority_groups:
+        if not group:
+            return refusals.CONSUMER_EMPTY_GROUP_NAME
+        if not _GROUP.fullmatch(group):
+            return refusals.CONSUMER_INVALID_GROUP_NAME
+    return None
+
+
+CONSUMER_RULES: Final[tuple[Rule, ...]] = (
+    _names,
+    _replicas,
+    _waits,
+    _ack_by_flow,
+    _backoff,
+    _description,
+    _push,
+    _pull,
+    _limits,
+    _direct,
+    _filters,
+    _start,
+    _sampling,
+    _flow,
+    _same_name,
+    _metadata,
+    _priorities,
+)
