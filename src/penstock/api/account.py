@@ -1,0 +1,67 @@
+"""What an account may use of JetStream, and what it does use.
+
+Values only, as the account information of the API shows them. -1 is no limit; for the two limits
+of a single stream 0 is none, too. Tiers by number of replicas are reported where there are some.
+"""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Struct
+
+from penstock.api.fields import EMIT, Doc, Int64, UInt64
+
+UNLIMITED = -1
+
+
+class AccountLimits(Struct, frozen=True, kw_only=True):
+    """What an account may use."""
+
+    wire_name: ClassVar[str] = "server.JetStreamAccountLimits"
+
+    max_memory: Annotated[Int64, Doc("Bytes in memory."), EMIT] = UNLIMITED
+    max_storage: Annotated[Int64, Doc("Bytes in files."), EMIT] = UNLIMITED
+    max_streams: Annotated[int, Doc("Streams."), EMIT] = UNLIMITED
+    max_consumers: Annotated[int, Doc("Consumers of each stream."), EMIT] = UNLIMITED
+    max_ack_pending: Annotated[int, Doc("Unacknowledged messages of a consumer."), EMIT] = UNLIMITED
+    memory_max_stream_bytes: Annotated[Int64, Doc("Bytes of one stream in memory."), EMIT] = (
+        UNLIMITED
+    )
+    storage_max_stream_bytes: Annotated[Int64, Doc("Bytes of one stream in files."), EMIT] = (
+        UNLIMITED
+    )
+    max_bytes_required: Annotated[bool, Doc("Every stream must say `max_bytes`."), EMIT] = False
+
+
+class ApiStats(Struct, frozen=True, kw_only=True):
+    """How often the API was asked."""
+
+    wire_name: ClassVar[str] = "server.JetStreamAPIStats"
+
+    level: Annotated[int, Doc("What the server understands."), EMIT] = 0
+    total: Annotated[UInt64, Doc("Requests."), EMIT] = 0
+    errors: Annotated[UInt64, Doc("Requests refused."), EMIT] = 0
+    inflight: Annotated[UInt64, Doc("Requests being served.")] = 0
+
+
+class Tier(Struct, frozen=True, kw_only=True):
+    """What is used, and may be."""
+
+    wire_name: ClassVar[str] = "server.JetStreamTier"
+
+    memory: Annotated[UInt64, Doc("Bytes in memory."), EMIT] = 0
+    storage: Annotated[UInt64, Doc("Bytes in files."), EMIT] = 0
+    reserved_memory: Annotated[UInt64, Doc("Bytes in memory, promised to streams."), EMIT] = 0
+    reserved_storage: Annotated[UInt64, Doc("Bytes in files, promised to streams."), EMIT] = 0
+    streams: Annotated[int, Doc("Streams."), EMIT] = 0
+    consumers: Annotated[int, Doc("Consumers."), EMIT] = 0
+    limits: Annotated[AccountLimits, Doc("What may be used."), EMIT] = AccountLimits()
+
+
+class AccountStats(Tier, frozen=True, kw_only=True):
+    """An account's use of JetStream."""
+
+    wire_name: ClassVar[str] = "server.JetStreamAccountStats"
+
+    domain: Annotated[str, Doc("The domain of the server.")] = ""
+    api: Annotated[ApiStats, Doc("Its requests."), EMIT] = ApiStats()
+    tiers: Annotated[dict[str, Tier], Doc("By number of replicas, where limits are so.")] = {}
