@@ -24,6 +24,8 @@ OURS_SERVES_JETSTREAM = False
 #: JetStream on, its files in the server's own directory.
 STORE_FLAGS = ("-js", "-sd", "store")
 
+_anchored: set[int] = set()
+
 
 @pytest.fixture(scope="session")
 def with_jetstream(implementation: Implementation) -> Implementation:
@@ -35,8 +37,17 @@ def with_jetstream(implementation: Implementation) -> Implementation:
 
 @pytest.fixture
 def jetstream_server(pool: ServerPool, with_jetstream: Implementation) -> ServerUnderTest:
-    """The shared server with JetStream and default settings."""
-    return pool.get(with_jetstream, flags=STORE_FLAGS)
+    """The shared server with JetStream and default settings.
+
+    It always keeps a stream: with the last one the reference removes the directory of them all,
+    in the background, and may take a stream with it that is being created.
+    """
+    server = pool.get(with_jetstream, flags=STORE_FLAGS)
+    if server.pid not in _anchored:
+        with JetStream(server) as client:
+            client.stream("ANCHOR")
+        _anchored.add(server.pid)
+    return server
 
 
 @pytest.fixture
