@@ -26,6 +26,7 @@ cdef struct Sink:
     uint64_t out_bytes
     uint32_t flags
     int64_t progress_ns    # when the socket last took something
+    int64_t progress_left  # bytes that were pending then
     Sink* next_dirty
     Sink* next_urgent
     void* owner            # the connection, for questions that Python answers
@@ -59,6 +60,7 @@ cdef class Router:
     cdef int64_t now_ns       # of the turn; set by whoever runs it
     cdef bint pressure        # a receiver of the last message is close to its limit
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
+    cdef bint asked           # Python was asked, and may have given the event loop work
     cdef list calls           # (callable, subject, reply, header, payload, source) to be called
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept

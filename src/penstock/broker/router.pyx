@@ -211,9 +211,10 @@ cdef class Router:
             if sink.out.pending > sink.max_pending:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
             elif (sink.out.pending > sink.pressure_at
-                    and self.now_ns - sink.progress_ns < PROGRESS_NS):
-                # Holding publishers back helps a reader that reads; for one that does not, it
-                # would only slow everybody else.
+                    and self.now_ns - sink.progress_ns < PROGRESS_NS
+                    and sink.out.pending - sink.progress_left < sink.max_pending - sink.pressure_at):
+                # Holding publishers back helps a reader that reads; for one that took nothing
+                # while much was added, it would only slow everybody else.
                 self.pressure = True
             return
         if sink.out.pending > sink.pressure_at:

@@ -253,6 +253,7 @@ cdef class Link(Owner):
                 if self.router.crowded:
                     break
             else:
+                self.router.asked = True
                 self.obey(&frame)
         return p - start
 

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.server.link cimport Link
+from penstock.server.posix cimport epoll_event
 from penstock.server.sender cimport Sender
 from penstock.subjects.trie cimport SubList
 
@@ -15,6 +16,9 @@ cdef class Plane(Sender):
     cdef list stalled             # publishers that are not read for a moment
     cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef uint32_t turning
+    cdef int64_t served_ns        # when the last turn began
+    cdef uint32_t sleeps          # turns to come that do not linger
+    cdef uint32_t doubt           # how many they will be the next time
     cdef bint stall_publishers
     cdef readonly uint64_t in_msgs_closed
     cdef readonly uint64_t in_bytes_closed
@@ -22,6 +26,9 @@ cdef class Plane(Sender):
     cdef readonly uint64_t out_bytes_closed
     cdef readonly uint64_t stalled_clients
 
+    cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept
+    cdef int linger(self, epoll_event* events) except -2
+    cdef int serve(self, epoll_event* events, int n, int64_t now) except -1
     cdef int readable(self, Link link) except -1
     cdef int take_plain(self, Link link) except -1
     cdef int take_encoded(self, Link link) except -1

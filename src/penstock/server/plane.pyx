@@ -4,7 +4,8 @@ All client sockets are in one epoll set of the plane's own, and that set's descr
 event loop watches: one callback per turn, whatever the number of busy connections. A turn reads
 each ready socket once into a shared buffer, lets its link obey what came, then flushes every
 outbox that was written to, then buries the links that are to close. Sends are direct; when a
-socket takes no more, the rest stays in its outbox until epoll says it takes some again.
+socket takes no more, the rest stays in its outbox until epoll says it takes some again. Where
+being woken is dear, a turn lingers a moment over a conversation of one word at a time.
 
 One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what
 it may keep of an unfinished frame (its control line and payload limits), what a turn reads.
@@ -37,7 +38,14 @@ cdef enum:
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
+    DOUBT_STEP = 16                # turns slept through after an answer that did not come
+    DOUBT_MAX = 1024
 
+# A conversation: see `linger`.
+cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, answers
+cdef int64_t CHEAP_WAKE_NS = 25_000            # answered this soon although we slept: sleep on
+cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
+cdef int64_t LINGER_NS = 500_000               # kept from the event loop
 cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
 
 
@@ -111,12 +119,53 @@ cdef class Plane(Sender):
     # -- the turn
 
     def turn(self) -> None:
-        """Serves every socket that is ready, once."""
+        """Serves every socket that is ready, once; and again while a conversation goes on."""
         cdef epoll_event events[EVENTS_PER_TURN]
-        cdef int i
         cdef int n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t until = now + LINGER_NS
+        cdef bint slow_wake = now - self.served_ns >= CHEAP_WAKE_NS
+        cdef bint conversing
+        self.router.asked = False
+        while True:
+            conversing = slow_wake and self.is_answer(events, n, now)
+            self.serve(events, n, now)
+            if not conversing or self.router.asked or now >= until:
+                return
+            n = self.linger(events)
+            if n <= 0:
+                return
+            now = monotonic_ns()
+
+    cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept:
+        """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
+        return (n == 1 and now - self.served_ns < ANSWER_NS
+                and (<Link>events[0].data.ptr).sink.progress_ns == self.served_ns)
+
+    cdef int linger(self, epoll_event* events) except -2:
+        """Looks out for the next word of a conversation, awake; answers what epoll did.
+
+        Going to sleep and being woken can cost more than the few microseconds until the answer.
+        When they were waited for in vain, the next conversations are slept through.
+        """
+        cdef int n = 0
+        cdef int64_t until = self.served_ns + SPIN_NS
+        if self.sleeps:
+            self.sleeps -= 1
+            return 0
+        with nogil:
+            while n == 0 and monotonic_ns() < until:
+                n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
+        if n > 0:
+            self.doubt -= (self.doubt + 7) // 8
+        else:
+            self.doubt = self.sleeps = min(2 * self.doubt + DOUBT_STEP, <uint32_t>DOUBT_MAX)
+        return n
+
+    cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
         cdef Link link
-        self.router.now_ns = monotonic_ns()
+        cdef int i
+        self.served_ns = self.router.now_ns = now
         self.turning += 1
         try:
             for i in range(n):
@@ -127,7 +176,7 @@ cdef class Plane(Sender):
                     self.readable(link)
         finally:
             self.turning -= 1
-        self.finish()
+        return self.finish()
 
     def settle(self) -> None:
         """Flushes and buries what was decided outside a turn."""
@@ -184,6 +233,7 @@ cdef class Plane(Sender):
     cdef int run_calls(self) except -1:
         """Internal subscribers, outside the data path; what they publish may call others."""
         cdef int rounds = 0
+        self.router.asked = True
         while rounds < CALL_ROUNDS_MAX:
             rounds += 1
             calls, self.router.calls = self.router.calls, []
@@ -301,7 +351,7 @@ cdef class Plane(Sender):
         plain = link.codec.receive(PyBytes_FromStringAndSize(self.buffer, n))
         self.router.mark_dirty(&link.sink)      # the codec may have something to say itself
         if not link.transport_ready and link.codec.established:
-            link.transport_ready = True
+            link.transport_ready = self.router.asked = True
             link.handler.transport_established()
         while True:
             if plain:
@@ -413,6 +463,7 @@ cdef class Plane(Sender):
                 farewell = b""
             out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
             self.drain(link, &link.encoded)
+        self.router.asked = True
         link.closed = True
         epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
         shutdown(link.fd, SHUT_WR)

@@ -133,6 +133,7 @@ cdef class Sender:
             out_consume(&self.router.pool, out, n)
             link.sent += n
             link.sink.progress_ns = self.router.now_ns
+            link.sink.progress_left = link.sink.out.pending
             if <size_t>n < asked:
                 self.note_blocked(link)
                 return 1

@@ -103,7 +103,7 @@ def test_a_stuck_reader_is_given_up_at_the_write_deadline_and_counted_once(
         assert publisher.deliveries() == []
 
 
-def test_a_publisher_ahead_of_a_reader_is_held_back_and_then_heard_again(
+def test_a_publisher_ahead_of_a_reader_that_reads_is_held_back_and_then_heard_again(
     start: Callable[..., Embedded],
 ) -> None:
     server = start()
@@ -114,7 +114,11 @@ def test_a_publisher_ahead_of_a_reader_is_held_back_and_then_heard_again(
 
         def pushed_once() -> bool:
             nonlocal sent, got
-            # Only a reader that has just read something is waited for.
+            sent += fill(publisher, link, MAX_PENDING * 3 // 4 - BLOCK)
+            before = link.pending_bytes
+            while link.pending_bytes == before and got < sent:  # its socket takes some more
+                reader.event()
+                got += 1
             sent += fill(publisher, link, MAX_PENDING - 6 * BLOCK)
             got += len(reader.deliveries())
             return plane.stalled_clients > 0
@@ -123,6 +127,19 @@ def test_a_publisher_ahead_of_a_reader_is_held_back_and_then_heard_again(
         assert publisher.deliveries() == []
         assert link.close_reason is None
         assert got == sent
+
+
+def test_nobody_is_held_back_for_a_reader_that_took_nothing_while_its_backlog_grew(
+    start: Callable[..., Embedded],
+) -> None:
+    server = start()
+    stuck, link = stuck_reader(server)
+    with stuck, server.peer().connect() as publisher:
+        # All at once: the socket took its last bytes only milliseconds before the limit.
+        publisher.send(MESSAGE * (2 * MAX_PENDING // BLOCK))
+        publisher.fence()
+        assert link.close_reason == "Slow Consumer (Pending Bytes)"
+        assert server.service.plane.stalled_clients == 0
 
 
 def test_without_stalling_no_publisher_is_held_back(start: Callable[..., Embedded]) -> None:
