@@ -65,13 +65,24 @@ class SyncWork:
     disk: Disk
     files: dict[int, File]
     pieces: list[Unwritten]
+    erasures: list[Unwritten]
     doomed: list[int]
     seq: int
 
     def run(self) -> None:
+        created = self._write(self.pieces)
+        if created:
+            self.disk.sync_dir()
+        # An overwriting that is cut short may leave nothing to be read: that the message is gone
+        # must be known before.
+        self._write(self.erasures)
+        self._remove_dead()
+
+    def _write(self, pieces: list[Unwritten]) -> bool:
+        """Writes and syncs; answers whether a file was made."""
         touched: dict[int, File] = {}
         created = False
-        for piece in self.pieces:
+        for piece in pieces:
             file = self.files.get(piece.number)
             if file is None:
                 file = self.files[piece.number] = self.disk.open(
@@ -82,9 +93,7 @@ class SyncWork:
             touched[piece.number] = file
         for file in touched.values():
             self.disk.fdatasync(file)
-        if created:
-            self.disk.sync_dir()
-        self._remove_dead()
+        return created
 
     def _remove_dead(self) -> None:
         """Only now is it durable that nothing in these blocks is wanted.
@@ -259,13 +268,16 @@ class FileStore(IndexedStore):
             return None
         self._doomed += self._log.drop_dead_blocks(self._log.last_ts_ns)
         pieces = take_unwritten(self._log)
+        erasures = []
         for number, offset, length in self._rewritten:
             data = image_part(self._log, number, offset, length)
-            pieces += [Unwritten(number, offset, data)] if data else []
+            erasures += [Unwritten(number, offset, data)] if data else []
         self._rewritten = []
-        if not pieces and not self._doomed:
+        if not pieces and not erasures and not self._doomed:
             return None
-        self._working = SyncWork(self._disk, self._files, pieces, self._doomed, self._log.last_seq)
+        self._working = SyncWork(
+            self._disk, self._files, pieces, erasures, self._doomed, self._log.last_seq
+        )
         self._doomed = []
         return self._working
 
