@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support_jetstream import Refusal, refusal
+from support_servers import until
 
 if TYPE_CHECKING:
     from support_assets import JetStream
@@ -102,9 +103,6 @@ def test_only_the_last_sum_is_needed(jetstream: JetStream) -> None:
 
 
 def test_sums_of_sources_add_up(jetstream: JetStream) -> None:
-    """Each source keeps its own sum; the aggregate follows the differences."""
-    from support_servers import until
-
     sources = [jetstream.stream(allow_msg_counter=True) for _ in range(2)]
     for source, step in zip(sources, ("3", "4"), strict=True):
         source.publish("hits", Nats_Incr=step)
