@@ -152,8 +152,10 @@ def _kept(old: ConsumerConfig, new: ConsumerConfig) -> ConsumerConfig:
 def _changed(
     old: ConsumerConfig, new: ConsumerConfig, action: ConsumerAction, around: Surroundings
 ) -> ConsumerConfig | ApiError:
-    if action is ConsumerAction.CREATE and _sans_level(old) != _sans_level(new):
-        return refusals.CONSUMER_ALREADY_EXISTS
+    if action is ConsumerAction.CREATE:
+        if _sans_level(old) != _sans_level(new):
+            return refusals.CONSUMER_ALREADY_EXISTS
+        new = old
     is_queue = around.stream.retention is Retention.WORKQUEUE
     if is_queue and not _is_partition(new, around.consumers):
         return refusals.CONSUMER_WQ_CONSUMER_NOT_UNIQUE
