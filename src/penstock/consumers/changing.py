@@ -1,0 +1,86 @@
+"""What happens to a consumer's position from outside: recovery, purges, resets.
+
+Each function moves cursor, state and queue together, so that afterwards everything the consumer
+knows is of messages the stream has, or will have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.consumer import DeliverPolicy
+from penstock.api.refusals import CONSUMER_INVALID_RESET
+from penstock.subjects.match import is_subset
+
+if TYPE_CHECKING:
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.api.refusals import ApiError
+    from penstock.consumers.cursor import Cursor
+    from penstock.consumers.pending import Outstanding
+    from penstock.store.contract import Range, Store
+
+
+def reconcile(outstanding: Outstanding, store: Store) -> int:
+    """Forget what the stream no longer has, after a restart; where to go on reading.
+
+    A stream may have lost messages while the consumer was not there, at its front or, after a
+    disk took back what it had promised, at its end.
+    """
+    state, stored = outstanding.log.state, store.state()
+    first, last = stored.first_seq, stored.last_seq
+    for seq in sorted({*state.pending, *state.redelivered}):
+        if not first <= seq <= last:
+            outstanding.acked(seq)
+    if state.delivered_stream <= last:
+        return state.delivered_stream + 1
+    if state.pending:
+        return max(state.pending) + 1
+    outstanding.reset(state.delivered_consumer, last)
+    return last + 1
+
+
+def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Store) -> int | None:
+    """The first sequence a consumer with these filters may still find; None: not concerned."""
+    first = store.state().first_seq
+    if subject in (None, "", ">"):
+        return first
+    assert subject is not None
+    covered = [is_subset(f, subject) for f in filters]
+    if covered and all(covered):
+        rest = [s.first for s in store.subject_states(subject).values()]
+        return min(rest, default=store.state().last_seq + 1)
+    if any(covered) or not filters or any(is_subset(subject, f) for f in filters):
+        return first
+    return None
+
+
+def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], start: int) -> None:
+    """The stream lost these ranges in a purge, and has nothing for the consumer below `start`."""
+    cursor.removed(ranges)
+    if start > cursor.next:
+        cursor.jump(start)
+    state = outstanding.log.state
+    gone = [s for s in outstanding.within(ranges) if s in state.pending]
+    if len(gone) == len(state.pending):
+        outstanding.reset(state.delivered_consumer, cursor.next - 1)
+        return
+    for seq in outstanding.within(ranges):
+        outstanding.acked(seq)
+    if state.floor_stream < start - 1:
+        outstanding.acked_through(min(state.pending.values())[0] - 1, start - 1)
+
+
+def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store) -> int | ApiError:
+    """Where a reset leads; the deliver policy bounds how far back a client may go."""
+    if not seq:
+        return floor_stream + 1
+    match cfg.deliver_policy:
+        case DeliverPolicy.ALL:
+            return seq
+        case DeliverPolicy.BY_START_SEQUENCE:
+            below = seq < cfg.opt_start_seq
+            return CONSUMER_INVALID_RESET(err="below start seq") if below else seq
+        case DeliverPolicy.BY_START_TIME:
+            below = seq < store.seq_at_time(cfg.opt_start_time or 0)
+            return CONSUMER_INVALID_RESET(err="below start time") if below else seq
+    return CONSUMER_INVALID_RESET(err="not allowed")

@@ -1,0 +1,205 @@
+"""Where a consumer reads: its filters, the next sequence to look at, how much is still to come.
+
+`next` only moves forward, save by a reset, and never past a message that the filters match and
+that was not handed out; what is stored but not visible yet is never passed over. The number of
+messages to come is counted once and then kept by what the stream reports; it is counted anew
+after removals whose subjects are not known. Reads the store, changes nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.api.consumer import DeliverPolicy
+from penstock.store.contract import Missing
+from penstock.subjects.match import match_literal
+from penstock.subjects.tokens import WILDCARDS, tokenise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.store.contract import Cold, MessageRecord, Range, Store, StoreState
+
+EVERYTHING = ">"
+
+
+class Start(NamedTuple):
+    """Where to begin: at a sequence, or with a row of them and then behind the stream's end."""
+
+    seq: int
+    row: tuple[int, ...] = ()
+    resume: int = 0
+    """The last sequence that only the row may reach."""
+
+
+def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> Start:
+    """What the deliver policy means for the stream as it is now."""
+    state = store.state()
+    filters = effective_filters(cfg)
+    if cfg.opt_start_seq:
+        return Start(max(cfg.opt_start_seq, state.first_seq))
+    if cfg.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and per_subject_max != 1:
+        row = _last_of_each(store, filters)
+        if row:
+            return Start(row[0], row, state.last_seq)
+    wanted = _first_wanted(cfg, store, state, filters)
+    return Start(max(min(wanted, state.last_seq + 1), state.first_seq))
+
+
+def _first_wanted(
+    cfg: ConsumerConfig, store: Store, state: StoreState, filters: tuple[str, ...]
+) -> int:
+    match cfg.deliver_policy:
+        case DeliverPolicy.ALL:
+            return state.first_seq
+        case DeliverPolicy.LAST if filters:
+            return max(_last_of_each(store, filters), default=0)
+        case DeliverPolicy.LAST:
+            return state.last_seq
+        case DeliverPolicy.LAST_PER_SUBJECT:
+            # Either every subject has but one message, or none has any.
+            return state.first_seq if state.num_subjects else state.last_seq
+        case DeliverPolicy.BY_START_TIME:
+            return _first_since(cfg.opt_start_time or 0, store, state, filters)
+        case _:
+            return state.last_seq + 1
+
+
+def _first_since(ts_ns: int, store: Store, state: StoreState, filters: tuple[str, ...]) -> int:
+    """The first message not older; where filters leave a gap before the first, it is jumped."""
+    seq = store.seq_at_time(ts_ns)
+    firsts = [s.first for f in filters for s in store.subject_states(f).values()]
+    later = min((first for first in firsts if first >= seq), default=seq)
+    return later if later < state.last_seq else seq
+
+
+def _last_of_each(store: Store, filters: tuple[str, ...]) -> tuple[int, ...]:
+    lasts = {s.last for f in filters or (EVERYTHING,) for s in store.subject_states(f).values()}
+    return tuple(sorted(lasts))
+
+
+def effective_filters(cfg: ConsumerConfig) -> tuple[str, ...]:
+    """The filters as the store takes them: none if one of them matches everything."""
+    return () if EVERYTHING in cfg.filters else cfg.filters
+
+
+class Cursor:
+    """The reading position of one consumer."""
+
+    __slots__ = (
+        "_count",
+        "_counted_to",
+        "_literals",
+        "_resume",
+        "_row",
+        "_stale",
+        "_store",
+        "_wild",
+        "filters",
+        "next",
+    )
+
+    def __init__(self, store: Store, cfg: ConsumerConfig, start: Start) -> None:
+        self._store = store
+        self.next = start.seq
+        self._row = deque(start.row)
+        self._resume = start.resume
+        self._count = 0
+        self._counted_to = 0
+        self._stale = True
+        self.set_filters(cfg)
+
+    def set_filters(self, cfg: ConsumerConfig) -> None:
+        """From now on these; what was handed out stays so."""
+        self.filters = effective_filters(cfg)
+        self._wild = tuple(f for f in self.filters if not WILDCARDS.isdisjoint(tokenise(f)))
+        self._literals = frozenset(self.filters) - frozenset(self._wild)
+        self._stale = True
+
+    def matches(self, subject: str) -> bool:
+        """Whether the filters let a subject through."""
+        if not self.filters or subject in self._literals:
+            return True
+        return any(match_literal(subject, pattern) for pattern in self._wild)
+
+    # -- reading
+
+    def peek(self) -> MessageRecord | Cold | None:
+        """The next message to hand out, which stays the next until `passed`; None at the end."""
+        if self._row:
+            found = self._peek_row()
+            if found is not None:
+                return found
+        record = self._store.next_match(self.filters, self.next)
+        if record is None:
+            self._reached_end()
+        return record
+
+    def _peek_row(self) -> MessageRecord | Cold | None:
+        while self._row:
+            found = self._store.load(self._row[0])
+            if not isinstance(found, Missing):
+                return found
+            self._leave_row_entry(self._row[0])
+            self._stale = True
+        return None
+
+    def _reached_end(self) -> None:
+        end = self._store.visible_seq + 1
+        if end > self.next:
+            self.next = end
+        if self._count and not self._stale and self.next > self._counted_to:
+            self._stale = True
+
+    def passed(self, seq: int) -> None:
+        """The message `peek` gave has been handed out."""
+        if self._row:
+            self._leave_row_entry(seq)
+        else:
+            self.next = seq + 1
+        self._count -= 1
+
+    def _leave_row_entry(self, seq: int) -> None:
+        self._row.popleft()
+        self.next = seq + 1 if self._row else self._resume + 1
+
+    def jump(self, seq: int) -> None:
+        """Go on at a sequence, forward or back; a row that was begun is given up."""
+        self._row.clear()
+        self.next = seq
+        self._stale = True
+
+    # -- counting
+
+    def pending(self) -> int:
+        """How many messages are still to come."""
+        if self._stale:
+            self._recount()
+        return max(self._count, 0)
+
+    def _recount(self) -> None:
+        start = self._resume + 1 if self._row else self.next
+        self._count = len(self._row) + self._store.num_pending(start, self.filters)
+        self._counted_to = self._store.state().last_seq
+        self._stale = False
+
+    def stored(self, seq: int, subject: str) -> bool:
+        """A message became visible; whether it is one for this consumer."""
+        if self.filters and not self.matches(subject):
+            return False
+        if seq > self._counted_to:
+            self._count += 1
+            self._counted_to = seq
+        return True
+
+    def removed(self, ranges: Iterable[Range]) -> None:
+        """The stream lost what was in these ranges."""
+        for first, last in ranges:
+            if last < self.next:
+                continue
+            if first == last and not self.filters and not self._row and last <= self._counted_to:
+                self._count -= 1
+            else:
+                self._stale = True

@@ -1,0 +1,197 @@
+"""Deliveries that wait for an acknowledgement: when they are due again, and in which order.
+
+Every outstanding message is in exactly one of two places: it has a deadline, or it is queued for
+redelivery. Deadlines of the ordinary case come in rising order and stand in a line; those that do
+not (backoff, delays asked for) go to a heap. Entries are not taken out when a message is settled:
+one that no longer agrees with the state is passed over, and both are made anew when such entries
+outnumber the rest. What is outstanding, since when and how often is the state log's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.consumers.state import StateLog
+    from penstock.store.contract import Range
+
+STALE_MAX: Final = 1_024
+"""Deadlines out of date that are kept, besides one for each that is not."""
+
+
+class Outstanding:
+    """What was delivered and not settled."""
+
+    __slots__ = ("_ack_wait_ns", "_backoff_ns", "_heap", "_line", "log", "queue")
+
+    def __init__(self, log: StateLog, cfg: ConsumerConfig) -> None:
+        self.log = log
+        self.queue: OrderedDict[int, None] = OrderedDict()
+        """Sequences to deliver again, first come first."""
+        self._line: deque[tuple[int, int]] = deque()
+        self._heap: list[tuple[int, int]] = []
+        self.configure(cfg)
+
+    def configure(self, cfg: ConsumerConfig) -> None:
+        """Waits are these from now on, also for what is outstanding."""
+        self._ack_wait_ns = cfg.ack_wait
+        self._backoff_ns = cfg.backoff
+        self._rebuild()
+
+    def wait_ns(self, redeliveries: int) -> int:
+        """How long a message waits that has been redelivered so often; 0: for ever."""
+        backoff = self._backoff_ns
+        if not backoff:
+            return self._ack_wait_ns
+        return backoff[min(redeliveries, len(backoff) - 1)]
+
+    # -- changes
+
+    def delivered(self, consumer_seq: int, seq: int, now_ns: int, redeliveries: int) -> None:
+        """A message went out, for the first time or again."""
+        self.log.delivered(consumer_seq, seq, now_ns, redeliveries)
+        if redeliveries:
+            self.queue.pop(seq, None)
+        self._arm(seq, now_ns + self.wait_ns(redeliveries))
+
+    def acked(self, seq: int) -> bool:
+        """A message is settled; False if nothing was known of it."""
+        self.queue.pop(seq, None)
+        return self.log.acked(seq)
+
+    def acked_through(self, consumer_seq: int, seq: int) -> None:
+        """Everything up to here is settled."""
+        for queued in [s for s in self.queue if s <= seq]:
+            del self.queue[queued]
+        self.log.acked_through(consumer_seq, seq)
+
+    def wait_from(self, seq: int, ts_ns: int) -> None:
+        """The wait of an outstanding message counts from this time; it may lie in the past."""
+        self.queue.pop(seq, None)
+        self.restart(seq, ts_ns)
+
+    def restart(self, seq: int, ts_ns: int) -> None:
+        """As `wait_from`, but what is queued already stays queued."""
+        self.log.nacked(seq, ts_ns)
+        if seq not in self.queue:
+            self._arm(seq, ts_ns + self.wait_ns(self.redeliveries(seq)))
+
+    def requeue(self, seqs: Iterable[int]) -> None:
+        """To be delivered again, as soon as somebody takes it."""
+        for seq in seqs:
+            self.queue.setdefault(seq, None)
+
+    def take_back(self, seq: int) -> None:
+        """A delivery never happened: it is not counted, and the message is to go out again."""
+        entry = self.log.state.pending.get(seq)
+        if entry is None:
+            return
+        self.log.nacked(seq, entry[1], max(self.redeliveries(seq) - 1, 0))
+        self.requeue((seq,))
+
+    def dropped(self, seq: int, redeliveries: int) -> None:
+        """Delivered too often: not outstanding any more, but remembered with its count."""
+        self.queue.pop(seq, None)
+        entry = self.log.state.pending.get(seq)
+        if entry is None:
+            return
+        self.log.nacked(seq, entry[1], redeliveries)
+        self.log.dropped(seq)
+
+    def reset(self, consumer_seq: int, seq: int) -> None:
+        """Nothing is outstanding; deliveries go on behind these sequences."""
+        self.log.reset(consumer_seq, seq)
+        self.queue.clear()
+        self._rebuild()
+
+    # -- questions
+
+    def redeliveries(self, seq: int) -> int:
+        """How often a message was delivered after the first time."""
+        return self.log.state.redelivered.get(seq, 0)
+
+    def within(self, ranges: Iterable[Range]) -> list[int]:
+        """Sequences in these ranges of which anything is known, ascending."""
+        state = self.log.state
+        known: set[int] = set()
+        tracked = len(state.pending) + len(state.redelivered)
+        for first, last in ranges:
+            if last - first < tracked:
+                seqs = range(first, last + 1)
+                known.update(s for s in seqs if s in state.pending or s in state.redelivered)
+            else:
+                known.update(s for s in state.pending if first <= s <= last)
+                known.update(s for s in state.redelivered if first <= s <= last)
+        return sorted(known)
+
+    def take_due(self, now_ns: int) -> list[int]:
+        """Outstanding messages whose wait is over, ascending. They have no deadline any more:
+        the caller queues or drops each."""
+        due: set[int] = set()
+        line, heap = self._line, self._heap
+        while line and line[0][0] <= now_ns:
+            at_ns, seq = line.popleft()
+            if self._is_true(at_ns, seq):
+                due.add(seq)
+        while heap and heap[0][0] <= now_ns:
+            at_ns, seq = heappop(heap)
+            if self._is_true(at_ns, seq):
+                due.add(seq)
+        return sorted(due)
+
+    def next_deadline_ns(self) -> int | None:
+        """When the first wait is over."""
+        self._trim()
+        heads = [timers[0][0] for timers in (self._line, self._heap) if timers]
+        return min(heads, default=None)
+
+    def last_deadline_ns(self) -> int:
+        """When the last wait is over; 0 if none is."""
+        state = self.log.state
+        waits = (ts + self.wait_ns(self.redeliveries(s)) for s, (_, ts) in state.pending.items())
+        return max(waits, default=0)
+
+    # -- deadlines
+
+    def _arm(self, seq: int, at_ns: int) -> None:
+        if not self._ack_wait_ns:
+            return
+        line = self._line
+        if not line or at_ns >= line[-1][0]:
+            line.append((at_ns, seq))
+        else:
+            heappush(self._heap, (at_ns, seq))
+        if len(line) + len(self._heap) > 2 * len(self.log.state.pending) + STALE_MAX:
+            self._rebuild()
+
+    def _is_true(self, at_ns: int, seq: int) -> bool:
+        entry = self.log.state.pending.get(seq)
+        if entry is None or seq in self.queue:
+            return False
+        return entry[1] + self.wait_ns(self.redeliveries(seq)) == at_ns
+
+    def _trim(self) -> None:
+        """Take entries out of date from the front, so that the first one is a true deadline."""
+        line, heap = self._line, self._heap
+        while line and not self._is_true(*line[0]):
+            line.popleft()
+        while heap and not self._is_true(*heap[0]):
+            heappop(heap)
+
+    def _rebuild(self) -> None:
+        self._line.clear()
+        self._heap.clear()
+        if not self._ack_wait_ns:
+            return
+        pending = self.log.state.pending.items()
+        waits = (
+            (ts + self.wait_ns(self.redeliveries(seq)), seq)
+            for seq, (_, ts) in pending
+            if seq not in self.queue
+        )
+        self._line.extend(sorted(waits))

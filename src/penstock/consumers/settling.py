@@ -1,0 +1,182 @@
+"""What acknowledgements do: settle, send again, wait longer, give up.
+
+Only sequences count: an ack is not asked which delivery of its message it means. An ack beyond
+what was delivered changes nothing and is not answered, as in the reference. Settled sequences are
+gathered for a stream that keeps messages for its consumers, and for no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api.acks import Verb
+from penstock.api.consumer import AckPolicy
+
+if TYPE_CHECKING:
+    from penstock.api.acks import Ack, AckRef
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.base.effects import Effect
+    from penstock.consumers.cursor import Cursor
+    from penstock.consumers.events import Events
+    from penstock.consumers.pending import Outstanding
+    from penstock.store.contract import Range
+
+REASON_DELETED: Final = "Unacknowledged message was deleted"
+_PERCENT: Final = 100
+
+
+class Acked(NamedTuple):
+    """What an acknowledgement brings about."""
+
+    effects: list[Effect]
+    settled: tuple[Range, ...] = ()
+    """Sequences this consumer needs no more; empty unless the stream keeps by interest."""
+
+
+class Settling:
+    """The acknowledgements of one consumer."""
+
+    __slots__ = (
+        "_by_interest",
+        "_cfg",
+        "_cursor",
+        "_events",
+        "_outstanding",
+        "_sampled",
+        "_share",
+        "settled",
+    )
+
+    def __init__(
+        self,
+        cfg: ConsumerConfig,
+        cursor: Cursor,
+        outstanding: Outstanding,
+        events: Events,
+        *,
+        by_interest: bool,
+    ) -> None:
+        self._cursor = cursor
+        self._outstanding = outstanding
+        self._events = events
+        self._by_interest = by_interest
+        self._sampled = 0
+        self.settled: list[Range] = []
+        self.configure(cfg)
+
+    def configure(self, cfg: ConsumerConfig) -> None:
+        """From now on this configuration."""
+        self._cfg = cfg
+        self._share = sample_share(cfg.sample_freq)
+
+    def note(self, first: int, last: int) -> None:
+        """These sequences are needed no more."""
+        if self._by_interest and first <= last:
+            self.settled.append((first, last))
+
+    # -- verbs
+
+    def obey(self, ref: AckRef, ack: Ack, now_ns: int, out: list[Effect]) -> bool:
+        """Do what an ack says; whether it is to be answered."""
+        match ack.verb:
+            case Verb.ACK:
+                return self.settle(ref, now_ns, out)
+            case Verb.NEXT:
+                self.settle(ref, now_ns, out)
+                return False
+            case Verb.NAK:
+                self._refuse(ref, ack.delay_ns, now_ns, out)
+            case Verb.PROGRESS:
+                if ref.stream_seq in self._outstanding.log.state.pending:
+                    self._outstanding.restart(ref.stream_seq, now_ns)
+            case Verb.TERM:
+                return self._terminate(ref, ack.reason, out)
+        return True
+
+    def settle(self, ref: AckRef, now_ns: int, out: list[Effect]) -> bool:
+        """A message is done with, and with it those before if acks are for all."""
+        if self._is_ahead(ref.stream_seq):
+            return False
+        if self._cfg.ack_policy is AckPolicy.EXPLICIT:
+            self._sample(ref, now_ns, out)
+            self._settle_one(ref.stream_seq)
+        else:
+            self.settle_through(ref.consumer_seq, ref.stream_seq)
+        return True
+
+    def _is_ahead(self, seq: int) -> bool:
+        # What a flow-controlled consumer knows of its deliveries may be behind its reader.
+        return seq >= self._cursor.next and not self._cfg.flow_control
+
+    def _settle_one(self, seq: int) -> None:
+        if self._outstanding.acked(seq):
+            self.note(seq, seq)
+
+    def settle_through(self, consumer_seq: int, seq: int) -> None:
+        """Everything delivered up to here is done with."""
+        state = self._outstanding.log.state
+        if consumer_seq <= state.floor_consumer or seq <= state.floor_stream:
+            return
+        if self._by_interest:
+            for each in sorted(s for s in state.pending if s <= seq):
+                self.note(each, each)
+        self._outstanding.acked_through(consumer_seq, seq)
+
+    def _refuse(self, ref: AckRef, delay_ns: int | None, now_ns: int, out: list[Effect]) -> None:
+        state = self._outstanding.log.state
+        if not state.floor_consumer < ref.consumer_seq <= state.delivered_consumer + 1:
+            return
+        if ref.stream_seq not in state.pending:
+            return
+        out.append(self._events.refused(ref))
+        if delay_ns is None:
+            self._outstanding.requeue((ref.stream_seq,))
+        else:
+            # Counted from a time at which the ordinary wait would end now; with backoff the
+            # wait is another one, and so is the delay. The reference does the same.
+            self._outstanding.wait_from(ref.stream_seq, now_ns - self._cfg.ack_wait + delay_ns)
+
+    def _terminate(self, ref: AckRef, reason: str, out: list[Effect]) -> bool:
+        answered = not self._is_ahead(ref.stream_seq)
+        if answered and self._cfg.ack_policy is AckPolicy.EXPLICIT:
+            self._settle_one(ref.stream_seq)
+        elif answered:
+            self.settle_through(ref.consumer_seq, ref.stream_seq)
+        delivery = (ref.consumer_seq, ref.stream_seq, ref.delivered)
+        out.append(self._events.terminated(*delivery, reason))
+        return answered
+
+    # -- without an ack
+
+    def lost(self, seq: int, out: list[Effect]) -> None:
+        """The stream has no such message any more; what was known of it is forgotten."""
+        outstanding = self._outstanding
+        entry = outstanding.log.state.pending.get(seq)
+        deliveries = max(outstanding.redeliveries(seq), 1)
+        outstanding.acked(seq)
+        if entry is not None:
+            out.append(self._events.terminated(entry[0], seq, deliveries, REASON_DELETED))
+
+    def give_up(self, seq: int, deliveries: int, out: list[Effect]) -> None:
+        """A message was delivered as often as allowed. It stays with a stream that keeps it."""
+        out.append(self._events.exhausted(seq, deliveries))
+        self._outstanding.dropped(seq, deliveries)
+
+    # -- samples
+
+    def _sample(self, ref: AckRef, now_ns: int, out: list[Effect]) -> None:
+        if not self._share:
+            return
+        entry = self._outstanding.log.state.pending.get(ref.stream_seq)
+        if entry is None:
+            return
+        self._sampled += self._share
+        if self._sampled >= _PERCENT:
+            self._sampled -= _PERCENT
+            out.append(self._events.acked(ref, now_ns - entry[1]))
+
+
+def sample_share(freq: str) -> int:
+    """Percent of acks to report, evenly spread; what is no number asks for none."""
+    digits = freq.removesuffix("%")
+    return min(int(digits), _PERCENT) if digits.isascii() and digits.isdigit() else 0
