@@ -1,0 +1,45 @@
+"""API levels: what an asset needs of a server, and what this server offers.
+
+An asset's stored metadata says the level it needs; answers add the server's own version and level,
+which are never stored. A request may demand a level, too. Pure functions of maps and text.
+"""
+
+from typing import Final
+
+from penstock.base.version import REFERENCE_API_LEVEL, REFERENCE_VERSION
+
+REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
+VERSION_KEY: Final = "_nats.ver"
+LEVEL_KEY: Final = "_nats.level"
+#: The header by which a request demands a level.
+REQUIRED_LEVEL_HEADER: Final = "Nats-Required-Api-Level"
+
+
+def stored_metadata(metadata: dict[str, str], level: int) -> dict[str, str]:
+    """Metadata as it is kept: it says the level the asset needs, and no more."""
+    return without_shown(metadata) | {REQUIRED_LEVEL_KEY: str(level)}
+
+
+def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata as an answer shows it: with what the server is."""
+    return metadata | {VERSION_KEY: REFERENCE_VERSION, LEVEL_KEY: str(REFERENCE_API_LEVEL)}
+
+
+def without_shown(metadata: dict[str, str]) -> dict[str, str]:
+    """Without what only answers have: clients send back what they were shown."""
+    return {key: value for key, value in metadata.items() if key not in (VERSION_KEY, LEVEL_KEY)}
+
+
+def without_levels(metadata: dict[str, str]) -> dict[str, str]:
+    """What the user put there: for telling whether two configurations are the same."""
+    return {
+        key: value for key, value in without_shown(metadata).items() if key != REQUIRED_LEVEL_KEY
+    }
+
+
+def demands_too_much(demanded: str) -> bool:
+    """Whether the header's value asks for more than this server has; nonsense always does."""
+    digits = demanded.removeprefix("-") if demanded[:1] == "-" else demanded.removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        return True
+    return int(demanded) > REFERENCE_API_LEVEL

@@ -1,0 +1,265 @@
+"""What is wrong with a stream that copies from others: the rules of mirrors and sources.
+
+One function a rule, in the reference's order, as in `stream_rules`, which puts these in their
+place. Origins need not exist; those that can be seen are looked at for size and for circles. What
+is said to be in another account or domain is not looked for here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.names import is_valid_name
+from penstock.api.subjects import API
+from penstock.subjects.match import collides, is_subset
+from penstock.subjects.tokens import ANY_TAIL, is_valid_literal, is_valid_subject
+from penstock.subjects.transform import BAD_SUBJECT, TransformFault, check_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.refusals import ApiError, Template
+    from penstock.api.stream import StreamConfig, StreamSource, SubjectTransform
+    from penstock.api.stream_defaults import StreamContext
+
+    Rule = Callable[[StreamConfig, StreamContext], ApiError | None]
+
+
+def copies_of(cfg: StreamConfig) -> tuple[StreamSource, ...]:
+    """Everything the stream copies from: its mirror, then its sources."""
+    return (cfg.mirror, *cfg.sources) if cfg.mirror is not None else cfg.sources
+
+
+def _mirror_alone(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """A mirror has nothing of its own."""
+    if cfg.mirror is None:
+        return None
+    conflicts = (
+        (cfg.first_seq, refusals.MIRROR_WITH_FIRST_SEQ),
+        (cfg.subjects, refusals.MIRROR_WITH_SUBJECTS),
+        (cfg.sources, refusals.MIRROR_WITH_SOURCES),
+        (cfg.allow_msg_counter, refusals.MIRROR_WITH_COUNTERS),
+        (cfg.allow_atomic, refusals.MIRROR_WITH_ATOMIC_PUBLISH),
+        (cfg.allow_batched, refusals.MIRROR_WITH_BATCH_PUBLISH),
+        (cfg.allow_msg_schedules, refusals.MIRROR_WITH_MSG_SCHEDULES),
+        (_has_unfit_consumer(cfg.mirror), refusals.MIRROR_DURABLE_CONSUMER_CFG_INVALID),
+        (_filters_twice(cfg.mirror), refusals.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED),
+    )
+    for found, refused in conflicts:
+        if found:
+            return refused
+    if cfg.subject_delete_marker_ttl > 0:
+        # Markers would take sequences that are the origin's to give.
+        return _invalid("subject delete markers forbidden on mirrors")
+    return None
+
+
+def _mirror_filters(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    transforms = cfg.mirror.subject_transforms if cfg.mirror is not None else ()
+    for transform in transforms:
+        refused = _transform_fault(
+            transform,
+            source=refusals.MIRROR_INVALID_SUBJECT_FILTER,
+            destination=refusals.MIRROR_INVALID_TRANSFORM_DESTINATION,
+        )
+        if refused is not None:
+            return refused
+        if any(collides(transform.src, other.src) for other in _others(transforms, transform)):
+            return refusals.MIRROR_OVERLAPPING_SUBJECT_FILTERS
+    return None
+
+
+def _mirror_origin(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    if cfg.mirror is None or cfg.mirror.external is not None:
+        return None
+    if not is_valid_name(cfg.mirror.name):
+        return refusals.MIRROR_INVALID_STREAM_NAME
+    origin = ctx.streams.get(cfg.mirror.name)
+    if origin is None:
+        return None
+    if 0 < cfg.max_msg_size < origin.max_msg_size:
+        return refusals.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG
+    if ctx.pedantic and cfg.mirror_direct != origin.allow_direct:
+        text = "origin stream has direct get set, mirror has it disabled"
+        return refusals.PEDANTIC(err=text)
+    return None
+
+
+def _sources(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    if cfg.sources and cfg.allow_msg_schedules:
+        return refusals.SOURCE_WITH_MSG_SCHEDULES
+    for at, source in enumerate(cfg.sources):
+        refused = _source(source, cfg.sources[:at])
+        if refused is not None:
+            return refused
+        origin = None if source.external is not None else ctx.streams.get(source.name)
+        if origin is not None and 0 < cfg.max_msg_size < origin.max_msg_size:
+            return refusals.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG
+    return None
+
+
+def _source(source: StreamSource, earlier: tuple[StreamSource, ...]) -> ApiError | None:
+    if not is_valid_name(source.name):
+        return refusals.SOURCE_INVALID_STREAM_NAME
+    if any(_identity(source) == _identity(other) for other in earlier):
+        return refusals.SOURCE_DUPLICATE_DETECTED
+    if _filters_twice(source):
+        return refusals.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED
+    refused = _source_filters(source)
+    if refused is not None:
+        return refused
+    if _has_unfit_consumer(source):
+        return refusals.SOURCE_DURABLE_CONSUMER_CFG_INVALID
+    if any(_consumer_identity(source) == _consumer_identity(other) for other in earlier):
+        return refusals.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED
+    return None
+
+
+def _source_filters(source: StreamSource) -> ApiError | None:
+    transforms = source.subject_transforms
+    for transform in transforms:
+        refused = _transform_fault(
+            transform,
+            source=refusals.SOURCE_INVALID_SUBJECT_FILTER,
+            destination=refusals.SOURCE_INVALID_TRANSFORM_DESTINATION,
+        )
+        if refused is not None:
+            return refused
+    for transform in transforms:
+        if any(is_subset(transform.src, other.src) for other in _others(transforms, transform)):
+            return refusals.SOURCE_OVERLAPPING_SUBJECT_FILTERS
+    return None
+
+
+def _deliver_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """What another account delivers must not look like what an origin here captures."""
+    captured = [
+        subject
+        for copy in copies_of(cfg)
+        if copy.external is None and copy.name in ctx.streams
+        for subject in ctx.streams[copy.name].subjects
+    ]
+    for copy in copies_of(cfg):
+        prefix = copy.external.deliver if copy.external is not None else ""
+        if not prefix:
+            continue
+        if not is_valid_literal(prefix):
+            return refusals.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=prefix)
+        for subject in captured:
+            if collides(subject, f"{prefix}.{subject}"):
+                return refusals.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=prefix, subject=subject)
+    return None
+
+
+def _api_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    for copy in copies_of(cfg):
+        prefix = copy.external.api if copy.external is not None else ""
+        if not prefix:
+            continue
+        if not is_valid_literal(prefix):
+            text = f'stream external api prefix "{prefix}" must be a valid subject'
+            return _invalid(f"{text} without wildcards")
+        if collides(prefix, API):
+            return refusals.STREAM_EXTERNAL_API_OVERLAP(prefix=prefix, subject=API)
+    return None
+
+
+def _circle(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """Nothing may come back to where it was copied from, as far as can be seen."""
+    visited: set[str] = set()
+    to_visit = [cfg]
+    while to_visit:
+        current = to_visit.pop(0)
+        visited.add(current.name)
+        for source in current.sources:
+            if source.external is not None:
+                continue
+            if source.name not in visited:
+                to_visit += [ctx.streams[source.name]] if source.name in ctx.streams else []
+            elif _feeds(current, source):
+                return _invalid("detected cycle")
+        mirror = current.mirror
+        if mirror is not None and mirror.external is None:
+            if mirror.name in visited:
+                return _invalid("detected cycle")
+            to_visit += [ctx.streams[mirror.name]] if mirror.name in ctx.streams else []
+    return None
+
+
+def _feeds(cfg: StreamConfig, source: StreamSource) -> bool:
+    wanted = source.filter_subject
+    return not wanted or any(collides(subject, wanted) for subject in cfg.subjects)
+
+
+# -- parts
+
+
+def _invalid(text: str) -> ApiError:
+    return refusals.STREAM_INVALID_CONFIG(err=text)
+
+
+def _transform_fault(
+    transform: SubjectTransform, *, source: Template, destination: Template
+) -> ApiError | None:
+    if transform.src and not is_valid_subject(transform.src):
+        return source(err=f"{BAD_SUBJECT} {transform.src}")
+    try:
+        check_mapping(transform.src, transform.dest)
+    except TransformFault as fault:
+        return destination(err=fault)
+    return None
+
+
+def _others(
+    transforms: tuple[SubjectTransform, ...], one: SubjectTransform
+) -> tuple[SubjectTransform, ...]:
+    """All but this very one: an equal one at another place is another."""
+    return tuple(other for other in transforms if other is not one)
+
+
+def _filters_twice(source: StreamSource) -> bool:
+    return bool(source.filter_subject and source.subject_transforms)
+
+
+def _has_unfit_consumer(source: StreamSource) -> bool:
+    """A consumer made beforehand has a name and a place to deliver to, and says the rest itself."""
+    consumer = source.consumer
+    if consumer is None:
+        return False
+    if not is_valid_name(consumer.name) or not is_valid_literal(consumer.deliver_subject):
+        return True
+    has_start = source.opt_start_seq != 0 or source.opt_start_time is not None
+    return has_start or bool(source.filter_subject)
+
+
+def _identity(source: StreamSource) -> tuple[object, ...]:
+    """What tells two sources apart."""
+    if source.subject_transforms:
+        pairs = tuple((t.src or ANY_TAIL, t.dest or ANY_TAIL) for t in source.subject_transforms)
+    else:
+        pairs = ((source.filter_subject or ANY_TAIL, ANY_TAIL),)
+    return (
+        source.name,
+        source.external and source.external.api,
+        source.consumer and source.consumer.name,
+        pairs,
+    )
+
+
+def _consumer_identity(source: StreamSource) -> object:
+    """What tells two consumers made beforehand apart; a source without one is unlike any."""
+    if source.consumer is None:
+        return object()
+    return (source.name, source.external and source.external.api, source.consumer.name)
+
+
+COPY_RULES: Final[tuple[Rule, ...]] = (
+    _mirror_alone,
+    _mirror_filters,
+    _mirror_origin,
+    _sources,
+    _deliver_prefixes,
+    _api_prefixes,
+    _circle,
+)

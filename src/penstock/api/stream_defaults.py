@@ -1,0 +1,163 @@
+"""What a stream's configuration becomes where it was left open: `normalise`.
+
+Also who asks: `StreamContext` is everything about the server and the account that a configuration
+is judged by. Pure; normalising twice changes nothing. Rules look at the configuration as given, so
+what they need of the filled-in one has a function here (`subjects_of`, `window_of`,
+`republish_of`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, get_type_hints
+
+from msgspec import structs
+
+from penstock.api.account import UNLIMITED, AccountLimits
+from penstock.api.codec import marks_of
+from penstock.api.levels import shown_metadata, stored_metadata
+from penstock.api.stream import ConsumerLimits, Discard, Placement, Republish, StreamConfig
+from penstock.subjects.tokens import ANY_TAIL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MINUTE_NS: Final = 60_000_000_000
+DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS
+NO_ROOM_LIMIT: Final = 2**63 - 1
+#: Numbers that are -1 where nothing is limited.
+LIMIT_FIELDS: Final = (
+    "max_msgs",
+    "max_msgs_per_subject",
+    "max_bytes",
+    "max_msg_size",
+    "max_consumers",
+)
+
+
+class StreamContext(NamedTuple):
+    """What a stream's configuration is judged by."""
+
+    streams: Mapping[str, StreamConfig] = {}
+    """All streams of the account as they are, by name."""
+    limits: AccountLimits = AccountLimits()
+    pedantic: bool = False
+    """Refuse what would otherwise be corrected."""
+    duplicate_window_max: int = 0
+    """The server's limit; 0 is none."""
+    free_memory: int = NO_ROOM_LIMIT
+    """What the server has left to promise to streams in memory."""
+    free_storage: int = NO_ROOM_LIMIT
+    """The same in files."""
+    clustered: bool = False
+    consumers: Mapping[str, ConsumerLimits] = {}
+    """What each consumer of the stream uses, for its update."""
+
+
+def normalise(cfg: StreamConfig, ctx: StreamContext) -> StreamConfig:
+    """The configuration with everything filled in and corrected that the rules let pass."""
+    forces_rollup = cfg.subject_delete_marker_ttl > 0 or cfg.allow_msg_schedules
+    rolls_up_by_force = forces_rollup and not cfg.allow_rollup_hdrs
+    filled = {name: getattr(cfg, name) for name in LIMIT_FIELDS}
+    return structs.replace(
+        cfg,
+        **{name: value if value > 0 else UNLIMITED for name, value in filled.items()},
+        subjects=subjects_of(cfg),
+        num_replicas=cfg.num_replicas or 1,
+        duplicate_window=window_of(cfg, ctx),
+        placement=None if cfg.placement == Placement() else cfg.placement,
+        republish=republish_of(cfg),
+        mirror_direct=_mirror_direct(cfg, ctx),
+        allow_rollup_hdrs=cfg.allow_rollup_hdrs or forces_rollup,
+        deny_purge=cfg.deny_purge and not rolls_up_by_force,
+        allow_msg_ttl=cfg.allow_msg_ttl or cfg.subject_delete_marker_ttl > 0,
+        metadata=stored_metadata(cfg.metadata, required_level(cfg)),
+    )
+
+
+def subjects_of(cfg: StreamConfig) -> tuple[str, ...]:
+    """What the stream captures: its name, if nothing is said and nothing is copied."""
+    if cfg.subjects or cfg.mirror is not None or cfg.sources:
+        return cfg.subjects
+    return (cfg.name,)
+
+
+def default_window(ctx: StreamContext) -> int:
+    """For how long ids are remembered where nothing is said and nothing is shorter."""
+    if ctx.duplicate_window_max > 0:
+        return min(DUPLICATE_WINDOW_NS, ctx.duplicate_window_max)
+    return DUPLICATE_WINDOW_NS
+
+
+def window_of(cfg: StreamConfig, ctx: StreamContext) -> int:
+    """For how long ids are remembered."""
+    if cfg.duplicate_window or cfg.mirror is not None or cfg.sources:
+        return cfg.duplicate_window
+    window = default_window(ctx)
+    return min(window, cfg.max_age) if cfg.max_age else window
+
+
+def republishes_transformed(cfg: StreamConfig) -> bool:
+    """Whether everything is republished under what the stream's own transform makes of it."""
+    if cfg.republish is None or cfg.subject_transform is None:
+        return False
+    takes_all = (cfg.republish.src or ANY_TAIL) == ANY_TAIL == cfg.republish.dest
+    return takes_all and subjects_of(cfg) == (cfg.subject_transform.src,)
+
+
+def republish_of(cfg: StreamConfig) -> Republish | None:
+    """What is republished: everything, if nothing is said."""
+    if cfg.republish is None:
+        return None
+    if republishes_transformed(cfg) and cfg.subject_transform is not None:
+        dest = cfg.subject_transform.dest
+        return structs.replace(cfg.republish, src=dest, dest=dest)
+    return structs.replace(cfg.republish, src=cfg.republish.src or ANY_TAIL)
+
+
+def _mirror_direct(cfg: StreamConfig, ctx: StreamContext) -> bool:
+    """A mirror answers for its origin if that one answers itself, as far as it can be seen."""
+    if cfg.mirror is None or cfg.mirror.external is not None:
+        return cfg.mirror_direct
+    origin = ctx.streams.get(cfg.mirror.name)
+    return cfg.mirror_direct if origin is None else origin.allow_direct
+
+
+def seal(cfg: StreamConfig) -> StreamConfig:
+    """What being sealed means for the other fields."""
+    if not cfg.sealed:
+        return cfg
+    return structs.replace(
+        cfg,
+        max_age=0,
+        discard=Discard.NEW,
+        deny_delete=True,
+        deny_purge=True,
+        allow_rollup_hdrs=False,
+    )
+
+
+def required_level(cfg: StreamConfig) -> int:
+    """The API level a server must have to keep this stream."""
+    return max((level for name, level in _levels().items() if _is_used(cfg, name)), default=0)
+
+
+def _is_used(cfg: StreamConfig, name: str) -> bool:
+    return bool(getattr(cfg, name) != StreamConfig.__struct_defaults__[_position(name)])
+
+
+@cache
+def _position(name: str) -> int:
+    return StreamConfig.__struct_fields__.index(name)
+
+
+@cache
+def _levels() -> dict[str, int]:
+    hints = get_type_hints(StreamConfig, include_extras=True)
+    marks = {name: marks_of(hint) for name, hint in hints.items()}
+    return {name: found["since"] for name, found in marks.items() if "since" in found}
+
+
+def shown(cfg: StreamConfig) -> StreamConfig:
+    """The configuration as answers show it."""
+    return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
