@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format reference bench bench-probes fuzz faults wheel clean
+.PHONY: help setup demo test check lint types layers format reference bench bench-probes bench-storage fuzz faults wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stall
 	$(BIN)/penstock bench --compare --idle-connections 10000 --json out/probe-1-idle.json
 	$(BIN)/penstock bench --compare --subscriptions 1000000 --json out/probe-2-subscriptions.json
 	$(BIN)/penstock bench --compare --stalled-subscriber --json out/probe-3-stalled.json
+
+bench-storage: setup ## the file store beside SQLite, LMDB, RocksDB, and as it grows; out/storage.json
+	$(BIN)/python -m benchmarks.storage --json out/storage.json
 
 fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60

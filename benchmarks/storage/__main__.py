@@ -1,0 +1,73 @@
+"""Measures the file store: appends beside SQLite, LMDB and RocksDB, and what growth costs.
+
+    python -m benchmarks.storage --json out/storage.json          # everything, most of an hour
+    python -m benchmarks.storage --quick                          # a look, under a minute
+
+`tools/benchmark_page.py` makes the tables of docs/benchmarks.md from the file. The directory given
+with `--place` (default: a temporary one) decides which file system is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.storage.appends import compare
+from benchmarks.storage.growth import MESSAGES, grow
+
+JSON_VERSION = 1
+ROUNDS = 5
+QUICK_SHARE = 0.05
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    share, rounds, largest = 1.0, options.rounds, max(MESSAGES)
+    if options.quick:
+        share, rounds, largest = QUICK_SHARE, 2, min(MESSAGES)
+    with tempfile.TemporaryDirectory(dir=options.place) as place:
+        answer = {
+            "version": JSON_VERSION,
+            "taken": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": {
+                "cores": os.cpu_count(),
+                "architecture": platform.machine(),
+                "kernel": platform.release(),
+                "python": platform.python_version(),
+            },
+            "effort": {"rounds": rounds, "share": share},
+            "appends": compare(Path(place), rounds, share, _tell),
+            "growth": [] if options.no_growth else grow(Path(place), largest, _tell),
+        }
+    text = json.dumps(answer, indent=1)
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(text + "\n")
+    else:
+        print(text)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--place", help="directory on the file system to measure")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--quick", action="store_true", help="few messages, two rounds")
+    parser.add_argument("--no-growth", action="store_true", help="only the comparison")
+    return parser
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text} …", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
