@@ -1,0 +1,222 @@
+"""Carrying out entries: the only code that changes a stream.
+
+Nothing here refuses: what an entry says was allowed when it was planned, and holds no less later
+or elsewhere. Every transition returns what it did. Answers are part of it, because they tell
+sequences that only exist now; they are sent once the store has made everything durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.base.effects import Send
+from penstock.store.contract import NOTHING_REMOVED, Appended, Cold
+from penstock.streams.entries import (
+    ROLLUP_SUBJECT,
+    Applied,
+    Batch,
+    Entry,
+    Expire,
+    Publish,
+    Purge,
+    Remove,
+    Skip,
+    Special,
+)
+from penstock.streams.republish import Republisher
+from penstock.streams.retention import limits_of, merged
+
+if TYPE_CHECKING:
+    from penstock.api.stream import StreamConfig
+    from penstock.store.contract import Removed
+    from penstock.streams.fastbatch import FastBatches
+    from penstock.streams.ledger import Ledger
+    from penstock.streams.pubacks import PubAcks
+    from penstock.streams.schedule import Schedules
+
+PLAIN = Special()
+
+
+class Applier:
+    """Changes the ledger, the store and the schedules of one stream."""
+
+    def __init__(
+        self, ledger: Ledger, acks: PubAcks, schedules: Schedules, fast: FastBatches
+    ) -> None:
+        self._ledger = ledger
+        self._acks = acks
+        self._schedules = schedules
+        self._fast = fast
+        self._prefix = acks.prefix
+        self.configure()
+
+    def configure(self) -> None:
+        """The configuration in the ledger is another one."""
+        cfg = self._ledger.cfg
+        self._acked = not cfg.no_ack
+        self._republisher = Republisher(cfg.name, cfg.republish) if cfg.republish else None
+        self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
+
+    def apply(self, entry: Entry) -> Applied:
+        """Carries out one entry."""
+        if isinstance(entry, Publish):
+            if entry.special is None and self._is_plain:
+                return self._store_plain(entry)
+            return self._publish(entry)
+        if isinstance(entry, Batch):
+            return self._store_batch(entry)
+        if isinstance(entry, Purge):
+            return Applied(removed=self._purge(entry))
+        if isinstance(entry, Remove):
+            return Applied(removed=self._remove(entry))
+        if isinstance(entry, Expire):
+            return Applied(removed=self._ledger.store.expire(entry.ts_ns))
+        if isinstance(entry, Skip):
+            return self._skip(entry)
+        return Applied(removed=self._update(entry.cfg))
+
+    # -- messages
+
+    def _store_plain(self, entry: Publish) -> Applied:
+        """As `_publish`, without all that most messages do not need."""
+        ledger = self._ledger
+        subject = entry.subject
+        appended = ledger.store.append(
+            subject, entry.header, entry.payload, entry.ts_ns, admitted=True
+        )
+        assert type(appended) is Appended
+        seq, removed = appended
+        ledger.last_seq = seq
+        ledger.last_ts_ns = entry.ts_ns
+        ledger.last_msg_id = b""
+        if entry.reply and self._acked:
+            ack = Send(entry.reply, b"%b%d}" % (self._prefix, seq))
+            return Applied((ack,), ((seq, subject),), removed)
+        return Applied((), ((seq, subject),), removed)
+
+    def _publish(self, entry: Publish) -> Applied:
+        special = entry.special or PLAIN
+        applied = self._passed_over(entry, special) if special.skip else self._store(entry, special)
+        seq = self._ledger.last_seq
+        if special.fast is not None:
+            answers = self._fast.stored(special.fast, entry.reply, seq)
+        elif not entry.reply or not self._acked:
+            answers = ()
+        elif special.value and not special.skip:
+            answers = (Send(entry.reply, self._acks.counted(seq, special.value)),)
+        else:
+            answers = (Send(entry.reply, self._acks.stored(seq)),)
+        return applied._replace(effects=applied.effects + answers)
+
+    def _passed_over(self, entry: Publish, special: Special) -> Applied:
+        """Nobody wants the message: it has a sequence and does what it says, but is not kept."""
+        ledger = self._ledger
+        seq = ledger.last_seq + 1
+        ledger.store.skip(seq, seq, entry.ts_ns)
+        self._note(seq, entry.ts_ns, special)
+        return Applied(removed=self._roll_up(entry.subject, special, seq + 1))
+
+    def _store(self, entry: Publish, special: Special) -> Applied:
+        ledger = self._ledger
+        to = self._republisher.destination(entry.subject) if self._republisher else ""
+        previous = ledger.last_of(entry.subject) if to else 0
+        removed = NOTHING_REMOVED
+        appended = ledger.store.append(
+            entry.subject,
+            entry.header,
+            entry.payload,
+            entry.ts_ns,
+            seq=special.origin_seq or None,
+            ttl_ns=special.ttl_ns,
+            admitted=True,
+        )
+        assert isinstance(appended, Appended)
+        seq, removed = appended
+        self._note(seq, entry.ts_ns, special)
+        removed = merged(removed, self._roll_up(entry.subject, special, seq))
+        if ledger.cfg.allow_msg_schedules:
+            self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
+        effects: tuple[Send, ...] = ()
+        if to and self._republisher is not None:
+            effects = (
+                self._republisher.copy(
+                    to,
+                    entry.subject,
+                    entry.header,
+                    entry.payload,
+                    seq=seq,
+                    ts_ns=entry.ts_ns,
+                    previous_seq=previous,
+                ),
+            )
+        return Applied(effects, ((seq, entry.subject),), removed)
+
+    def _note(self, seq: int, ts_ns: int, special: Special) -> None:
+        ledger = self._ledger
+        ledger.last_seq = seq
+        ledger.last_ts_ns = ts_ns
+        ledger.last_msg_id = special.msg_id
+        if special.msg_id:
+            ledger.dedupe.add(special.msg_id, seq, ts_ns)
+
+    def _roll_up(self, subject: str, special: Special, before_seq: int) -> Removed:
+        """Takes out what the message replaces."""
+        store, removed = self._ledger.store, NOTHING_REMOVED
+        if special.rollup:
+            pattern = subject if special.rollup == ROLLUP_SUBJECT else None
+            removed = store.purge(subject=pattern, before_seq=before_seq)
+        if special.purged:
+            removed = merged(removed, store.purge(subject=special.purged))
+        return removed
+
+    def _store_batch(self, entry: Batch) -> Applied:
+        effects: tuple[Send, ...] = ()
+        stored: tuple[tuple[int, str], ...] = ()
+        removed = NOTHING_REMOVED
+        for item in entry.items:
+            applied = self._publish(item)
+            effects += applied.effects
+            stored += applied.stored
+            removed = merged(removed, applied.removed)
+        if entry.reply and self._acked:
+            ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
+            effects += (Send(entry.reply, ack),)
+        return Applied(effects, stored, removed)
+
+    # -- everything else
+
+    def _purge(self, entry: Purge) -> Removed:
+        ledger = self._ledger
+        removed = ledger.store.purge(
+            subject=entry.subject or None, before_seq=entry.before_seq or None, keep=entry.keep
+        )
+        # A purge up to a sequence behind the last one moves the stream on.
+        ledger.last_seq = ledger.store.state().last_seq
+        return removed
+
+    def _remove(self, entry: Remove) -> Removed:
+        store = self._ledger.store
+        removed = NOTHING_REMOVED
+        for seq in entry.seqs:
+            gone = store.erase(seq) if entry.erase else store.remove(seq)
+            if isinstance(gone, Cold):
+                # Planned when the block was in memory; what cannot be overwritten now is removed.
+                gone = store.remove(seq)
+            if gone is not None:
+                removed = merged(removed, gone)
+        return removed
+
+    def _skip(self, entry: Skip) -> Applied:
+        ledger = self._ledger
+        first, last = entry.seqs
+        ledger.store.skip(first, last, entry.ts_ns)
+        ledger.last_seq = last
+        ledger.last_ts_ns = entry.ts_ns
+        return Applied()
+
+    def _update(self, cfg: StreamConfig) -> Removed:
+        ledger = self._ledger
+        ledger.cfg = cfg
+        ledger.dedupe.window_ns = cfg.duplicate_window
+        self.configure()
+        return ledger.store.set_limits(limits_of(cfg))

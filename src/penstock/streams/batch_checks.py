@@ -1,0 +1,177 @@
+"""What a message of a batch is asked: the same laws as for others, in the order batches have.
+
+The messages of a batch are judged together, before any of them is stored, so each is judged
+against the stream as it would be after those before it: `StagedLedger` is the ledger with them on
+top. What would depend on a write of the same batch is refused instead of guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.stream import Discard
+from penstock.store.contract import Cold, MessageRecord, Missing, Refusal
+from penstock.streams import checks, counter, names, schedule
+from penstock.streams.ledger import Draft, Ledger
+from penstock.streams.ttl import parse_ttl
+
+if TYPE_CHECKING:
+    from penstock.streams.checks import Check, Verdict
+
+_SUBJECT_AGAIN: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid")
+_NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid")
+
+
+class StagedLedger(Ledger):
+    """A ledger as it will be once the messages staged so far are stored."""
+
+    __slots__ = ("_bytes", "_newest", "expected", "msg_ids", "subjects")
+
+    def __init__(self, ledger: Ledger) -> None:
+        for name in Ledger.__slots__:
+            setattr(self, name, getattr(ledger, name))
+        self._bytes = 0
+        self._newest: dict[str, MessageRecord] = {}
+        self.subjects: dict[str, int] = {}
+        """How many messages of each subject are staged."""
+        self.msg_ids: set[bytes] = set()
+        self.expected: dict[str, int] = {}
+        """Last sequences that were asked for already."""
+
+    def stage(self, draft: Draft) -> None:
+        """The draft passed: the next one comes after it."""
+        self.last_seq += 1
+        self._bytes += self.size_of(draft.subject, draft.header, draft.payload)
+        self._newest[draft.subject] = MessageRecord(
+            self.last_seq, draft.now_ns, draft.subject, draft.header, draft.payload
+        )
+        self.subjects[draft.subject] = self.subjects.get(draft.subject, 0) + 1
+        if draft.msg_id:
+            self.msg_ids.add(draft.msg_id)
+
+    def latest(self, subject: str) -> MessageRecord | Missing | Cold:
+        return self._newest.get(subject) or super().latest(subject)
+
+    def last_of(self, pattern: str) -> int:
+        if pattern not in self.expected:
+            self.expected[pattern] = super().last_of(pattern)
+        return self.expected[pattern]
+
+    def overflow(self, draft: Draft) -> Refusal | None:
+        """Which limit of a stream that discards new messages this one would break."""
+        cfg = self.cfg
+        if cfg.discard is not Discard.NEW:
+            return None
+        if cfg.max_msgs > 0 or cfg.max_bytes > 0:
+            state = self.store.state()
+            size = self._bytes + self.size_of(draft.subject, draft.header, draft.payload)
+            staged = sum(self.subjects.values()) + 1
+            if 0 < cfg.max_msgs < state.msgs + staged:
+                return Refusal.MAX_MSGS
+            if 0 < cfg.max_bytes < state.bytes + size:
+                return Refusal.MAX_BYTES
+        if cfg.discard_new_per_subject and cfg.max_msgs_per_subject > 0:
+            return self._subject_overflow(draft)
+        return None
+
+    def _subject_overflow(self, draft: Draft) -> Refusal | None:
+        if draft.fields.get(names.ROLLUP):
+            return None
+        states = self.store.subject_states(draft.subject)
+        held = states[draft.subject].msgs if draft.subject in states else 0
+        over = held + self.subjects.get(draft.subject, 0) + 1 > self.cfg.max_msgs_per_subject
+        return Refusal.MAX_PER_SUBJECT if over else None
+
+
+def header_size(ledger: Ledger, draft: Draft) -> Verdict:
+    """The header is within what a message may have; the whole was measured when it came."""
+    if len(draft.header) > checks.HEADER_BYTES_MAX:
+        return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
+    return None
+
+
+def ttl(ledger: Ledger, draft: Draft) -> Verdict:
+    """A TTL needs a stream that has them, and makes sense."""
+    value = draft.fields.get(names.TTL)
+    if not value or parse_ttl(value) == 0:
+        return None
+    return (
+        checks.ttl_value(ledger, draft)
+        if ledger.cfg.allow_msg_ttl
+        else (refusals.MESSAGE_TTL_DISABLED)
+    )
+
+
+def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
+    """Its id is new, in this batch as well."""
+    assert isinstance(ledger, StagedLedger)
+    draft.msg_id = draft.fields.get(names.MSG_ID, b"")
+    if draft.msg_id in ledger.msg_ids:
+        return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
+    return checks.not_seen(ledger, draft)
+
+
+def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """Only the first message of a batch can expect something of the whole stream."""
+    assert isinstance(ledger, StagedLedger)
+    verdict = checks.expected_last_seq(ledger, draft)
+    if verdict is None and draft.fields.get(names.EXPECTED_LAST_SEQ) and ledger.subjects:
+        return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+    return verdict
+
+
+def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """Nothing can be expected of a subject the batch has written to."""
+    assert isinstance(ledger, StagedLedger)
+    if draft.fields.get(names.EXPECTED_SUBJECT_SEQ):
+        other = schedule.text_of(draft.fields.get(names.EXPECTED_SUBJECT))
+        if (other or draft.subject) in ledger.subjects:
+            return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+    return checks.expected_subject_seq(ledger, draft)
+
+
+def rollup(ledger: Ledger, draft: Draft) -> Verdict:
+    """A rollup cannot take out what the same batch wrote."""
+    assert isinstance(ledger, StagedLedger)
+    value = draft.fields.get(names.ROLLUP, b"").lower()
+    verdict = checks.rollup(ledger, draft)
+    if verdict is None and value == b"sub" and draft.subject in ledger.subjects:
+        return _SUBJECT_AGAIN
+    return _NOT_FIRST if verdict is None and value == b"all" and ledger.subjects else verdict
+
+
+def limits(ledger: Ledger, draft: Draft) -> Verdict:
+    """The stream has room for all of the batch."""
+    assert isinstance(ledger, StagedLedger)
+    refused = ledger.overflow(draft)
+    return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
+
+
+_HEADER_CHECKS: Final[tuple[Check, ...]] = (
+    header_size,
+    counter.increment,
+    checks.expected_stream,
+    ttl,
+    not_seen,
+    checks.not_forged,
+)
+_PLACE_CHECKS: Final[tuple[Check, ...]] = (
+    expected_last_seq,
+    expected_subject_seq,
+    schedule.schedule_allowed,
+    schedule.scheduler_allowed,
+    rollup,
+)
+
+
+def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
+    """Everything that is asked of one message of a batch."""
+    verdict: Verdict = None
+    if draft.fields:
+        verdict = checks.first_verdict(_HEADER_CHECKS, ledger, draft)
+    if verdict is None:
+        verdict = checks.first_verdict(checks.REWRITES, ledger, draft)
+    if verdict is None and draft.fields:
+        verdict = checks.first_verdict(_PLACE_CHECKS, ledger, draft)
+    return limits(ledger, draft) if verdict is None else verdict

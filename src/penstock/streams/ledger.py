@@ -1,0 +1,133 @@
+"""What a stream knows of itself while it judges a message, and the message being judged.
+
+The ledger is the part of a stream that checks may read: configuration, store, ids seen, the last
+sequence, id and time. Only `Stream.apply` changes it. A draft is one message on its way to an
+entry: checks fill in what they learn, and may rewrite its header and payload.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api.stream import Storage
+from penstock.subjects.tokens import has_wildcard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.refusals import ApiError
+    from penstock.api.stream import StreamConfig
+    from penstock.store.contract import Cold, MessageRecord, Missing, Store
+    from penstock.streams.dedupe import DuplicateWindow
+
+FILE_OVERHEAD: Final = 30
+FILE_HEADER_OVERHEAD: Final = 4
+MEMORY_OVERHEAD: Final = 16
+
+
+class Ledger:
+    """The state of a stream as checks see it."""
+
+    __slots__ = (
+        "cfg",
+        "dedupe",
+        "has_interest",
+        "last_msg_id",
+        "last_seq",
+        "last_ts_ns",
+        "max_payload",
+        "may_store",
+        "store",
+    )
+
+    def __init__(
+        self,
+        cfg: StreamConfig,
+        store: Store,
+        dedupe: DuplicateWindow,
+        has_interest: Callable[[str], bool],
+        may_store: Callable[[int], ApiError | None] | None,
+        max_payload: int,
+    ) -> None:
+        state = store.state()
+        self.cfg = cfg
+        self.store = store
+        self.dedupe = dedupe
+        self.has_interest = has_interest
+        self.may_store = may_store
+        self.max_payload = max_payload
+        self.last_seq = state.last_seq
+        self.last_ts_ns = state.last_ts_ns
+        self.last_msg_id = b""
+
+    @property
+    def may_roll_up(self) -> bool:
+        """Whether a message may take older ones with it."""
+        return self.cfg.allow_rollup_hdrs and not self.cfg.deny_purge
+
+    def latest(self, subject: str) -> MessageRecord | Missing | Cold:
+        """The newest message of a subject."""
+        return self.store.load_last(subject, unsynced=True)
+
+    def last_of(self, pattern: str) -> int:
+        """The last sequence of the subjects a pattern matches; 0 if they have none."""
+        states = self.store.subject_states(pattern)
+        if not has_wildcard(pattern):
+            return states[pattern].last if pattern in states else 0
+        return max((state.last for state in states.values()), default=0)
+
+    def size_of(self, subject: str, header: bytes, payload: bytes) -> int:
+        """What the message counts in the totals of the store."""
+        named = len(subject) if subject.isascii() else len(subject.encode("utf-8", "replace"))
+        size = named + len(header) + len(payload)
+        if self.cfg.storage is Storage.MEMORY:
+            return size + MEMORY_OVERHEAD
+        return size + FILE_OVERHEAD + (FILE_HEADER_OVERHEAD if header else 0)
+
+
+class Draft:
+    """One message on its way in."""
+
+    __slots__ = (
+        "fields",
+        "header",
+        "is_internal",
+        "msg_id",
+        "now_ns",
+        "payload",
+        "purged",
+        "reply",
+        "rollup",
+        "schedule",
+        "subject",
+        "ttl_ns",
+        "value",
+    )
+
+    def __init__(
+        self,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        fields: dict[bytes, bytes],
+        now_ns: int,
+        *,
+        is_internal: bool = False,
+    ) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.header = header
+        self.payload = payload
+        self.fields = fields
+        """Its header, parsed; empty if it holds nothing special."""
+        self.now_ns = now_ns
+        self.is_internal = is_internal
+        """Whether the server itself publishes it: a sourced or scheduled message, a marker."""
+        self.msg_id = b""
+        self.ttl_ns = 0
+        self.rollup = ""
+        self.purged = ""
+        self.value = ""
+        self.schedule = False
+        """Whether it is a schedule itself."""

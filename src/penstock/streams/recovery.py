@@ -1,0 +1,97 @@
+"""Reading back what a stream keeps in memory: nothing of it is written anywhere but in messages.
+
+Ids for duplicates come from the messages of the last window, schedules from the last message of
+each subject. A batch that a power cut left without its end is taken out again: nobody was told
+that any of it was stored. Done in steps, because what is read may not be in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.store.contract import Cold, MessageRecord, Missing
+from penstock.streams import names
+from penstock.streams.checks import UNREADABLE, sequence_of
+from penstock.streams.schedule import text_of
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from penstock.streams.ledger import Ledger
+    from penstock.streams.schedule import Schedules
+
+COPIES_SEARCHED_MAX: Final = 64
+"""Messages of a schedule's target that are looked at for its last copy."""
+
+
+def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+    """Runs through all of it; yields whenever a block is needed, to go on when it is there."""
+    yield from _drop_torn_batch(ledger)
+    yield from _last_msg_id(ledger)
+    if ledger.cfg.duplicate_window > 0:
+        yield from _seen_ids(ledger, now_ns)
+    if ledger.cfg.allow_msg_schedules:
+        yield from _schedules(ledger, schedules, now_ns)
+
+
+def _drop_torn_batch(ledger: Ledger) -> Iterator[Cold]:
+    if ledger.cfg.mirror is not None:
+        # A mirror has what its origin has; what is missing will come.
+        return
+    while isinstance(last := ledger.store.load(ledger.last_seq, unsynced=True), Cold):
+        yield last
+    if isinstance(last, Missing) or not headers.get(last.header, names.BATCH_ID):
+        return
+    number = sequence_of(headers.get(last.header, names.BATCH_SEQ) or b"")
+    if headers.get(last.header, names.BATCH_COMMIT) or not 0 < number < UNREADABLE:
+        return
+    ledger.store.truncate(max(ledger.last_seq - number, 0))
+    ledger.last_seq = ledger.store.state().last_seq
+
+
+def _last_msg_id(ledger: Ledger) -> Iterator[Cold]:
+    while isinstance(last := ledger.store.load(ledger.last_seq, unsynced=True), Cold):
+        yield last
+    if not isinstance(last, Missing):
+        ledger.last_msg_id = headers.get(last.header, names.MSG_ID) or b""
+
+
+def _seen_ids(ledger: Ledger, now_ns: int) -> Iterator[Cold]:
+    store = ledger.store
+    seq = store.seq_at_time(max(now_ns - ledger.cfg.duplicate_window, 0))
+    while (found := store.next_match((), seq, unsynced=True)) is not None:
+        if isinstance(found, Cold):
+            yield found
+            continue
+        seq = found.seq + 1
+        msg_id = headers.get(found.header, names.MSG_ID) if found.header else None
+        if msg_id:
+            ledger.dedupe.add(msg_id, found.seq, found.ts_ns)
+
+
+def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+    for subject in sorted(ledger.store.subject_states()):
+        while isinstance(record := ledger.latest(subject), Cold):
+            yield record
+        if isinstance(record, Missing) or not headers.get(record.header, names.SCHEDULE):
+            continue
+        following = yield from _last_copy(ledger, record)
+        schedules.restore(record, following, now_ns)
+
+
+def _last_copy(ledger: Ledger, schedule: MessageRecord) -> Generator[Cold, None, str]:
+    """The next time that the last copy of a schedule states; empty if none is found."""
+    target = text_of(headers.get(schedule.header, names.SCHEDULE_TARGET))
+    bound = ledger.last_seq
+    for _ in range(COPIES_SEARCHED_MAX):
+        while isinstance(
+            found := ledger.store.load_last(target, at_or_before=bound, unsynced=True), Cold
+        ):
+            yield found
+        if isinstance(found, Missing) or found.seq < schedule.seq:
+            return ""
+        if text_of(headers.get(found.header, names.SCHEDULER)) == schedule.subject:
+            return text_of(headers.get(found.header, names.SCHEDULE_NEXT))
+        bound = found.seq - 1
+    return ""

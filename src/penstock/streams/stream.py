@@ -1,0 +1,262 @@
+"""One stream: messages and requests in, entries out; entries in, changes and answers out.
+
+`plan` reads and decides, `apply` changes and cannot refuse; between the two an entry may be
+written down or sent to others. Time is an argument, and what must happen later is asked for by
+`next_deadline_ns` and made by `tick`. A stream knows no consumers: it tells what it stored and
+what it lost, and asks whether anybody wants a subject.
+
+Only the ordinary message is handled here, because it must be cheap: everything else has its own
+module.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.stream import Discard, Retention, StreamState
+from penstock.store.contract import Cold, Missing
+from penstock.streams import names
+from penstock.streams.applier import Applier
+from penstock.streams.batch import AtomicBatches, BatchLimits, InFlight
+from penstock.streams.dedupe import DuplicateWindow
+from penstock.streams.entries import (
+    Applied,
+    Due,
+    Entry,
+    NotLoaded,
+    Planned,
+    Publish,
+    Purge,
+    Remove,
+    Update,
+)
+from penstock.streams.fastbatch import SUFFIX, FastBatches
+from penstock.streams.ledger import Ledger
+from penstock.streams.planner import Planner
+from penstock.streams.pubacks import PubAcks
+from penstock.streams.recovery import recovery_steps
+from penstock.streams.schedule import Schedules
+from penstock.streams.timing import Timing
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.api.refusals import ApiError
+    from penstock.api.requests import PurgeRequest
+    from penstock.api.stream import StreamConfig
+    from penstock.base.message import Inbound
+    from penstock.store.contract import Store
+
+MAX_PAYLOAD_DEFAULT: Final = 1_048_576
+DELETED_LISTED_MAX: Final = 1_000_000
+"""Missing sequences that are listed one by one in an answer."""
+
+
+def nobody_is_asked(subject: str) -> bool:
+    """Interest in a subject, for a stream whose retention does not ask for it."""
+    return True
+
+
+class Stream:
+    """One stream and its store. The configuration is complete and checked before it comes here."""
+
+    def __init__(
+        self,
+        cfg: StreamConfig,
+        store: Store,
+        *,
+        created_ns: int,
+        domain: str = "",
+        account: str = "$G",
+        has_interest: Callable[[str], bool] = nobody_is_asked,
+        may_store: Callable[[int], ApiError | None] | None = None,
+        max_payload: int = MAX_PAYLOAD_DEFAULT,
+        batch_limits: BatchLimits | None = None,
+        in_flight: InFlight | None = None,
+    ) -> None:
+        """`has_interest` says whether some consumer wants a subject; it is asked for interest
+        retention only. `may_store` says why account or server have no room for so many bytes.
+        Streams of one server share `in_flight`."""
+        self.created_ns: Final = created_ns
+        self.store: Final = store
+        dedupe = DuplicateWindow(cfg.duplicate_window)
+        self._ledger = Ledger(cfg, store, dedupe, has_interest, may_store, max_payload)
+        self._acks = PubAcks(cfg.name, domain)
+        self._schedules = Schedules()
+        self._planner = Planner(self._ledger, self._acks)
+        limits, shared = batch_limits or BatchLimits(), in_flight or InFlight()
+        self._atomic = AtomicBatches(self._ledger, self._planner, account, limits, shared)
+        self._fast = FastBatches(self._ledger, self._planner, self._acks, limits, shared)
+        self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
+        self._timing = Timing(self._ledger, self._planner, self._schedules)
+        self._recovery: Iterator[Cold] | None = None
+        self._configure()
+
+    @property
+    def cfg(self) -> StreamConfig:
+        """The configuration in force."""
+        return self._ledger.cfg
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence given out."""
+        return self._ledger.last_seq
+
+    def _configure(self) -> None:
+        cfg = self._ledger.cfg
+        self._is_plain = not (
+            cfg.sealed
+            or cfg.allow_msg_counter
+            or cfg.subject_transform
+            or cfg.retention is Retention.INTEREST
+            or cfg.discard is Discard.NEW
+        )
+        self._payload_max = cfg.max_msg_size if cfg.max_msg_size > 0 else 2**63
+
+    # -- messages
+
+    def plan(self, msg: Inbound, now_ns: int) -> Planned:
+        """What a published message leads to. Changes nothing but batches under way."""
+        subject, reply, header, payload = msg
+        if header or not self._is_plain or reply[-4:] == SUFFIX:
+            return self._plan_special(msg, now_ns)
+        if len(payload) > self._payload_max:
+            return self._planner.plan(subject, reply, header, payload, now_ns)
+        ledger = self._ledger
+        if ledger.may_store is not None:
+            refused = ledger.may_store(ledger.size_of(subject, header, payload))
+            if refused is not None:
+                return self._planner.answer(refused, reply)
+        last_ts_ns = ledger.last_ts_ns
+        ts_ns = now_ns if now_ns > last_ts_ns else last_ts_ns
+        return Publish(ts_ns, subject, b"", payload, reply)
+
+    def _plan_special(self, msg: Inbound, now_ns: int) -> Planned:
+        subject, reply, header, payload = msg
+        if header:
+            header = headers.without_status(header)
+            msg = msg._replace(header=header)
+        if reply[-4:] == SUFFIX:
+            return self._fast.plan(msg, now_ns)
+        if names.SPECIAL_PREFIX in header:
+            batch_id = headers.get(header, names.BATCH_ID)
+            if batch_id:
+                text = batch_id.decode("utf-8", "surrogateescape")
+                return self._atomic.plan(text, msg, now_ns)
+        return self._planner.plan(subject, reply, header, payload, now_ns)
+
+    def plan_internal(self, subject: str, header: bytes, payload: bytes, now_ns: int) -> Planned:
+        """As `plan`, for what the server itself publishes: a message copied from a source."""
+        return self._planner.plan(subject, "", header, payload, now_ns, is_internal=True)
+
+    # -- requests
+
+    def plan_purge(self, request: PurgeRequest, now_ns: int) -> Purge | ApiError:
+        """A purge, if the stream allows it."""
+        cfg = self._ledger.cfg
+        if cfg.sealed:
+            return refusals.STREAM_SEALED
+        if cfg.deny_purge:
+            return refusals.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        if request.seq and request.keep:
+            return refusals.BAD_REQUEST
+        before_seq = request.seq if request.seq > 1 else 0
+        return Purge(now_ns, request.filter, before_seq, request.keep)
+
+    def plan_remove(
+        self, seq: int, now_ns: int, *, erase: bool = True
+    ) -> Remove | NotLoaded | ApiError:
+        """The deletion of one message, if the stream allows it and has it."""
+        cfg = self._ledger.cfg
+        if cfg.sealed:
+            return refusals.STREAM_SEALED
+        if cfg.deny_delete:
+            return refusals.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+        found = self.store.load(seq, unsynced=True)
+        if isinstance(found, Cold):
+            return NotLoaded(found)
+        if isinstance(found, Missing):
+            is_ahead = seq > self._ledger.last_seq
+            text = "stream store EOF" if is_ahead else "no message found"
+            return refusals.STREAM_MSG_DELETE_FAILED(err=text)
+        return Remove(now_ns, (seq,), erase)
+
+    def plan_update(self, cfg: StreamConfig, now_ns: int) -> Update:
+        """Another configuration, complete and checked against the present one."""
+        return Update(now_ns, cfg)
+
+    # -- changes
+
+    def apply(self, entry: Entry) -> Applied:
+        """Carries out an entry. Entries are applied in the order they were planned."""
+        applied = self._applier.apply(entry)
+        if type(entry) is Update:
+            self._reconfigure()
+        return applied
+
+    def _reconfigure(self) -> None:
+        cfg = self._ledger.cfg
+        self._planner.configure()
+        self._configure()
+        if not cfg.allow_atomic:
+            self._atomic.clear()
+        if not cfg.allow_batched:
+            self._fast.clear()
+
+    # -- time
+
+    def tick(self, now_ns: int) -> Due:
+        """What is due at this time: apply the entries, in this order, and perform the effects."""
+        effects = self._atomic.expire(now_ns)
+        self._fast.expire(now_ns)
+        due = self._timing.tick(now_ns)
+        return due._replace(effects=effects + due.effects) if effects else due
+
+    def next_deadline_ns(self) -> int | None:
+        """When to call `tick` next, at the latest; None if nothing will ever be due."""
+        deadlines = (
+            self._timing.next_deadline_ns(),
+            self._atomic.next_deadline_ns(),
+            self._fast.next_deadline_ns(),
+        )
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def recover(self, now_ns: int) -> Cold | None:
+        """Reads from the store what a stream keeps in memory. Call before anything else, again
+        and again: each time it answers the block it needs, at last None."""
+        if self._recovery is None:
+            self._recovery = recovery_steps(self._ledger, self._schedules, now_ns)
+        return next(self._recovery, None)
+
+    def close(self) -> None:
+        """Batches under way are forgotten. The store is the caller's."""
+        self._atomic.clear()
+        self._fast.clear()
+
+    # -- what it holds
+
+    def state(
+        self, *, consumers: int = 0, deleted: bool = False, subjects: str = ""
+    ) -> StreamState:
+        """Totals for the API; `subjects` is a filter for the count of each subject."""
+        state = self.store.state(deleted=deleted)
+        # A stream that never had a message reports no first sequence, unless it was given one.
+        is_new = state.last_seq == 0
+        counts = self.store.subject_states(subjects) if subjects else {}
+        listed = islice(state.deleted or (), DELETED_LISTED_MAX)
+        return StreamState(
+            messages=state.msgs,
+            bytes=state.bytes,
+            first_seq=0 if is_new else state.first_seq,
+            first_ts=state.first_ts_ns,
+            last_seq=state.last_seq,
+            last_ts=state.last_ts_ns,
+            num_subjects=state.num_subjects,
+            subjects={subject: of.msgs for subject, of in counts.items()},
+            num_deleted=state.num_deleted,
+            deleted=tuple(listed),
+            consumer_count=consumers,
+        )

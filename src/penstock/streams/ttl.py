@@ -1,0 +1,47 @@
+"""How long a single message lives: what `Nats-TTL` may say, and what it means.
+
+Whole seconds, as a number or a duration of at least one second (fractions are cut off), or
+`never`. What the reference reads as "no TTL after all" (`00`) is one here, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.base.durations import parse_duration
+from penstock.store.contract import TTL_NEVER
+
+SECOND_NS: Final = 1_000_000_000
+DEADLINE_NS_MAX: Final = 2**62
+"""Later deadlines are never reached: a TTL beyond it means `never`."""
+
+_NUMBERS: Final = 2**64
+
+
+def parse_ttl(value: bytes) -> int | None:
+    """Seconds, 0 for none, TTL_NEVER, or None if nobody can read it."""
+    if value.lower() == b"never":
+        return TTL_NEVER
+    text = value.decode("utf-8", "replace")
+    try:
+        duration_ns = parse_duration(text)
+    except ValueError:
+        return _plain_seconds(value)
+    return duration_ns // SECOND_NS if duration_ns >= SECOND_NS else None
+
+
+def _plain_seconds(value: bytes) -> int | None:
+    if not value.isdigit() or len(value) > len(str(_NUMBERS)):
+        return None
+    # The reference counts in 64 bits with a sign, and takes what wraps around to below zero for
+    # something that is no number.
+    seconds = int(value) % _NUMBERS
+    return seconds if seconds < _NUMBERS // 2 else None
+
+
+def ttl_ns(seconds: int, ts_ns: int) -> int:
+    """The TTL as the store takes it."""
+    if seconds <= 0:
+        return seconds
+    lives_ns = seconds * SECOND_NS
+    return lives_ns if ts_ns + lives_ns <= DEADLINE_NS_MAX else TTL_NEVER
