@@ -106,13 +106,14 @@ class StoreModel:
         *,
         seq: int | None = None,
         ttl_ns: int = 0,
+        admitted: bool = False,
     ) -> Appended | Refusal:
         if seq is not None and seq <= self.last_seq:
             raise ValueError(f"{seq} is not behind {self.last_seq}")
         size = self.size_of(subject, header, payload)
-        refusal = self._refusal(subject, size)
-        if refusal is not None:
-            return refusal
+        refused = None if admitted else self.refusal(subject, header, payload)
+        if refused is not None:
+            return refused
         self.last_seq = self.last_seq + 1 if seq is None else seq
         self.last_ts_ns = ts_ns
         record = MessageRecord(self.last_seq, ts_ns, subject, header, payload)
@@ -120,8 +121,9 @@ class StoreModel:
         self.kept[self.last_seq] = Kept(record, size, deadline_ns, ages=ttl_ns >= 0)
         return Appended(self.last_seq, self._enforce())
 
-    def _refusal(self, subject: str, size: int) -> Refusal | None:
+    def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
         limits, held = self.limits, self.of_subject(subject)
+        size = self.size_of(subject, header, payload)
         if not limits.discard_new:
             return None
         full = 0 < limits.per_subject_max <= len(held)
@@ -254,8 +256,11 @@ class StoreModel:
         return removed
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
+        return self._take(self.due(now_ns, at_most=at_most))
+
+    def due(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> tuple[int, ...]:
         due = [seq for seq in self.live() if (self._due_ns(seq) or now_ns + 1) <= now_ns]
-        return self._take(due[:at_most])
+        return tuple(due[:at_most])
 
     def next_deadline_ns(self) -> int | None:
         known = [at for at in map(self._due_ns, self.kept) if at is not None]
