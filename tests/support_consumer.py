@@ -69,8 +69,9 @@ class Model:
     def acked_through(self, consumer: int, stream: int) -> None:
         if stream < self.floor[1]:
             return
-        self.pending = {s: e for s, e in self.pending.items() if s > stream}
-        self.redelivered = {s: n for s, n in self.redelivered.items() if s > stream}
+        for settled in [s for s in self.pending if s <= stream]:
+            del self.pending[settled]
+            self.redelivered.pop(settled, None)
         self._floor(consumer, stream)
 
     def nacked(self, stream: int, ts: int, count: int) -> None:
@@ -87,11 +88,8 @@ class Model:
         self.pending, self.redelivered = {}, {}
 
     def _floor(self, consumer: int, stream: int) -> None:
-        if stream < self.floor[1]:
-            return
-        self.floor = (consumer, stream)
-        kept = {s: n for s, n in self.redelivered.items() if s > stream or s in self.pending}
-        self.redelivered = kept
+        if stream >= self.floor[1]:
+            self.floor = (consumer, stream)
 
 
 def as_model(state: ConsumerState) -> Model:

@@ -25,7 +25,6 @@ ENTRIES_MAX: Final = 1_000_000
 STALE_MAX: Final = 64
 """Entries of the order that may be out of date before it is made anew, besides one for each that
 is not."""
-NONE_DROPPED: Final = 2**64
 
 DELIVERED: Final = 1
 PASSED: Final = 2
@@ -73,8 +72,6 @@ class ConsumerState:
     _order: list[int] = field(default_factory=list, compare=False, repr=False)
     """From `_head` on every key of `pending`, ascending, and some that are gone."""
     _head: int = field(default=0, compare=False, repr=False)
-    _dropped_low: int = field(default=NONE_DROPPED, compare=False, repr=False)
-    """No sequence below this one has a count without being outstanding."""
 
     def deliver(self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
         """A message went out and waits for its acknowledgement."""
@@ -121,8 +118,8 @@ class ConsumerState:
             return
         order, head = self._order, self._head
         while head < len(order) and order[head] <= stream_seq:
-            self.pending.pop(order[head], None)
-            self.redelivered.pop(order[head], None)
+            if self.pending.pop(order[head], None) is not None:
+                self.redelivered.pop(order[head], None)
             head += 1
         self._head = head
         self._raise_floor(consumer_seq, stream_seq)
@@ -140,11 +137,10 @@ class ConsumerState:
 
     def drop(self, stream_seq: int) -> None:
         """Not outstanding any more, not acknowledged either: delivered too often. The count
-        stays until the floor passes; the floor does not move for it."""
+        stays, also when the floor has passed, until the message is acknowledged after all or
+        gone; the floor does not move for it."""
         if self.pending.pop(stream_seq, None) is None:
             return
-        if stream_seq in self.redelivered and stream_seq < self._dropped_low:
-            self._dropped_low = stream_seq
         if len(self._order) > 2 * len(self.pending) + STALE_MAX:
             self._sort()
 
@@ -155,7 +151,6 @@ class ConsumerState:
         self.pending = {}
         self.redelivered = {}
         self._sort()
-        self._dropped_low = NONE_DROPPED
 
     def _lowest(self) -> int:
         """The lowest outstanding sequence; there is one."""
@@ -174,15 +169,6 @@ class ConsumerState:
             return
         self.floor_consumer = consumer_seq
         self.floor_stream = stream_seq
-        if stream_seq < self._dropped_low:
-            return
-        counts = self.redelivered.items()
-        self.redelivered = {s: n for s, n in counts if s > stream_seq or s in self.pending}
-        self._find_dropped()
-
-    def _find_dropped(self) -> None:
-        dropped = (seq for seq in self.redelivered if seq not in self.pending)
-        self._dropped_low = min(dropped, default=NONE_DROPPED)
 
     # -- as bytes
 
@@ -236,7 +222,6 @@ class ConsumerState:
         if len(state.pending) != pending or len(state.redelivered) != redelivered:
             raise Malformed("a sequence twice")
         state._sort()
-        state._find_dropped()
         return state, delta_seq
 
 

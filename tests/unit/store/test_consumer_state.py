@@ -71,7 +71,7 @@ def test_a_redelivery_keeps_the_number_of_the_first_delivery() -> None:
     assert (state.delivered_consumer, state.delivered_stream) == (2, 10)
 
 
-def test_the_count_of_a_dropped_message_stays_until_the_floor_passes_it() -> None:
+def test_the_count_of_a_dropped_message_stays_until_it_is_acknowledged() -> None:
     state = ConsumerState()
     state.deliver(1, 1, T0, 0)
     state.deliver(2, 2, T0, 0)
@@ -79,8 +79,10 @@ def test_the_count_of_a_dropped_message_stays_until_the_floor_passes_it() -> Non
     state.drop(1)
     assert state.redelivered == {1: 1}
     state.ack(2)
-    assert state.redelivered == {}
+    assert state.redelivered == {1: 1}
     assert state.floor_stream == 2
+    state.ack(1)
+    assert state.redelivered == {}
 
 
 def test_order_of_outstanding_messages_stays_as_small_as_they_are() -> None:
