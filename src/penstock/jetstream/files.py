@@ -109,7 +109,7 @@ class StreamFiles:
 
     def __init__(self, account: Disk, name: str, meta: SlotFile, incarnation: int) -> None:
         self._account = account
-        self._name = name
+        self.name = name
         self._disk = account.subdir(name)
         self._meta = meta
         self.incarnation = incarnation
@@ -164,7 +164,7 @@ class StreamFiles:
         """Makes the stream not exist, durably; `AccountFiles.sweep` takes away what is left."""
         self._meta.close()
         gone = f"{GONE_PREFIX}{self.incarnation:x}"
-        self._account.rename(self._name, gone)
+        self._account.rename(self.name, gone)
         self._account.sync_dir()
         return gone
 

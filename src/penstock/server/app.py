@@ -32,6 +32,7 @@ from penstock.server.options import ListenOnly, Options
 from penstock.server.portsfile import PortsFile
 from penstock.server.reload import take_over
 from penstock.server.service import Service
+from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
     import socket
@@ -100,8 +101,9 @@ class Server:
         self._log_identity()
         try:
             self._write_pid()
+            self.service.open_storage()
             await self._open_listeners()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, StoreError) as error:
             await self.stop()
             raise StartError(str(error)) from error
         except BaseException:

@@ -35,6 +35,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jetstream: bool = False
     nonce: str = ""
     cluster: str = ""
+    domain: str = ""
     connect_urls: tuple[str, ...] = ()
     ws_connect_urls: tuple[str, ...] = ()
     ldm: bool = False

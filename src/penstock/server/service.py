@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.server.auth.values import Accepted, ConnectionType
     from penstock.server.clients import ClientRecord
+    from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.options import Options
     from penstock.server.session import Session
     from penstock.server.system import System
@@ -84,6 +85,7 @@ class Service:
         self.traffic_closed: dict[str, Traffic] = {}
         self.http_requests: collections.Counter[str] = collections.Counter()
         self.system: System | None = None
+        self.jetstream: JetStreamEdge | None = None
         self.reload: Callable[[], object] | None = None  # set by who can
         self.undecided = 0  # connections whose first bytes are awaited, not links yet
         self.total_connections = 0
@@ -108,6 +110,8 @@ class Service:
         self.plane.set_write_deadline(options.write_deadline_ns)
         if self.system is not None:
             self.system.serve_accounts()
+        if self.jetstream is not None:
+            self.jetstream.serve_accounts()
 
     def _make_interest(self) -> SubList:
         interest = SubList(
@@ -117,6 +121,14 @@ class Service:
         return interest
 
     # -- the loop
+
+    def open_storage(self) -> None:
+        """Recovers what was persisted, before anybody can connect. Raises StoreError."""
+        if self.options.jetstream:
+            from penstock.server.jetstream.edge import JetStreamEdge
+
+            self.jetstream = JetStreamEdge(self)
+            self.jetstream.start()
 
     def start(self) -> None:
         if not self.options.no_system_account:
@@ -131,8 +143,13 @@ class Service:
         if self.system is not None:
             self.system.stop()
             self.system = None
+        if self.jetstream is not None:
+            self.jetstream.shut_down()
         self.plane.close_all(reason)
         self.loop.remove_reader(self.plane.fileno())
+        if self.jetstream is not None:
+            self.jetstream.close()
+            self.jetstream = None
         if self._bcrypt is not None:
             self._bcrypt.shutdown(wait=False, cancel_futures=True)
 
@@ -260,6 +277,8 @@ class Service:
             tls_required=tls is not None and not mixed,
             tls_verify=tls is not None and tls.verify,
             tls_available=tls is not None and mixed,
+            jetstream=options.jetstream,
+            domain=options.jetstream_options.domain if options.jetstream else "",
             nonce=session.nonce,
             cluster=options.cluster.name if options.cluster is not None else "",
             ldm=self.lame_duck,

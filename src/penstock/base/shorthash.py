@@ -1,0 +1,16 @@
+"""The reference's short hash of a name: eight letters and digits, for subjects and identities."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+LENGTH: Final = 8
+
+
+def short_hash(name: str | bytes) -> str:
+    """Eight characters that stand for a name."""
+    raw = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
+    digest = hashlib.sha256(raw).digest()
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])

@@ -1,0 +1,167 @@
+"""All streams of one account, with what they use and reserve.
+
+The registry decides nothing about a single stream: it knows which exist, whether their subjects
+collide, and what the account's limits leave. Names are unique, subjects disjoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.api import refusals
+from penstock.api.stream import Storage
+from penstock.subjects.match import collides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.api.account import AccountLimits
+    from penstock.api.refusals import ApiError
+    from penstock.api.stream import StreamConfig
+    from penstock.jetstream.ambient import Ambient
+    from penstock.jetstream.files import AccountFiles
+    from penstock.jetstream.host import StreamHost
+    from penstock.jetstream.policy import Policy
+    from penstock.streams.batch import InFlight
+
+
+@dataclass(slots=True)
+class ServerRoom:
+    """What the whole server may keep, and does; shared by its accounts. Below 0: no limit."""
+
+    max_memory: int
+    max_storage: int
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+
+    def promise(self, storage: Storage, n: int) -> None:
+        if storage is Storage.MEMORY:
+            self.reserved_memory += n
+        else:
+            self.reserved_storage += n
+
+    def grow(self, storage: Storage, n: int) -> None:
+        if storage is Storage.MEMORY:
+            self.memory += n
+        else:
+            self.storage += n
+
+    def unpromised(self, storage: Storage) -> int:
+        """What is left to promise to streams."""
+        if storage is Storage.MEMORY:
+            return self.max_memory - self.reserved_memory
+        return self.max_storage - self.reserved_storage
+
+    def has(self, storage: Storage, n: int) -> bool:
+        """Whether there is room for so many bytes more."""
+        if storage is Storage.MEMORY:
+            return self.max_memory < 0 or self.memory + n <= self.max_memory
+        return self.max_storage < 0 or self.storage + n <= self.max_storage
+
+
+class Assets:
+    """The streams of one account."""
+
+    def __init__(
+        self,
+        *,
+        ambient: Ambient,
+        limits: AccountLimits,
+        room: ServerRoom,
+        files: AccountFiles | None,
+        policy: Policy,
+        in_flight: InFlight,
+        is_enabled: bool = True,
+    ) -> None:
+        self.ambient = ambient
+        self.limits = limits
+        self.room = room
+        self.files = files
+        self.policy = policy
+        self.in_flight = in_flight
+        self.is_enabled = is_enabled
+        self.hosts: dict[str, StreamHost] = {}
+        self._held: dict[str, int] = {}
+        self._used = dict.fromkeys(Storage, 0)
+        self.api_total = 0
+        self.api_errors = 0
+
+    def __iter__(self) -> Iterator[StreamHost]:
+        return iter(self.hosts.values())
+
+    def __getitem__(self, name: str) -> StreamHost | ApiError:
+        return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
+
+    def sorted_names(self, subject: str = "") -> list[str]:
+        """Names in order; with a filter, of the streams that could hold something it matches."""
+        names = sorted(self.hosts, key=lambda name: name.encode(errors="surrogateescape"))
+        if not subject:
+            return names
+        return [
+            name
+            for name in names
+            if any(collides(subject, own) for own in self.hosts[name].stream.cfg.subjects)
+        ]
+
+    @property
+    def configs(self) -> dict[str, StreamConfig]:
+        return {name: host.stream.cfg for name, host in self.hosts.items()}
+
+    # -- what is used
+
+    def recount(self, host: StreamHost) -> None:
+        """A stream may hold more or less than when it was last looked at."""
+        storage = host.stream.cfg.storage
+        held = host.stream.store.total_bytes
+        grown = held - self._held.get(host.name, 0)
+        if grown:
+            self._held[host.name] = held
+            self._used[storage] += grown
+            self.room.grow(storage, grown)
+
+    def add(self, host: StreamHost) -> None:
+        cfg = host.stream.cfg
+        self.hosts[cfg.name] = host
+        self.room.promise(cfg.storage, max(cfg.max_bytes, 0))
+        self.recount(host)
+
+    def changed(self, host: StreamHost, old: StreamConfig) -> None:
+        """A stream has another configuration."""
+        cfg = host.stream.cfg
+        self.room.promise(cfg.storage, max(cfg.max_bytes, 0) - max(old.max_bytes, 0))
+
+    def drop(self, host: StreamHost) -> None:
+        cfg = host.stream.cfg
+        del self.hosts[cfg.name]
+        held = self._held.pop(cfg.name, 0)
+        self._used[cfg.storage] -= held
+        self.room.grow(cfg.storage, -held)
+        self.room.promise(cfg.storage, -max(cfg.max_bytes, 0))
+
+    def used(self, storage: Storage) -> int:
+        return self._used[storage]
+
+    def reserved(self, storage: Storage, *, besides: str = "") -> int:
+        return sum(
+            host.stream.cfg.max_bytes
+            for host in self
+            if host.name != besides
+            and host.stream.cfg.storage is storage
+            and host.stream.cfg.max_bytes > 0
+        )
+
+    @property
+    def consumers(self) -> int:
+        return sum(len(host.consumers) for host in self)
+
+    def room_for(self, storage: Storage, n: int) -> ApiError | None:
+        """Whether a stream may grow by so many bytes; the account's limits, then the server's."""
+        most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
+        if 0 <= most < self._used[storage] + n:
+            return refusals.ACCOUNT_RESOURCES_EXCEEDED
+        if not self.room.has(storage, n):
+            return refusals.INSUFFICIENT_RESOURCES
+        return None

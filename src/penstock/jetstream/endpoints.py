@@ -1,0 +1,196 @@
+"""The JetStream API: from a subject to the handler that answers it.
+
+A table says which subjects there are, how many names each takes, what its answer is called and
+what an error carries besides. Handlers return the answer's body, or the refusal; what must be
+durable before the answer leaves is said with it. An unknown subject gets no answer at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from penstock.api import refusals, subjects
+from penstock.api.advisories import ApiAudit
+from penstock.api.codec import encode
+from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
+from penstock.api.refusals import ApiError
+from penstock.api.responses import Response, SystemResponse
+from penstock.base.effects import Advise, Send
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.advisories import ClientInfo
+    from penstock.base.effects import Effect
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.host import StreamHost
+
+FIRST_NAME: Final = 2
+"""Where the part behind `$JS.API` begins."""
+
+
+class Request(NamedTuple):
+    """One call of the API."""
+
+    subject: str
+    reply: str
+    header: bytes
+    body: bytes
+    client: object = None
+    """Who asks, for the audit; whatever the edge knows a client by."""
+
+
+class Held(NamedTuple):
+    """An answer that must not be said before a stream's disk has what it says."""
+
+    response: Response
+    host: StreamHost
+
+
+Outcome: TypeAlias = Response | Held | ApiError | None
+"""None: the handler answers by itself, or not at all."""
+
+
+class Port(Protocol):
+    """What handlers ask of the edge."""
+
+    def serve(self, host: StreamHost) -> None:
+        """The stream takes messages from now on, on the subjects it has now."""
+
+    def retire(self, host: StreamHost) -> None:
+        """The stream takes no more messages."""
+
+    def watch(self, host: StreamHost, consumer: Consumer) -> None:
+        """Tell a push consumer when its subscribers come and go."""
+
+    def unwatch(self, consumer: Consumer) -> None:
+        """The consumer is gone, or delivers elsewhere."""
+
+    def mark(self, host: StreamHost) -> None:
+        """Something happened to the stream or its consumers."""
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Carry these out now."""
+
+    def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
+        """Read a block, then call again."""
+
+    def sweep(self) -> None:
+        """Streams were deleted: take away what is left of them, some time."""
+
+    def describe_client(self, client: object) -> ClientInfo:
+        """A client as advisories show it."""
+
+
+class Call(NamedTuple):
+    """What a handler works with."""
+
+    assets: Assets
+    port: Port
+    names: list[str]
+    request: Request
+    now_ns: int
+    again: Callable[[], None]
+    """Have the same request handled once more."""
+
+
+class Endpoint(NamedTuple):
+    """One kind of request: what its answer is, who makes it, how many names its subject has."""
+
+    response: type[Response]
+    handler: Callable[[Call], Outcome]
+    names_min: int = 0
+    names_max: int = 0
+    is_audited: bool = True
+
+
+class Endpoints:
+    """The API of one account."""
+
+    def __init__(
+        self, assets: Assets, port: Port, table: dict[str, Endpoint], *, is_system: bool = False
+    ) -> None:
+        self._assets = assets
+        self._port = port
+        self._table = table
+        self._is_system = is_system
+
+    def handle(self, request: Request, now_ns: int) -> None:
+        """Answers a request, now or when what it changed is durable."""
+        tokens = request.subject.split(".")[FIRST_NAME:]
+        found = self._find(tokens)
+        if found is None:
+            return
+        endpoint, names = found
+        refused = self._refusal(request)
+        if refused is not None:
+            if self._is_system and tokens != ["INFO"]:
+                endpoint = endpoint._replace(response=SystemResponse)
+            self._answer(endpoint, request, refused)
+            return
+        call = Call(
+            self._assets, self._port, names, request, now_ns, lambda: self.handle(request, now_ns)
+        )
+        outcome = endpoint.handler(call)
+        if outcome is not None:
+            self._answer(endpoint, request, outcome)
+
+    def _find(self, tokens: list[str]) -> tuple[Endpoint, list[str]] | None:
+        for length in (3, 2, 1):
+            endpoint = self._table.get(".".join(tokens[:length]))
+            names = tokens[length:]
+            if endpoint and endpoint.names_min <= len(names) <= endpoint.names_max:
+                return endpoint, names
+        return None
+
+    def _refusal(self, request: Request) -> ApiError | None:
+        """What is refused whatever is asked."""
+        if not self._assets.is_enabled:
+            return refusals.NOT_ENABLED_FOR_ACCOUNT
+        return level_refusal(request.header)
+
+    def _answer(
+        self, endpoint: Endpoint, request: Request, outcome: Response | Held | ApiError
+    ) -> None:
+        """Says it to whoever asked, and to who listens to everything that is asked."""
+        assets = self._assets
+        assets.api_total += 1
+        is_error = isinstance(outcome, ApiError)
+        if isinstance(outcome, ApiError):
+            assets.api_errors += 1
+            response: Response = endpoint.response.refused(outcome)
+        else:
+            response = outcome.response if isinstance(outcome, Held) else outcome
+            if response.error is not None:
+                assets.api_errors += 1
+        payload = encode(response)
+        effects: list[Effect] = [Send(request.reply, payload)]
+        if endpoint.is_audited or is_error:
+            effects.append(self._audit(request, payload))
+        if isinstance(outcome, Held):
+            outcome.host.held.extend(effects)
+            self._port.mark(outcome.host)
+        else:
+            self._port.perform(effects)
+
+    def _audit(self, request: Request, payload: bytes) -> Advise:
+        return Advise(
+            subjects.API_AUDIT,
+            ApiAudit(
+                server=self._assets.ambient.server_name,
+                client=self._port.describe_client(request.client),
+                subject=request.subject,
+                request=request.body.decode(errors="replace"),
+                response=payload.decode(errors="replace"),
+            ),
+        )
+
+
+def level_refusal(header: bytes) -> ApiError | None:
+    """Whether a request needs a newer server than this one."""
+    demanded = headers.get(header, REQUIRED_LEVEL_HEADER.encode()) if header else None
+    if demanded is None or not demands_too_much(demanded.decode(errors="replace")):
+        return None
+    return refusals.REQUIRED_API_LEVEL

@@ -1,0 +1,66 @@
+"""Requests about the account, and about a cluster this server is not part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.account import AccountStats, ApiStats
+from penstock.api.refusals import ApiError
+from penstock.api.requests import PeerRequest
+from penstock.api.responses import (
+    AccountInfoResponse,
+    ConsumerStepDownResponse,
+    StreamCancelMoveResponse,
+    StreamEvacuatePeerResponse,
+    StreamRemovePeerResponse,
+    StreamStepDownResponse,
+)
+from penstock.api.stream import Storage
+from penstock.base.version import REFERENCE_API_LEVEL
+from penstock.jetstream.endpoints import Endpoint
+from penstock.jetstream.handlers.bodies import read_needed
+
+if TYPE_CHECKING:
+    from penstock.jetstream.endpoints import Call, Outcome
+
+
+def info(call: Call) -> Outcome:
+    """INFO"""
+    assets = call.assets
+    return AccountInfoResponse(
+        stats=AccountStats(
+            memory=assets.used(Storage.MEMORY),
+            storage=assets.used(Storage.FILE),
+            reserved_memory=assets.reserved(Storage.MEMORY),
+            reserved_storage=assets.reserved(Storage.FILE),
+            streams=len(assets.hosts),
+            consumers=assets.consumers,
+            limits=assets.limits,
+            domain=assets.ambient.domain,
+            api=ApiStats(
+                level=REFERENCE_API_LEVEL, total=assets.api_total, errors=assets.api_errors
+            ),
+        )
+    )
+
+
+def clustered_only(_call: Call) -> Outcome:
+    """What only several servers can do."""
+    return refusals.CLUSTER_REQUIRED
+
+
+def peer_only(call: Call) -> Outcome:
+    """What only several servers can do, of a peer that must be named."""
+    request = read_needed(call, PeerRequest)
+    return request if isinstance(request, ApiError) else refusals.CLUSTER_REQUIRED
+
+
+ENDPOINTS: Final = {
+    "INFO": Endpoint(AccountInfoResponse, info),
+    "STREAM.LEADER.STEPDOWN": Endpoint(StreamStepDownResponse, clustered_only, 1, 1),
+    "STREAM.PEER.REMOVE": Endpoint(StreamRemovePeerResponse, clustered_only, 1, 1),
+    "STREAM.PEER.EVACUATE": Endpoint(StreamEvacuatePeerResponse, clustered_only, 1, 1),
+    "STREAM.CANCEL_MOVE": Endpoint(StreamCancelMoveResponse, clustered_only, 1, 1),
+    "CONSUMER.LEADER.STEPDOWN": Endpoint(ConsumerStepDownResponse, clustered_only, 2, 2),
+}

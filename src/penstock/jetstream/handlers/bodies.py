@@ -1,0 +1,60 @@
+"""Reading request bodies, and finding what they speak of: the first steps of most handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from penstock.api import refusals
+from penstock.api.codec import decode
+from penstock.api.refusals import ApiError
+from penstock.api.requests import is_empty_body, is_json_body
+
+if TYPE_CHECKING:
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.endpoints import Call
+    from penstock.jetstream.host import StreamHost
+
+T = TypeVar("T", bound=Struct)
+
+
+def read_body(call: Call, kind: type[T]) -> T | ApiError:
+    """The body, which must say something valid."""
+    try:
+        return decode(kind, call.request.body, strict=call.assets.policy.strict)
+    except ApiError as error:
+        return error
+
+
+def read_needed(call: Call, kind: type[T]) -> T | ApiError:
+    """The body, which must not be empty."""
+    if is_empty_body(call.request.body):
+        return refusals.BAD_REQUEST
+    return read_body(call, kind)
+
+
+def read_optional(call: Call, kind: type[T]) -> T | ApiError:
+    """The body if it is JSON; anything else asks for nothing special."""
+    if is_json_body(call.request.body):
+        return read_body(call, kind)
+    return kind()
+
+
+def stream_of(call: Call) -> StreamHost | ApiError:
+    """The stream the subject names."""
+    return call.assets.hosts.get(call.names[0]) or refusals.STREAM_NOT_FOUND
+
+
+def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
+    """The consumer the subject names."""
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    consumer = host.consumers.get(call.names[1])
+    return refusals.CONSUMER_NOT_FOUND if consumer is None else (host, consumer)
+
+
+def page_start(offset: int, total: int) -> int:
+    """An offset that is one."""
+    return max(0, min(offset, total))

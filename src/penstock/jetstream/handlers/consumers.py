@@ -1,0 +1,293 @@
+"""Requests about consumers: made, changed, paused, reset, told of, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import structs
+
+from penstock.api import refusals, subjects
+from penstock.api.advisories import ConsumerAction as ConsumerEvent
+from penstock.api.codec import encode
+from penstock.api.consumer import CreateConsumerRequest, PriorityPolicy
+from penstock.api.consumer_changes import Surroundings, addressed, decide
+from penstock.api.consumer_defaults import ConsumerCaps
+from penstock.api.refusals import ApiError
+from penstock.api.requests import (
+    ConsumersRequest,
+    PauseRequest,
+    ResetRequest,
+    UnpinRequest,
+    is_empty_body,
+)
+from penstock.api.responses import (
+    ConsumerCreateResponse,
+    ConsumerDeleteResponse,
+    ConsumerInfoResponse,
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    ConsumerPauseResponse,
+    ConsumerResetResponse,
+    ConsumerUnpinResponse,
+)
+from penstock.base.effects import Advise
+from penstock.jetstream.endpoints import Endpoint, Held
+from penstock.jetstream.files import ConsumerMeta
+from penstock.jetstream.handlers.bodies import (
+    consumer_of,
+    page_start,
+    read_body,
+    read_needed,
+    read_optional,
+    stream_of,
+)
+from penstock.jetstream.making import make_consumer
+from penstock.jetstream.showing import show_consumer
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.endpoints import Call, Outcome, Port
+    from penstock.jetstream.host import StreamHost
+
+NAMES_LIMIT: Final = 1024
+LIST_LIMIT: Final = 256
+EPHEMERAL_NAME_LENGTH: Final = 8
+
+
+def create(call: Call) -> Outcome:
+    """CONSUMER.CREATE in its forms: makes a consumer, or changes one that is there."""
+    request = read_body(call, CreateConsumerRequest)
+    if isinstance(request, ApiError):
+        return request
+    whom = addressed(call.request.subject.split("."), request)
+    if isinstance(whom, ApiError):
+        return whom
+    host = call.assets.hosts.get(whom.stream)
+    if host is None:
+        return refusals.STREAM_NOT_FOUND
+    cfg = decide(
+        whom.config, request.action, _surroundings(call.assets, host), pedantic=request.pedantic
+    )
+    if isinstance(cfg, ApiError):
+        return cfg
+    existing = host.consumers.get(cfg.name) if cfg.name else None
+    try:
+        if existing is None:
+            return _create(call, host, cfg, named=bool(whom.name or cfg.durable_name))
+        return _update(call, host, existing, cfg)
+    except StoreError as error:
+        return refusals.CONSUMER_STORE_FAILED(err=str(error))
+
+
+def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
+    policy = assets.policy
+    return Surroundings(
+        stream=host.stream.cfg,
+        caps=ConsumerCaps(
+            server_max_ack_pending=policy.max_ack_pending,
+            server_max_batch=policy.max_request_batch,
+            account_max_ack_pending=assets.limits.max_ack_pending,
+            account_max_consumers=assets.limits.max_consumers,
+            server_max_consumers=policy.default_max_consumers,
+        ),
+        consumers={name: consumer.cfg for name, consumer in host.consumers.items()},
+        has_interest=lambda subject: assets.ambient.has_interest(subject, None),
+    )
+
+
+def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Outcome:
+    name = cfg.name or call.assets.ambient.nuid()[-EPHEMERAL_NAME_LENGTH:]
+    consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
+    call.port.watch(host, consumer)
+    call.port.mark(host)
+    call.port.perform([_told(subjects.CONSUMER_CREATED, host, name, "create")])
+    info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
+    if not named:
+        config = structs.replace(info.config, name="") if info.config else None
+        info = structs.replace(info, config=config)
+    return Held(ConsumerCreateResponse(info=info), host)
+
+
+def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Outcome:
+    if cfg != consumer.cfg:
+        files = host.consumer_files.get(consumer.name)
+        if files is not None:
+            files.save(_meta(consumer, cfg))
+        effects = consumer.update(cfg, call.now_ns)
+        host.touched(consumer, effects)
+        host.filters_changed(call.now_ns)
+        call.port.unwatch(consumer)
+        call.port.watch(host, consumer)
+    call.port.mark(host)
+    info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
+    return Held(ConsumerCreateResponse(info=info), host)
+
+
+def _meta(consumer: Consumer, cfg: ConsumerConfig) -> ConsumerMeta:
+    return ConsumerMeta(
+        name=consumer.name, config=msgspec.Raw(encode(cfg)), created_ns=consumer.created_ns
+    )
+
+
+def _told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
+    return Advise(
+        f"{subject}{host.name}.{name}",
+        ConsumerEvent(stream=host.name, consumer=name, action=action),
+    )
+
+
+def info(call: Call) -> Outcome:
+    """CONSUMER.INFO"""
+    if not is_empty_body(call.request.body):
+        return refusals.NOT_EMPTY_REQUEST
+    found = consumer_of(call)
+    if isinstance(found, ApiError):
+        return found
+    return ConsumerInfoResponse(info=show_consumer(call.assets, *found, call.now_ns))
+
+
+def names(call: Call) -> Outcome:
+    """CONSUMER.NAMES"""
+    request = read_optional(call, ConsumersRequest)
+    host = stream_of(call)
+    if isinstance(request, ApiError):
+        return request
+    if isinstance(host, ApiError):
+        return host
+    found = host.listed_consumers
+    start = page_start(request.offset, len(found))
+    return ConsumerNamesResponse(
+        total=len(found),
+        offset=start,
+        limit=NAMES_LIMIT,
+        consumers=tuple(found[start : start + NAMES_LIMIT]),
+    )
+
+
+def list_all(call: Call) -> Outcome:
+    """CONSUMER.LIST"""
+    request = read_optional(call, ConsumersRequest)
+    host = stream_of(call)
+    if isinstance(request, ApiError):
+        return request
+    if isinstance(host, ApiError):
+        return host
+    found = host.listed_consumers
+    start = page_start(request.offset, len(found))
+    page = [host.consumers[name] for name in found[start : start + LIST_LIMIT]]
+    return ConsumerListResponse(
+        total=len(found),
+        offset=start,
+        limit=LIST_LIMIT,
+        consumers=tuple(
+            show_consumer(call.assets, host, consumer, call.now_ns, in_list=True)
+            for consumer in page
+        ),
+    )
+
+
+def delete(call: Call) -> Outcome:
+    """CONSUMER.DELETE"""
+    if not is_empty_body(call.request.body):
+        return refusals.NOT_EMPTY_REQUEST
+    found = consumer_of(call)
+    if isinstance(found, ApiError):
+        return found
+    delete_consumer(call.port, *found, call.now_ns)
+    return Held(ConsumerDeleteResponse(success=True), found[0])
+
+
+def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> None:
+    """Takes a consumer away, its files included; waiting requests are told."""
+    port.unwatch(consumer)
+    host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
+    files = host.consumer_files.pop(consumer.name, None)
+    if files is not None:
+        files.delete()
+    port.mark(host)
+    port.perform([_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
+
+
+def pause(call: Call) -> Outcome:
+    """CONSUMER.PAUSE; without a time, or with one that has passed, it goes on."""
+    request = PauseRequest() if is_empty_body(call.request.body) else read_body(call, PauseRequest)
+    if isinstance(request, ApiError):
+        return request
+    found = consumer_of(call)
+    if isinstance(found, ApiError):
+        return found
+    host, consumer = found
+    until_ns = request.pause_until or None
+    cfg = structs.replace(consumer.cfg, pause_until=until_ns)
+    files = host.consumer_files.get(consumer.name)
+    if files is not None:
+        files.save(_meta(consumer, cfg))
+    host.touched(consumer, consumer.pause(until_ns, call.now_ns))
+    call.port.mark(host)
+    is_paused = until_ns is not None and until_ns > call.now_ns
+    return Held(
+        ConsumerPauseResponse(
+            paused=is_paused,
+            pause_until=until_ns or 0,
+            pause_remaining=until_ns - call.now_ns if is_paused and until_ns else 0,
+        ),
+        host,
+    )
+
+
+def reset(call: Call) -> Outcome:
+    """CONSUMER.RESET"""
+    request = ResetRequest() if is_empty_body(call.request.body) else read_body(call, ResetRequest)
+    if isinstance(request, ApiError):
+        return request
+    found = consumer_of(call)
+    if isinstance(found, ApiError):
+        return found
+    host, consumer = found
+    done = consumer.reset(request.seq, call.now_ns)
+    if isinstance(done, ApiError):
+        return done
+    host.touched(consumer, done.effects)
+    host.await_state(consumer)
+    call.port.mark(host)
+    return Held(
+        ConsumerResetResponse(
+            info=show_consumer(call.assets, host, consumer, call.now_ns), reset_seq=done.seq
+        ),
+        host,
+    )
+
+
+def unpin(call: Call) -> Outcome:
+    """CONSUMER.UNPIN"""
+    request = read_needed(call, UnpinRequest)
+    if isinstance(request, ApiError):
+        return request
+    found = consumer_of(call)
+    if isinstance(found, ApiError):
+        return found
+    host, consumer = found
+    if consumer.cfg.priority_policy is not PriorityPolicy.PINNED_CLIENT:
+        return refusals.BAD_REQUEST
+    if request.group not in consumer.cfg.priority_groups:
+        return refusals.CONSUMER_INVALID_PRIORITY_GROUP
+    host.touched(consumer, consumer.unpin(request.group, call.now_ns))
+    call.port.mark(host)
+    return ConsumerUnpinResponse()
+
+
+ENDPOINTS: Final = {
+    "CONSUMER.CREATE": Endpoint(ConsumerCreateResponse, create, 1, 1_000_000),
+    "CONSUMER.DURABLE.CREATE": Endpoint(ConsumerCreateResponse, create, 2, 2),
+    "CONSUMER.INFO": Endpoint(ConsumerInfoResponse, info, 2, 2),
+    "CONSUMER.NAMES": Endpoint(ConsumerNamesResponse, names, 1, 1),
+    "CONSUMER.LIST": Endpoint(ConsumerListResponse, list_all, 1, 1),
+    "CONSUMER.DELETE": Endpoint(ConsumerDeleteResponse, delete, 2, 2),
+    "CONSUMER.PAUSE": Endpoint(ConsumerPauseResponse, pause, 2, 2),
+    "CONSUMER.RESET": Endpoint(ConsumerResetResponse, reset, 2, 2),
+    "CONSUMER.UNPIN": Endpoint(ConsumerUnpinResponse, unpin, 2, 2),
+}

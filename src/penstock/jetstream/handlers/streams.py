@@ -1,0 +1,247 @@
+"""Requests about streams: made, changed, told of, purged, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import structs
+
+from penstock.api import refusals, subjects
+from penstock.api.advisories import StreamAction
+from penstock.api.codec import encode
+from penstock.api.refusals import ApiError
+from penstock.api.requests import (
+    PurgeRequest,
+    StreamConfigRequest,
+    StreamInfoRequest,
+    StreamListRequest,
+    StreamNamesRequest,
+    is_empty_body,
+)
+from penstock.api.responses import (
+    StreamCreateResponse,
+    StreamDeleteResponse,
+    StreamInfoResponse,
+    StreamListResponse,
+    StreamNamesResponse,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+)
+from penstock.api.stream import Storage
+from penstock.api.stream_changes import plan_create, plan_update
+from penstock.api.stream_defaults import StreamContext
+from penstock.base.effects import Advise
+from penstock.jetstream.endpoints import Endpoint, Held
+from penstock.jetstream.files import StreamMeta
+from penstock.jetstream.handlers.bodies import (
+    page_start,
+    read_body,
+    read_optional,
+    stream_of,
+)
+from penstock.jetstream.making import make_stream
+from penstock.jetstream.showing import show_stream
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.endpoints import Call, Outcome, Port
+    from penstock.jetstream.host import StreamHost
+
+NAMES_LIMIT: Final = 1024
+LIST_LIMIT: Final = 256
+SUBJECTS_LIMIT: Final = 100_000
+
+
+def create(call: Call) -> Outcome:
+    """STREAM.CREATE; one that is there already, and the same, is as good as made."""
+    request = read_body(call, StreamConfigRequest)
+    if isinstance(request, ApiError):
+        return request
+    cfg = plan_create(call.names[0], request.config, _context(call, request))
+    if isinstance(cfg, ApiError):
+        return cfg
+    existing = call.assets.hosts.get(cfg.name)
+    if existing is not None:
+        return _created(call, existing)
+    try:
+        host = make_stream(call.assets, cfg, call.now_ns)
+    except StoreError as error:
+        return refusals.STREAM_CREATE(err=str(error))
+    call.port.serve(host)
+    call.port.perform([_told(subjects.STREAM_CREATED, host.name, "create")])
+    return _created(call, host)
+
+
+def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
+    host = call.assets.hosts.get(request.name)
+    return StreamContext(
+        streams=call.assets.configs,
+        limits=call.assets.limits,
+        pedantic=request.pedantic,
+        duplicate_window_max=call.assets.policy.duplicate_window_ns,
+        free_memory=call.assets.room.unpromised(Storage.MEMORY),
+        free_storage=call.assets.room.unpromised(Storage.FILE),
+        consumers={} if host is None else host.consumer_limits,
+    )
+
+
+def _created(call: Call, host: StreamHost) -> Outcome:
+    info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
+    return Held(StreamCreateResponse(info=info, did_create=True), host)
+
+
+def _told(subject: str, name: str, action: str) -> Advise:
+    return Advise(f"{subject}{name}", StreamAction(stream=name, action=action))
+
+
+def update(call: Call) -> Outcome:
+    """STREAM.UPDATE"""
+    request = read_body(call, StreamConfigRequest)
+    if isinstance(request, ApiError):
+        return request
+    cfg = plan_update(call.names[0], request.config, _context(call, request))
+    if isinstance(cfg, ApiError):
+        return cfg
+    host = call.assets.hosts[cfg.name]
+    old = host.stream.cfg
+    try:
+        if host.files is not None:
+            host.files.save(_meta(host, encode(cfg)))
+        host.propose(host.stream.plan_update(cfg, call.now_ns))
+    except StoreError as error:
+        return refusals.STREAM_UPDATE(err=str(error))
+    call.assets.changed(host, old)
+    host.config_changed(call.now_ns)
+    if old.subjects != cfg.subjects:
+        call.port.serve(host)
+    call.port.mark(host)
+    call.port.perform([_told(subjects.STREAM_UPDATED, host.name, "modify")])
+    info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
+    return Held(StreamUpdateResponse(info=info), host)
+
+
+def _meta(host: StreamHost, config: bytes) -> StreamMeta:
+    assert host.files is not None
+    return StreamMeta(
+        config=msgspec.Raw(config),
+        created_ns=host.stream.created_ns,
+        incarnation=host.files.incarnation,
+    )
+
+
+def info(call: Call) -> Outcome:
+    """STREAM.INFO, with the subjects and the deleted sequences if asked for"""
+    request = read_optional(call, StreamInfoRequest)
+    if isinstance(request, ApiError):
+        return request
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    total = start = limit = 0
+    state = host.stream.state(
+        consumers=len(host.listed_consumers),
+        deleted=request.deleted_details,
+        subjects=request.subjects_filter,
+    )
+    if request.subjects_filter:
+        total, limit = len(state.subjects), SUBJECTS_LIMIT
+        start = page_start(request.offset, total)
+        page = sorted(state.subjects)[start : start + limit]
+        state = structs.replace(state, subjects={name: state.subjects[name] for name in page})
+    return StreamInfoResponse(
+        total=total,
+        offset=start,
+        limit=limit,
+        info=show_stream(call.assets, host, call.now_ns, state=state),
+    )
+
+
+def names(call: Call) -> Outcome:
+    """STREAM.NAMES"""
+    request = read_optional(call, StreamNamesRequest)
+    if isinstance(request, ApiError):
+        return request
+    found = call.assets.sorted_names(request.subject)
+    start = page_start(request.offset, len(found))
+    return StreamNamesResponse(
+        total=len(found),
+        offset=start,
+        limit=NAMES_LIMIT,
+        streams=tuple(found[start : start + NAMES_LIMIT]) or None,
+    )
+
+
+def list_all(call: Call) -> Outcome:
+    """STREAM.LIST"""
+    request = read_optional(call, StreamListRequest)
+    if isinstance(request, ApiError):
+        return request
+    found = call.assets.sorted_names(request.subject)
+    start = page_start(request.offset, len(found))
+    return StreamListResponse(
+        total=len(found),
+        offset=start,
+        limit=LIST_LIMIT,
+        streams=tuple(
+            show_stream(call.assets, call.assets.hosts[name], call.now_ns, in_list=True)
+            for name in found[start : start + LIST_LIMIT]
+        ),
+    )
+
+
+def delete(call: Call) -> Outcome:
+    """STREAM.DELETE"""
+    if not is_empty_body(call.request.body):
+        return refusals.NOT_EMPTY_REQUEST
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    try:
+        delete_stream(call.assets, call.port, host)
+    except StoreError as error:
+        return refusals.STREAM_DELETE(err=str(error))
+    return StreamDeleteResponse(success=True)
+
+
+def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
+    """Takes a stream away with its consumers; durable when it returns."""
+    for consumer in host.consumers.values():
+        host.now.extend(consumer.closing(is_deleted=True))
+    port.retire(host)
+    assets.drop(host)
+    host.let_go()
+    if host.files is not None:
+        host.files.doom()
+        port.sweep()
+    port.perform([_told(subjects.STREAM_DELETED, host.name, "delete")])
+
+
+def purge(call: Call) -> Outcome:
+    """STREAM.PURGE: all of it, or by subject, up to a sequence, but for the newest"""
+    request = read_optional(call, PurgeRequest)
+    if isinstance(request, ApiError):
+        return request
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    entry = host.stream.plan_purge(request, call.now_ns)
+    if isinstance(entry, ApiError):
+        return entry
+    try:
+        purged = host.purge(entry, call.now_ns)
+    except StoreError as error:
+        return refusals.STREAM_PURGE_FAILED(err=str(error))
+    return Held(StreamPurgeResponse(success=True, purged=purged), host)
+
+
+ENDPOINTS: Final = {
+    "STREAM.CREATE": Endpoint(StreamCreateResponse, create, 1, 1),
+    "STREAM.UPDATE": Endpoint(StreamUpdateResponse, update, 1, 1),
+    "STREAM.INFO": Endpoint(StreamInfoResponse, info, 1, 1),
+    "STREAM.NAMES": Endpoint(StreamNamesResponse, names),
+    "STREAM.LIST": Endpoint(StreamListResponse, list_all),
+    "STREAM.DELETE": Endpoint(StreamDeleteResponse, delete, 1, 1),
+    "STREAM.PURGE": Endpoint(StreamPurgeResponse, purge, 1, 1),
+}

@@ -1,0 +1,395 @@
+"""One stream with its consumers: where appended becomes a wake, and acknowledged a removal.
+
+A host owns its stream and consumers and is the only one to call them. What they decide gathers
+in two lists: `now`, which may leave at once, and `held`, which may leave when everything done so
+far is durable. The edge takes both, runs the syncs and calls `turn` when there is something to
+pass on. Invariant: nothing in `held` leaves before a sync that began after it was put there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from penstock.api import refusals
+from penstock.api.stream import ConsumerLimits, Retention
+from penstock.base.effects import Fetch, Send
+from penstock.jetstream.agenda import Agenda
+from penstock.jetstream.replicator import LocalReplicator
+from penstock.store.contract import Cold, Missing
+from penstock.store.errors import StoreError
+from penstock.streams.entries import Answer, Applied, NotLoaded, Remove
+from penstock.streams.pubacks import PubAcks
+from penstock.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.stream import StreamSourceInfo
+    from penstock.base.effects import Effect
+    from penstock.base.message import Inbound
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.files import ConsumerFiles, StreamFiles
+    from penstock.store.contract import Range, Removed, Work
+    from penstock.streams.entries import Entry, Purge
+
+INGEST_MAX: Final = 10_000
+"""Messages that may wait for a block to be read before they can be planned."""
+
+
+class Commit(NamedTuple):
+    """One piece of a group commit: the work, and who is told that it has run."""
+
+    owner: object
+    work: Work
+
+
+class Upstream(Protocol):
+    """What feeds a mirror, or a stream with sources, as its host sees it."""
+
+    def mirror_info(self, now_ns: int) -> StreamSourceInfo | None:
+        """How far a mirror has come."""
+
+    def source_infos(self, now_ns: int) -> tuple[StreamSourceInfo, ...]:
+        """How far each source has been copied."""
+
+
+class StreamHost:
+    """A stream, its consumers, and what waits for their disk."""
+
+    def __init__(self, stream: Stream, files: StreamFiles | None) -> None:
+        self.stream = stream
+        self.files = files
+        self.consumers: dict[str, Consumer] = {}
+        self.consumer_files: dict[str, ConsumerFiles] = {}
+        self.now: list[Effect] = []
+        self.held: list[Effect] = []
+        self.failure: Exception | None = None
+        self.is_closed = False
+        self.agenda: Agenda[Stream | Consumer] = Agenda()
+        self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
+        self.upstream: Upstream | None = None
+        self.releasing: list[Effect] = []
+        self._fresh: deque[tuple[int, str]] = deque()  # stored, not yet visible
+        self._unplanned: deque[Inbound] = deque()
+        self._unsynced: set[str] = set()  # consumers whose state somebody waits for
+        self._ready: set[str] = set()  # consumers that may have something to deliver
+
+    @property
+    def name(self) -> str:
+        return self.stream.cfg.name
+
+    # -- messages in
+
+    def publish(self, msg: Inbound, now_ns: int) -> None:
+        """A message for the stream. What it brings about is in `now` and `held` afterwards."""
+        if self._unplanned:
+            self._queue(msg)
+            return
+        self._publish(msg, now_ns)
+
+    def _publish(self, msg: Inbound, now_ns: int) -> bool:
+        try:
+            planned = self.stream.plan(msg, now_ns)
+            if isinstance(planned, Answer):
+                self.held.extend(planned.effects)
+            elif isinstance(planned, NotLoaded):
+                self._queue(msg, front=True)
+                self.now.append(Fetch(planned.cold))
+                return False
+            else:
+                self.replicator.propose(planned)
+        except StoreError as error:
+            self._broken(error)
+            if msg.reply:
+                refused = refusals.STREAM_STORE_FAILED(err=str(error))
+                self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
+        return True
+
+    def _queue(self, msg: Inbound, *, front: bool = False) -> None:
+        if front:
+            self._unplanned.appendleft(msg)
+        elif len(self._unplanned) < INGEST_MAX:
+            self._unplanned.append(msg)
+
+    def _broken(self, error: StoreError) -> None:
+        self.failure = self.failure or error
+
+    def _apply(self, entry: Entry) -> None:
+        self._applied(self.stream.apply(entry))
+
+    def _applied(self, applied: Applied) -> None:
+        self.held.extend(applied.effects)
+        if applied.stored:
+            self._fresh.extend(applied.stored)
+        if applied.removed.msgs and self.consumers:
+            self._tell_removed(applied.removed)
+
+    def propose(self, entry: Entry) -> None:
+        """A change that was planned by whoever answers a request."""
+        self.replicator.propose(entry)
+
+    def _tell_removed(self, removed: Removed) -> None:
+        now_ns = self.stream.last_ts_ns
+        for consumer in list(self.consumers.values()):
+            self._take(consumer, consumer.removed(removed.seqs, now_ns))
+
+    # -- consumers
+
+    def add_consumer(self, consumer: Consumer, files: ConsumerFiles | None) -> None:
+        self.consumers[consumer.name] = consumer
+        if files is not None:
+            self.consumer_files[consumer.name] = files
+        self._ready.add(consumer.name)
+        self.note(consumer)
+
+    def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
+        """Takes a consumer out; its files are the caller's to remove."""
+        consumer = self.consumers.pop(name)
+        self.agenda.forget(consumer)
+        self._ready.discard(name)
+        self._unsynced.discard(name)
+        self.now.extend(effects)
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def touched(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
+        """A consumer was called by somebody else; it may want to deliver, or be woken later."""
+        self._take(consumer, effects)
+        self._ready.add(consumer.name)
+
+    def _take(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
+        self.now.extend(effects)
+        self.note(consumer)
+        settled = consumer.take_settled()
+        if settled:
+            self._settle(settled)
+
+    def note(self, machine: Stream | Consumer) -> None:
+        self.agenda.note(machine, machine.next_deadline_ns())
+
+    def acked(
+        self,
+        consumer: Consumer,
+        effects: Iterable[Effect],
+        settled: tuple[Range, ...],
+        *,
+        is_awaited: bool,
+    ) -> None:
+        """An acknowledgement was taken; with `is_awaited` somebody waits for it to be durable."""
+        if is_awaited:
+            self.held.extend(effects)
+            self._unsynced.add(consumer.name)
+        else:
+            self.now.extend(effects)
+        self.note(consumer)
+        self._ready.add(consumer.name)
+        if settled:
+            self._settle(settled)
+
+    # -- retention by interest
+
+    def wants(self, subject: str) -> bool:
+        """Whether some consumer is interested in the subject."""
+        return any(consumer.wants(subject) for consumer in self.consumers.values())
+
+    def _settle(self, settled: tuple[Range, ...]) -> None:
+        if self.stream.cfg.retention is Retention.LIMITS:
+            return
+        gone = [
+            seq
+            for first, last in settled
+            for seq in range(first, last + 1)
+            if not self._is_needed(seq)
+        ]
+        if gone:
+            self.replicator.propose(Remove(self.stream.last_ts_ns, tuple(gone)))
+            self.note(self.stream)
+
+    def _is_needed(self, seq: int) -> bool:
+        record = self.stream.store.load(seq)
+        if isinstance(record, Missing):
+            return False
+        if isinstance(record, Cold):
+            # Its subject is not at hand. Whoever looks at it next finds it settled.
+            return len(self.consumers) > 1
+        return any(consumer.needs(seq, record.subject) for consumer in self.consumers.values())
+
+    def sweep_unwanted(self, now_ns: int) -> None:
+        """Takes out what no consumer needs any more: one has gone, or a crash came between."""
+        store = self.stream.store
+        state = store.state()
+        gone, seq = [], state.first_seq
+        while seq <= state.last_seq:
+            record = store.next_match((), seq, unsynced=True)
+            if record is None or isinstance(record, Cold):
+                break  # what is cold now is looked at when it is acknowledged
+            needed = any(
+                consumer.needs(record.seq, record.subject) for consumer in self.consumers.values()
+            )
+            if not needed:
+                gone.append(record.seq)
+            seq = record.seq + 1
+        if gone:
+            self.replicator.propose(Remove(now_ns, tuple(gone)))
+
+    # -- turns
+
+    def turn(self, now_ns: int) -> None:
+        """Passes on what has become visible; lets consumers deliver."""
+        if self.is_closed:
+            return
+        if self._fresh:
+            self._announce(now_ns)
+        while self._ready:
+            ready, self._ready = self._ready, set()
+            busy = []
+            for name in ready:
+                consumer = self.consumers.get(name)
+                if consumer is None:
+                    continue
+                self._take(consumer, consumer.wake(now_ns))
+                if consumer.busy:
+                    busy.append(name)
+            if busy:
+                self._ready.update(busy)
+                return
+        self.note(self.stream)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `turn` stopped at a bound and has more to do at once."""
+        return bool(self._ready)
+
+    def _announce(self, now_ns: int) -> None:
+        visible = self.stream.store.visible_seq
+        fresh, consumers = self._fresh, self.consumers
+        while fresh and fresh[0][0] <= visible:
+            seq, subject = fresh.popleft()
+            for consumer in consumers.values():
+                if consumer.stored(seq, subject, now_ns):
+                    self._ready.add(consumer.name)
+
+    def tick(self, now_ns: int) -> list[Consumer]:
+        """Time has passed. Answers the consumers that nobody uses any more."""
+        abandoned = []
+        for machine in self.agenda.due(now_ns):
+            if isinstance(machine, Stream):
+                self._tick_stream(now_ns)
+                continue
+            if self.consumers.get(machine.name) is not machine:
+                continue
+            self._take(machine, machine.tick(now_ns))
+            self._ready.add(machine.name)
+            if machine.is_abandoned(now_ns):
+                abandoned.append(machine)
+        return abandoned
+
+    def _tick_stream(self, now_ns: int) -> None:
+        try:
+            due = self.stream.tick(now_ns)
+            self.held.extend(due.effects)
+            for entry in due.entries:
+                self.replicator.propose(entry)
+        except StoreError as error:
+            self._broken(error)
+            return
+        self.note(self.stream)
+
+    def fetched(self, now_ns: int) -> None:
+        """A block that something waited for is in memory."""
+        while self._unplanned and self._publish(self._unplanned.popleft(), now_ns):
+            continue
+        self._ready.update(self.consumers)
+
+    # -- changes from outside
+
+    def purge(self, entry: Purge, now_ns: int) -> int:
+        """Takes messages out; answers how many. Consumers that were behind them move on."""
+        removed = self.stream.apply(entry).removed
+        for consumer in self.consumers.values():
+            effects = consumer.purged(entry.subject or None, removed.seqs, now_ns)
+            self._take(consumer, effects)
+            self._ready.add(consumer.name)
+        return removed.msgs
+
+    def config_changed(self, now_ns: int) -> None:
+        """The stream has another configuration; its consumers may have to know."""
+        self.note(self.stream)
+        self._ready.update(self.consumers)
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def filters_changed(self, now_ns: int) -> None:
+        """A consumer wants other messages than before."""
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def await_state(self, consumer: Consumer) -> None:
+        """What is held next waits for this consumer's state, too."""
+        self._unsynced.add(consumer.name)
+
+    @property
+    def listed_consumers(self) -> list[str]:
+        """The consumers that requests speak of, in order; those that feed copies are not."""
+        return sorted(name for name, each in self.consumers.items() if not each.cfg.direct)
+
+    @property
+    def consumer_limits(self) -> dict[str, ConsumerLimits]:
+        """What each consumer uses of what the stream may limit."""
+        return {
+            name: ConsumerLimits(
+                inactive_threshold=each.cfg.inactive_threshold,
+                max_ack_pending=each.cfg.max_ack_pending,
+            )
+            for name, each in self.consumers.items()
+        }
+
+    def let_go(self) -> None:
+        """Writes what is open and closes the files."""
+        for files in self.consumer_files.values():
+            with contextlib.suppress(StoreError):
+                files.close()
+        with contextlib.suppress(StoreError):
+            self.stream.store.close()
+        if self.files is not None:
+            self.files.close()
+
+    # -- durability
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether something waits, or has changed that should be durable soon."""
+        return bool(self.held or self._unsynced) or (
+            self.failure is None and self.stream.store.sync_wanted
+        )
+
+    def begin_commit(self) -> list[Commit]:
+        """What must run for `held` to be true; it is taken, and comes back with `end_commit`."""
+        commits = []
+        store = self.stream.store
+        if self.failure is None and store.sync_wanted:
+            work = store.pending_sync()
+            if work is not None:
+                commits.append(Commit(store, work))
+        for name in self._unsynced:
+            files = self.consumer_files.get(name)
+            if files is not None:
+                files.state.flush()
+                sync = files.state.pending_sync()
+                if sync is not None:
+                    commits.append(Commit(files.state, sync))
+        self._unsynced.clear()
+        self.releasing, self.held = self.held, []
+        return commits
+
+    def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
+        """The works have run: what waited for them may leave, if none of them failed."""
+        for owner, work in commits:
+            owner.synced(work, failure)  # type: ignore[attr-defined]
+        released, self.releasing = self.releasing, []
+        if failure is not None:
+            self.failure = failure
+            return
+        self.now.extend(released)

@@ -1,0 +1,149 @@
+"""Streams and consumers come into being: their files, their stores, their machines.
+
+Making one is durable when it returns: its configuration is on disk before anybody is told. What
+is kept in memory has no files and is gone with the process, as in the reference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.api.codec import encode
+from penstock.api.stream import Retention, Storage
+from penstock.consumers.consumer import Consumer
+from penstock.consumers.state import MemoryLog
+from penstock.consumers.surroundings import Surroundings
+from penstock.jetstream.files import ConsumerMeta
+from penstock.jetstream.host import StreamHost
+from penstock.store.filestore import FileStore
+from penstock.store.memstore import MemStore
+from penstock.streams.retention import limits_of
+from penstock.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.api.consumer import ConsumerConfig
+    from penstock.api.stream import StreamConfig
+    from penstock.consumers.state import StateLog
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.files import ConsumerFiles, StreamFiles
+    from penstock.store.contract import Store
+
+
+def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
+    """A new stream, empty. Raises StoreError."""
+    files = None
+    if cfg.storage is Storage.FILE and assets.files is not None:
+        files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
+    return host_stream(assets, cfg, files, created_ns=now_ns, now_ns=now_ns)
+
+
+def host_stream(
+    assets: Assets,
+    cfg: StreamConfig,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+) -> StreamHost:
+    """The machines of a stream whose files are there."""
+    store = open_store(assets, cfg, files)
+    host: StreamHost | None = None
+
+    def wants(subject: str) -> bool:
+        return host is not None and host.wants(subject)
+
+    stream = Stream(
+        cfg,
+        store,
+        created_ns=created_ns,
+        domain=assets.ambient.domain,
+        account=assets.ambient.account,
+        has_interest=wants,
+        may_store=lambda n: assets.room_for(cfg.storage, n),
+        max_payload=assets.policy.max_payload,
+        batch_limits=assets.policy.batches,
+        in_flight=assets.in_flight,
+    )
+    while (cold := stream.recover(now_ns)) is not None:
+        work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
+        work.run()
+        store.fetched(work)
+    host = StreamHost(stream, files)
+    assets.add(host)
+    return host
+
+
+def open_store(assets: Assets, cfg: StreamConfig, files: StreamFiles | None) -> Store:
+    """The messages of a stream: what is on disk, or nothing yet."""
+    ambient = assets.ambient
+    first_seq = max(1, cfg.first_seq)
+    if files is None:
+        return MemStore(
+            limits_of(cfg), first_seq=first_seq, seed=ambient.seed(), noise=ambient.noise
+        )
+    return FileStore.open(
+        files.messages,
+        limits=limits_of(cfg),
+        incarnation=files.incarnation,
+        first_seq=first_seq,
+        seed=ambient.seed(),
+        noise=ambient.noise,
+    )
+
+
+def make_consumer(
+    assets: Assets, host: StreamHost, name: str, cfg: ConsumerConfig, now_ns: int
+) -> Consumer:
+    """A new consumer of a stream. Raises StoreError."""
+    files = None
+    if host.files is not None and not cfg.mem_storage and not cfg.direct:
+        meta = ConsumerMeta(name=name, config=msgspec.Raw(encode(cfg)), created_ns=now_ns)
+        files = host.files.create_consumer(meta)
+    return host_consumer(
+        assets, host, name, cfg, files, created_ns=now_ns, now_ns=now_ns, recovered=False
+    )
+
+
+def host_consumer(
+    assets: Assets,
+    host: StreamHost,
+    name: str,
+    cfg: ConsumerConfig,
+    files: ConsumerFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+    recovered: bool,
+) -> Consumer:
+    """The machine of a consumer whose files are there."""
+    log: StateLog = MemoryLog() if files is None else files.state
+    consumer = Consumer(
+        name,
+        cfg,
+        surroundings(assets, host),
+        log,
+        created_ns=created_ns,
+        now_ns=now_ns,
+        recovered=recovered,
+    )
+    host.add_consumer(consumer, files)
+    return consumer
+
+
+def surroundings(assets: Assets, host: StreamHost) -> Surroundings:
+    """The world of a stream's consumers."""
+    cfg = host.stream.cfg
+    ambient = assets.ambient
+    return Surroundings(
+        stream_name=cfg.name,
+        store=host.stream.store,
+        has_interest=ambient.has_interest,
+        nuid=ambient.nuid,
+        account=ambient.account,
+        account_hash=ambient.account_hash,
+        domain=ambient.domain,
+        max_msgs_per_subject=cfg.max_msgs_per_subject,
+        by_interest=cfg.retention is not Retention.LIMITS,
+    )

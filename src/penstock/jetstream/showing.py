@@ -1,0 +1,69 @@
+"""Streams and consumers as the API shows them.
+
+What is stored of a configuration is not all that is shown: answers say which server made them and
+what level it has. Lists leave that out, as the reference does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from penstock.api.levels import shown_metadata
+from penstock.api.stream import ClusterInfo, StreamInfo
+
+if TYPE_CHECKING:
+    from penstock.api.consumer import ConsumerConfig, ConsumerInfo
+    from penstock.api.stream import StreamConfig, StreamState
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.host import StreamHost
+
+
+def show_config(cfg: StreamConfig) -> StreamConfig:
+    return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
+
+
+def show_consumer_config(cfg: ConsumerConfig) -> ConsumerConfig:
+    return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
+
+
+def show_stream(
+    assets: Assets,
+    host: StreamHost,
+    now_ns: int,
+    *,
+    state: StreamState | None = None,
+    with_cluster: bool = True,
+    in_list: bool = False,
+) -> StreamInfo:
+    """A stream's configuration and state."""
+    cfg = host.stream.cfg
+    upstream = host.upstream
+    return StreamInfo(
+        config=cfg if in_list else show_config(cfg),
+        created=host.stream.created_ns,
+        state=state or host.stream.state(consumers=len(host.listed_consumers)),
+        domain=assets.ambient.domain,
+        cluster=ClusterInfo(leader=assets.ambient.server_name) if with_cluster else None,
+        mirror=None if upstream is None else upstream.mirror_info(now_ns),
+        sources=() if upstream is None else upstream.source_infos(now_ns),
+        ts=now_ns,
+    )
+
+
+def show_consumer(
+    assets: Assets,
+    host: StreamHost,
+    consumer: Consumer,
+    now_ns: int,
+    *,
+    with_cluster: bool = True,
+    in_list: bool = False,
+) -> ConsumerInfo:
+    """A consumer's configuration and state."""
+    info = consumer.info(now_ns)
+    config = consumer.cfg if in_list else show_consumer_config(consumer.cfg)
+    cluster = ClusterInfo(leader=assets.ambient.server_name) if with_cluster else None
+    return structs.replace(info, config=config, cluster=cluster)

@@ -1,0 +1,1 @@
+"""The edge of JetStream: what its machines decide is carried out here."""

@@ -1,0 +1,280 @@
+"""JetStream in one account: what it subscribes to, and who answers.
+
+The account's API, acknowledgements and flow control have one subscription each; every stream has
+one for each of its subjects. Callbacks run after the data path of a turn, in the order messages
+came, and must not raise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api.acks import parse_ack_subject
+from penstock.api.subjects import API_PREFIX, DIRECT_GET_PREFIX, NEXT_PREFIX
+from penstock.base.effects import Fetch
+from penstock.base.message import Inbound
+from penstock.jetstream.directget import direct_get
+from penstock.jetstream.endpoints import Endpoints, Request
+from penstock.jetstream.handlers import ENDPOINTS
+from penstock.jetstream.handlers.consumers import delete_consumer
+from penstock.server.jetstream.clients import describe
+from penstock.server.jetstream.driver import HostDriver
+from penstock.server.jetstream.perform import Performer
+from penstock.server.logs import log
+from penstock.subjects.trie import Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.advisories import ClientInfo
+    from penstock.base.effects import Effect
+    from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.directget import Reading
+    from penstock.jetstream.files import AccountFiles
+    from penstock.jetstream.host import StreamHost
+    from penstock.server.accounts import Account
+    from penstock.server.jetstream.edge import JetStreamEdge
+    from penstock.server.link import Link
+
+NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+
+
+class Sweep:
+    """Takes away what is left of deleted streams."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: AccountFiles) -> None:
+        self._files = files
+
+    def run(self) -> None:
+        self._files.sweep()
+
+
+class AccountEdge:
+    """One account's JetStream."""
+
+    def __init__(self, edge: JetStreamEdge, account: Account, assets: Assets) -> None:
+        self.edge = edge
+        self.assets = assets
+        self.name = account.name
+        self._interest = account.interest
+        self._drivers: dict[str, HostDriver] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self.performer = Performer(
+            edge.plane,
+            account.interest,
+            nuid=assets.ambient.nuid,
+            now_ns=edge.now_ns,
+            domain=assets.ambient.domain,
+        )
+        self.endpoints = Endpoints(
+            assets, self, ENDPOINTS, is_system=account.name == edge.service.system_account
+        )
+
+    def start(self) -> None:
+        """Begins to answer. Streams that are there already begin to take messages."""
+        self._listen("$JS.API.>", self._called)
+        if self.assets.ambient.domain:
+            self._listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
+        self._listen("$JS.ACK.>", self._acked)
+        self._listen("$JS.FC.>", self._flow_answered)
+        for host in self.assets:
+            self.serve(host)
+
+    def _listen(self, subject: str, call: object) -> Subscription:
+        subscription = Subscription(subject, value=call)
+        self._interest.insert(subscription, call=True)
+        return subscription
+
+    # -- streams come and go
+
+    def serve(self, host: StreamHost) -> None:
+        """The stream takes messages from now on, on the subjects it has now."""
+        driver = self._drivers.setdefault(host.name, HostDriver(host, self))
+        old = self._subscriptions.get(host.name, [])
+        self._subscriptions[host.name] = [
+            self._listen(subject, driver.published) for subject in host.stream.cfg.subjects
+        ]
+        for subscription in old:
+            self._interest.remove(subscription)
+        for consumer in host.consumers.values():
+            self.watch(host, consumer)
+        driver.mark()
+
+    def retire(self, host: StreamHost) -> None:
+        """The stream is gone."""
+        for subscription in self._subscriptions.pop(host.name, []):
+            self._interest.remove(subscription)
+        for consumer in host.consumers.values():
+            self.unwatch(consumer)
+        driver = self._drivers.pop(host.name)
+        host.is_closed = True
+        self.edge.agenda.forget(driver)
+        driver.run()
+
+    def driver(self, host: StreamHost) -> HostDriver:
+        return self._drivers[host.name]
+
+    @property
+    def drivers(self) -> list[HostDriver]:
+        return list(self._drivers.values())
+
+    def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
+        """Nobody used the consumer for as long as its threshold says."""
+        delete_consumer(self, host, consumer, self.edge.now_ns())
+
+    def mark(self, host: StreamHost) -> None:
+        driver = self._drivers.get(host.name)
+        if driver is not None:
+            driver.mark()
+
+    def perform(self, effects: list[Effect]) -> None:
+        self.performer.perform(effects)
+
+    def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
+        self._drivers[host.name].fetch(cold, again)  # type: ignore[arg-type]
+
+    def sweep(self) -> None:
+        files = self.assets.files
+        if files is not None:
+            self.edge.committer.run(Sweep(files), self._swept)
+
+    def _swept(self, failure: Exception | None) -> None:
+        if failure is not None:
+            log.warning("what is left of deleted streams could not be removed: %s", failure)
+
+    def describe_client(self, client: object) -> ClientInfo:
+        return describe(client, self.edge.service)
+
+    def shut_down(self) -> None:
+        """Requests that wait are told that nobody will answer them."""
+        for host in self.assets:
+            for consumer in host.consumers.values():
+                self.performer.perform(consumer.closing(is_deleted=False))
+
+    def close(self) -> None:
+        """Makes everything durable and lets go of the files."""
+        for host in list(self.assets):
+            host.is_closed = True
+            host.let_go()
+
+    # -- interest of push consumers
+
+    def watch(self, host: StreamHost, consumer: Consumer) -> None:
+        if not consumer.cfg.deliver_subject:
+            return
+        key = (consumer.cfg.deliver_subject, consumer.cfg.deliver_group or None)
+        watchers = self._watched.setdefault(key, [])
+        if any(other is consumer for _, other in watchers):
+            return
+        watchers.append((self._drivers[host.name], consumer))
+        self._interest.watch(*key)
+
+    def unwatch(self, consumer: Consumer) -> None:
+        for key, watchers in list(self._watched.items()):
+            kept = [(driver, other) for driver, other in watchers if other is not consumer]
+            if len(kept) == len(watchers):
+                continue
+            self._interest.unwatch(*key)
+            if kept:
+                self._watched[key] = kept
+            else:
+                del self._watched[key]
+
+    def interest_changed(self) -> None:
+        """Tells push consumers whose subscribers came or went."""
+        for subject, queue, _present in self._interest.drain_interest_changes():
+            for driver, consumer in self._watched.get((subject, queue), ()):
+                effects = consumer.interest_changed(self.edge.now_ns())
+                driver.host.touched(consumer, effects)
+                driver.mark()
+
+    # -- messages
+
+    def _called(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        if subject.startswith(NEXT_PREFIX):
+            self._next(subject, reply, header, payload)
+        elif subject.startswith(DIRECT_GET_PREFIX):
+            self._direct_get(Inbound(subject, reply, header, payload))
+        elif reply:
+            request = Request(subject, reply, header, payload, self.edge.client_of(source))
+            self.endpoints.handle(request, self.edge.now_ns())
+
+    def _called_in_domain(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        local = API_PREFIX + subject.split(".", 3)[3]
+        self._called(local, reply, header, payload, source)
+
+    def _next(self, subject: str, reply: str, header: bytes, payload: bytes) -> None:
+        tokens = subject.split(".")
+        found = self._consumer(tokens[5], ".".join(tokens[6:])) if len(tokens) > 6 else None
+        if found is None:
+            self._nobody(reply)
+            return
+        driver, consumer = found
+        effects = consumer.request(reply, header, payload, self.edge.now_ns())
+        driver.host.touched(consumer, effects)
+        driver.mark()
+
+    def _direct_get(self, msg: Inbound) -> None:
+        name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
+        driver = self._drivers.get(name)
+        if driver is None or not driver.host.stream.cfg.allow_direct:
+            self._nobody(msg.reply)
+            return
+        self._read(driver, direct_get(driver.host.stream.store, driver.host.name, msg))
+
+    def _read(self, driver: HostDriver, reading: Reading) -> None:
+        """Sends a piece of an answer; the next when its block is there, or others had a turn."""
+        self.performer.perform(reading.effects)
+        more = reading.again
+        if more is None:
+            return
+        last = reading.effects[-1] if reading.effects else None
+        if isinstance(last, Fetch):
+            driver.fetch(last.cold, lambda: self._read(driver, more()))  # type: ignore[arg-type]
+        else:
+            self.edge.loop.call_soon(self._read_on, driver, more)
+
+    def _read_on(self, driver: HostDriver, more: Callable[[], Reading]) -> None:
+        self._read(driver, more())
+        self.edge.settle()
+
+    def _nobody(self, reply: str) -> None:
+        if reply:
+            self.edge.plane.post(self._interest, reply, b"", "", NO_RESPONDERS)
+
+    def _consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
+        driver = self._drivers.get(stream)
+        consumer = None if driver is None else driver.host.consumers.get(name)
+        return None if driver is None or consumer is None else (driver, consumer)
+
+    def _acked(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        ref = parse_ack_subject(subject)
+        found = None if ref is None else self._consumer(ref.stream, ref.consumer)
+        if ref is None or found is None:
+            return
+        driver, consumer = found
+        now_ns = self.edge.now_ns()
+        acked = consumer.ack(ref, reply, header, payload, now_ns)
+        driver.host.acked(consumer, acked.effects, acked.settled, is_awaited=bool(reply))
+        driver.mark()
+
+    def _flow_answered(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        tokens = subject.split(".")
+        found = self._consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
+        if found is not None:
+            driver, consumer = found
+            effects = consumer.flow_reply(subject, header, self.edge.now_ns())
+            driver.host.touched(consumer, effects)
+            driver.mark()

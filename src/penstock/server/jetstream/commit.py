@@ -1,0 +1,61 @@
+"""Group commit: everything that waits for a store's disk waits for one sync.
+
+A sync runs on a thread, and what comes meanwhile makes up the next one. When a single answer
+waits, a sync in place is cheaper than waking a thread and being woken by it. Nothing is released
+before its sync has returned without an error.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from penstock.store.contract import Work
+
+SYNC_THREADS_MAX: Final = 4
+
+
+class Committer:
+    """Runs blocking file work for the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads: ThreadPoolExecutor | None = None
+        self.running = 0
+        """Pieces of work that are out."""
+
+    def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
+        """Runs the work on a thread, then `done` on the loop."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="disk")
+        self.running += 1
+        self._threads.submit(self._run, work, done)
+
+    def _run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
+        failure = run_here(work)
+        try:
+            self._loop.call_soon_threadsafe(self._finish, done, failure)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _finish(self, done: Callable[[Exception | None], None], failure: Exception | None) -> None:
+        self.running -= 1
+        done(failure)
+
+    def close(self) -> None:
+        """Waits for what is running."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+
+
+def run_here(work: Work) -> Exception | None:
+    """Runs the work on this thread; answers what went wrong."""
+    try:
+        work.run()
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,195 @@
+"""Drives one host: its effects to the subscribers, its syncs to the disk, its deadlines to a timer.
+
+A driver runs when something happened to its host, once per turn whatever the number of messages.
+Everything here is on the event loop; only `Work.run` is elsewhere. One sync of a host is out at a
+time, so what comes meanwhile is committed together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.effects import Fetch
+from penstock.base.message import Inbound
+from penstock.server.jetstream.commit import run_here
+from penstock.server.logs import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jetstream.host import Commit, StreamHost
+    from penstock.server.jetstream.account import AccountEdge
+    from penstock.server.link import Link
+    from penstock.store.contract import Cold, Work
+
+INLINE_HELD_MAX: Final = 1
+"""Answers that may wait for a sync in place; more are worth a thread."""
+
+
+class Together:
+    """The works of one commit, run one after the other."""
+
+    __slots__ = ("_commits",)
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self._commits = commits
+
+    def run(self) -> None:
+        for commit in self._commits:
+            commit.work.run()
+
+
+class HostDriver:
+    """What the edge does for one host."""
+
+    def __init__(self, host: StreamHost, account: AccountEdge) -> None:
+        self.host = host
+        self._account = account
+        self._edge = account.edge
+        self._syncing = False
+        self._fetching: dict[Cold, list[Callable[[], None]]] = {}
+
+    def published(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        """A message on one of the stream's subjects."""
+        self.host.publish(Inbound(subject, reply, header, payload), self._edge.now_ns())
+        self.mark()
+
+    def mark(self) -> None:
+        """Something happened to the host."""
+        self._edge.dirty[self] = None
+
+    def run(self) -> None:
+        """Passes on everything that the host decided."""
+        host = self.host
+        if host.is_closed:
+            self._release()
+            return
+        host.turn(self._edge.now_ns())
+        self._release()
+        if not self._syncing:
+            self._commit()
+        if host.is_busy:
+            self._edge.resume_soon(self)
+        self._account.assets.recount(host)
+        self._edge.agenda.note(self, host.agenda.next_ns)
+
+    def _release(self) -> None:
+        host = self.host
+        while host.now:
+            effects, host.now = host.now, []
+            self._account.performer.perform(effects)
+            for effect in effects:
+                if isinstance(effect, Fetch):
+                    self.fetch(effect.cold)  # type: ignore[arg-type]
+
+    def tick(self) -> None:
+        """A deadline of the host has come."""
+        host = self.host
+        if host.is_closed:
+            return
+        now_ns = self._edge.now_ns()
+        for consumer in host.tick(now_ns):
+            self._account.delete_abandoned(host, consumer)
+        self.mark()
+
+    # -- durability
+
+    def _commit(self) -> None:
+        host = self.host
+        if not host.wants_commit:
+            self._write()
+            return
+        commits = host.begin_commit()
+        if not commits:
+            host.end_commit(commits, None)
+            self._release()
+        elif len(host.releasing) <= INLINE_HELD_MAX and not self._edge.committer.running:
+            self._committed(commits, run_here(Together(commits)))
+        else:
+            self._syncing = True
+            self._edge.committer.run(
+                Together(commits), lambda failure: self._synced(commits, failure)
+            )
+
+    def _write(self) -> None:
+        """In lazy mode a kill must not cost anything, though a power cut may."""
+        if self.host.failure is None:
+            work = self.host.stream.store.pending_sync(write_only=True)
+            if work is not None:
+                self._wrote(work, run_here(work))
+
+    def _wrote(self, work: Work, failure: Exception | None) -> None:
+        self.host.stream.store.synced(work, failure)
+        if failure is not None:
+            self._failed(failure)
+
+    def _synced(self, commits: list[Commit], failure: Exception | None) -> None:
+        self._syncing = False
+        self._committed(commits, failure)
+        self.mark()
+        self._edge.settle()
+
+    def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
+        self.host.end_commit(commits, failure)
+        if failure is not None:
+            self._failed(failure)
+        self.host.turn(self._edge.now_ns())
+        self._release()
+
+    def _failed(self, failure: Exception) -> None:
+        log.error(
+            "stream %s > %s can not be written any more: %s",
+            self._account.name,
+            self.host.name,
+            failure,
+        )
+        self.host.failure = failure
+
+    def sync_now(self) -> None:
+        """The interval of a lazy store has passed."""
+        store = self.host.stream.store
+        if self._syncing or self.host.failure is not None or self.host.is_closed:
+            return
+        work = store.pending_sync()
+        if work is not None:
+            self._syncing = True
+            self._edge.committer.run(work, lambda failure: self._interval_synced(work, failure))
+
+    def _interval_synced(self, work: Work, failure: Exception | None) -> None:
+        self._syncing = False
+        self._wrote(work, failure)
+        self.mark()
+        self._edge.settle()
+
+    @property
+    def is_syncing(self) -> bool:
+        return self._syncing
+
+    # -- cold blocks
+
+    def fetch(self, cold: Cold, again: Callable[[], None] | None = None) -> None:
+        """Reads a block into memory; the host is told, and whoever else waits for it."""
+        is_out = cold in self._fetching
+        waiting = self._fetching.setdefault(cold, [])
+        if again is not None:
+            waiting.append(again)
+        if is_out:
+            return
+        work = self.host.stream.store.fetch(cold)
+        self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
+
+    def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
+        waiting = self._fetching.pop(cold, [])
+        if self.host.is_closed:
+            return
+        if failure is None:
+            self.host.stream.store.fetched(work)
+        else:
+            log.error("reading a block of stream %s failed: %s", self.host.name, failure)
+        self.host.fetched(self._edge.now_ns())
+        for again in waiting:
+            again()
+        self.mark()
+        self._edge.settle()

@@ -1,0 +1,295 @@
+"""JetStream as part of a running server: its accounts, its clock, its disk.
+
+Owns everything of JetStream that is not pure: the store directory (locked, so that no other server
+uses it), the threads that sync, one timer for all deadlines. After the internal subscribers of a
+turn have run, `_after_turn` lets every host that something happened to pass on what it decided.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Final
+
+from penstock.api.account import AccountLimits
+from penstock.jetstream.agenda import Agenda
+from penstock.jetstream.ambient import Ambient
+from penstock.jetstream.assets import Assets, ServerRoom
+from penstock.jetstream.files import AccountFiles, file_name
+from penstock.jetstream.policy import Policy
+from penstock.jetstream.recovery import recover_account
+from penstock.server.jetstream.account import AccountEdge
+from penstock.server.jetstream.commit import Committer
+from penstock.server.jetstream.nuid import Nuids
+from penstock.server.logs import log
+from penstock.server.session import Session
+from penstock.store.disk import RealDisk
+from penstock.store.errors import NotFound
+from penstock.streams.batch import BatchLimits, InFlight
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.jetstream.recovery import AccountRecovery
+    from penstock.server.accounts import Account
+    from penstock.server.jetstream.driver import HostDriver
+    from penstock.server.link import Link
+    from penstock.server.options import Options
+    from penstock.server.service import Service
+
+DIRECTORY: Final = "jetstream"
+SEED_BITS: Final = 63
+ROUNDS_MAX: Final = 16
+"""Of hosts waking each other within one turn."""
+ROOM_SHARE: Final = 0.75
+"""Of the machine's memory, or the disk's free space, unless configured."""
+NS: Final = 1_000_000_000
+
+
+class JetStreamEdge:
+    """JetStream of one server."""
+
+    def __init__(self, service: Service) -> None:
+        options = service.options
+        self.service = service
+        self.plane = service.plane
+        self.options = options.jetstream_options
+        self.loop: asyncio.AbstractEventLoop = service.loop
+        self.committer = Committer(service.loop)
+        self.dirty: dict[HostDriver, None] = {}
+        self.agenda: Agenda[HostDriver] = Agenda()
+        self.accounts: dict[str, AccountEdge] = {}
+        self.store_dir = os.path.join(options.store_dir or default_store_dir(), DIRECTORY)
+        self._disk = RealDisk.at(self.store_dir, create=True)
+        self._disk.lock()
+        self.room = ServerRoom(max_memory=self._max_memory(), max_storage=self._max_storage())
+        self._nuids = Nuids()
+        self._in_flight = InFlight()
+        self._last_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._interval: asyncio.TimerHandle | None = None
+        self._resuming: dict[HostDriver, None] = {}
+
+    def _max_memory(self) -> int:
+        if self.options.max_memory >= 0:
+            return self.options.max_memory
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return int(pages * ROOM_SHARE)
+
+    def _max_storage(self) -> int:
+        if self.options.max_store >= 0:
+            return self.options.max_store
+        return int(self._disk.free_bytes() * ROOM_SHARE)
+
+    # -- life
+
+    def start(self) -> None:
+        """Recovers what the directory holds and begins to answer."""
+        started_ns = time.monotonic_ns()
+        self.serve_accounts()
+        self.plane.set_epilogue(self._after_turn)
+        if self.options.sync_interval_ns:
+            self._arm_interval()
+        streams = sum(len(account.assets.hosts) for account in self.accounts.values())
+        log.info(
+            "JetStream ready, %d streams recovered in %.3f s",
+            streams,
+            (time.monotonic_ns() - started_ns) / NS,
+        )
+        self._after_turn()
+
+    def serve_accounts(self) -> None:
+        """Answers in every account that is not served yet."""
+        for account in self.service.accounts:
+            if account.name not in self.accounts:
+                self._serve(account)
+
+    def _serve(self, account: Account) -> None:
+        """JetStream in one account: all of it, or the answer that there is none."""
+        limits = self._limits(account)
+        assets = Assets(
+            ambient=self._ambient(account),
+            limits=limits or AccountLimits(),
+            room=self.room,
+            files=None if limits is None else self._files(account),
+            policy=policy_of(self.service.options),
+            in_flight=self._in_flight,
+            is_enabled=limits is not None,
+        )
+        edge = self.accounts[account.name] = AccountEdge(self, account, assets)
+        if limits is not None:
+            self._report(account, recover_account(assets, self.now_ns()))
+        edge.start()
+
+    def _report(self, account: Account, found: AccountRecovery) -> None:
+        for problem in found.problems:
+            log.warning("recovery of account %s: %s", account.name, problem)
+        if found.streams:
+            log.info(
+                "recovered account %s: %d streams, %d consumers, %d messages",
+                account.name,
+                found.streams,
+                found.consumers,
+                found.messages,
+            )
+
+    def _limits(self, account: Account) -> AccountLimits | None:
+        """What an account may use; None: nothing."""
+        if account.name == self.service.system_account:
+            return None
+        configured = {entry.name: entry for entry in self.service.options.accounts}
+        if account.name not in configured:
+            return AccountLimits()
+        given = configured[account.name].jetstream
+        if given is None:
+            return None
+        names = AccountLimits.__struct_fields__
+        return AccountLimits(**{name: getattr(given, name) for name in names})
+
+    def _files(self, account: Account) -> AccountFiles:
+        name = file_name(account.name)
+        try:
+            disk = self._disk.subdir(name)
+        except NotFound:
+            self._disk.mkdir(name)
+            self._disk.sync_dir()
+            disk = self._disk.subdir(name)
+        return AccountFiles(disk, make_incarnation=self._seed)
+
+    def _ambient(self, account: Account) -> Ambient:
+        interest = account.interest
+
+        def has_interest(subject: str, queue: str | None) -> bool:
+            if queue is None:
+                return interest.has_interest(subject)
+            groups = interest.match(subject).queues
+            return any(group[0].queue == queue for group in groups)
+
+        return Ambient(
+            nuid=self._nuids.next,
+            noise=secrets.token_bytes,
+            seed=self._seed,
+            has_interest=has_interest,
+            server_name=self.service.server_name,
+            server_id=self.service.server_id,
+            domain=self.options.domain,
+            account=account.name,
+        )
+
+    def _seed(self) -> int:
+        return secrets.randbits(SEED_BITS)
+
+    def shut_down(self) -> None:
+        """Tells waiting requests that nobody will answer them; clients are still there."""
+        for timer in (self._timer, self._interval):
+            if timer is not None:
+                timer.cancel()
+        for account in self.accounts.values():
+            account.shut_down()
+
+    def close(self) -> None:
+        """Makes everything durable, and lets go of the directory."""
+        self.committer.close()
+        for account in self.accounts.values():
+            account.close()
+        self._disk.close()
+
+    # -- time
+
+    def now_ns(self) -> int:
+        """The time; it never falls, whatever the clock does."""
+        self._last_ns = max(self._last_ns, time.time_ns())
+        return self._last_ns
+
+    def _arm(self) -> None:
+        due_ns = self.agenda.next_ns
+        if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = due_ns
+        delay = max(0, due_ns - time.time_ns()) / NS
+        self._timer = self.loop.call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        for driver in self.agenda.due(self.now_ns()):
+            driver.tick()
+        self.settle()
+
+    def _arm_interval(self) -> None:
+        self._interval = self.loop.call_later(
+            self.options.sync_interval_ns / NS, self._interval_due
+        )
+
+    def _interval_due(self) -> None:
+        for account in self.accounts.values():
+            for driver in account.drivers:
+                driver.sync_now()
+        self._arm_interval()
+
+    # -- turns
+
+    def _after_turn(self) -> None:
+        """Everything that happened in this turn is passed on."""
+        for account in self.accounts.values():
+            account.interest_changed()
+        for _ in range(ROUNDS_MAX):
+            if not self.dirty:
+                break
+            dirty, self.dirty = self.dirty, {}
+            for driver in dirty:
+                driver.run()
+        self._arm()
+
+    def settle(self) -> None:
+        """Outside a turn: passes on what happened, and flushes."""
+        self._after_turn()
+        self.plane.settle()
+
+    def resume_soon(self, driver: HostDriver) -> None:
+        """A host has more to do, but others come first."""
+        if not self._resuming:
+            self.loop.call_soon(self._resume)
+        self._resuming[driver] = None
+
+    def _resume(self) -> None:
+        resuming, self._resuming = self._resuming, {}
+        self.dirty.update(resuming)
+        self.settle()
+
+    def client_of(self, source: Link | None) -> Session | None:
+        """Who sent a message; None if it was this server."""
+        handler = None if source is None else source.handler
+        return handler if isinstance(handler, Session) else None
+
+
+def policy_of(options: Options) -> Policy:
+    """What the options say about all accounts."""
+    jetstream = options.jetstream_options
+    limits = jetstream.limits
+    return Policy(
+        strict=jetstream.strict,
+        lazy=jetstream.sync_interval_ns > 0,
+        key=jetstream.key.encode(),
+        max_ack_pending=limits.max_ack_pending,
+        max_request_batch=limits.max_request_batch,
+        default_max_consumers=limits.default_max_consumers,
+        duplicate_window_ns=limits.duplicate_window_ns,
+        max_payload=options.max_payload,
+        batches=BatchLimits(
+            msgs_max=limits.batch.max_msgs,
+            atomic_max=limits.batch.max_inflight_per_stream,
+            atomic_total_max=limits.batch.max_inflight_total,
+            idle_ns_max=limits.batch.timeout_ns,
+        ),
+    )
+
+
+def default_store_dir() -> str:
+    """Where the reference keeps its files if nobody says where."""
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), "nats")
