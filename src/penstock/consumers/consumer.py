@@ -77,7 +77,6 @@ class Consumer:
         self._settling = self._delivery.settling
         self._push = self._delivery.push
         self._pull = self._delivery.pull
-        self._last_acked_ns = 0
         self._lifetime = Lifetime(cfg)
         if self._push is None or not self._push.active:
             self._lifetime.start(now_ns)
@@ -126,7 +125,6 @@ class Consumer:
         was_stalled = self._delivery.is_stalled
         said = parse_ack(payload)
         answered = self._settling.obey(ref, said, now_ns, out)
-        self._last_acked_ns = now_ns
         if answered and reply:
             out.append(Send(reply))
         if said.verb is Verb.NEXT:
@@ -142,8 +140,8 @@ class Consumer:
         if self.cfg.ack_policy is AckPolicy.FLOW_CONTROL and header:
             seq = _number(header, b"Nats-Last-Stream")
             if seq > 0:
-                self._settling.settle_through(_number(header, b"Nats-Last-Consumer"), seq)
-                self._last_acked_ns = now_ns
+                consumer_seq = _number(header, b"Nats-Last-Consumer")
+                self._settling.settle_through(consumer_seq, seq, now_ns)
         return self.wake(now_ns)
 
     def interest_changed(self, now_ns: int) -> list[Effect]:
@@ -269,7 +267,8 @@ class Consumer:
         if lifetime.due_ns is None or now_ns < lifetime.due_ns:
             return
         if pull is not None:
-            if pull.sweep(now_ns, out, at_end=True) or len(pull.queue):
+            pull.sweep(now_ns, out, at_end=True)
+            if pull.queue:
                 lifetime.start(now_ns)
                 return
             # Who has a message may be at work on it until the wait for its ack is over.
@@ -339,7 +338,7 @@ class Consumer:
         self._outstanding.reset(0, target - 1)
         self._cursor.jump(target)
         self._settling.note(self._around.store.state().first_seq, target - 1)
-        self._delivery.last_ns = self._last_acked_ns = 0
+        self._delivery.last_ns = self._settling.last_ns = 0
         return Reset(target, self.wake(now_ns))
 
     def unpin(self, group: str, now_ns: int) -> list[Effect]:
@@ -366,7 +365,7 @@ class Consumer:
             ack_floor=SequenceInfo(
                 consumer_seq=state.floor_consumer,
                 stream_seq=state.floor_stream,
-                last_active=self._last_acked_ns or None,
+                last_active=self._settling.last_ns or None,
             ),
             num_ack_pending=len(state.pending),
             num_redelivered=len(state.redelivered) if cfg.max_deliver != 1 else 0,

@@ -16,10 +16,10 @@ from penstock.api.consumer import AckPolicy, PriorityPolicy, ReplayPolicy
 from penstock.base.effects import Deliver, Fetch
 from penstock.consumers.cursor import Cursor
 from penstock.consumers.pace import RateLimit, Replay
+from penstock.consumers.pending import OUTSTANDING_MAX
 from penstock.consumers.pull import PullSide
 from penstock.consumers.push import PushSide
 from penstock.consumers.settling import Settling
-from penstock.consumers.state import ENTRIES_MAX
 from penstock.store.contract import Cold, Missing
 from penstock.wire import headers
 
@@ -92,7 +92,7 @@ class Delivery:
         """Take over what is kept ready of a configuration."""
         self._cfg = cfg
         limit = cfg.max_ack_pending
-        self._outstanding_max = limit if 0 < limit < ENTRIES_MAX else ENTRIES_MAX
+        self._outstanding_max = limit if 0 < limit < OUTSTANDING_MAX else OUTSTANDING_MAX
         self._acks = cfg.ack_policy is not AckPolicy.NONE
         self._pins = cfg.priority_policy is PriorityPolicy.PINNED_CLIENT
         self._rate: RateLimit | None = None

@@ -13,6 +13,8 @@ from collections import OrderedDict, deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from penstock.store.consumer_deltas import ENTRIES_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,17 +24,23 @@ if TYPE_CHECKING:
 
 STALE_MAX: Final = 1_024
 """Deadlines out of date that are kept, besides one for each that is not."""
+GIVEN_UP_MAX: Final = 100_000
+"""Messages delivered too often that are remembered; of more, the first are forgotten."""
+OUTSTANDING_MAX: Final = ENTRIES_MAX - GIVEN_UP_MAX
+"""What may be outstanding whatever the configuration says."""
 
 
 class Outstanding:
     """What was delivered and not settled."""
 
-    __slots__ = ("_ack_wait_ns", "_backoff_ns", "_heap", "_line", "log", "queue")
+    __slots__ = ("_ack_wait_ns", "_backoff_ns", "_given_up", "_heap", "_line", "log", "queue")
 
     def __init__(self, log: StateLog, cfg: ConsumerConfig) -> None:
         self.log = log
         self.queue: OrderedDict[int, None] = OrderedDict()
         """Sequences to deliver again, first come first."""
+        state = log.state
+        self._given_up = deque(sorted(s for s in state.redelivered if s not in state.pending))
         self._line: deque[tuple[int, int]] = deque()
         self._heap: list[tuple[int, int]] = []
         self.configure(cfg)
@@ -102,11 +110,19 @@ class Outstanding:
             return
         self.log.nacked(seq, entry[1], redeliveries)
         self.log.dropped(seq)
+        self._given_up.append(seq)
+        if len(self._given_up) > GIVEN_UP_MAX:
+            self._forget(self._given_up.popleft())
+
+    def _forget(self, seq: int) -> None:
+        if seq not in self.log.state.pending:
+            self.log.acked(seq)
 
     def reset(self, consumer_seq: int, seq: int) -> None:
         """Nothing is outstanding; deliveries go on behind these sequences."""
         self.log.reset(consumer_seq, seq)
         self.queue.clear()
+        self._given_up.clear()
         self._rebuild()
 
     # -- questions

@@ -44,6 +44,7 @@ class Settling:
         "_outstanding",
         "_sampled",
         "_share",
+        "last_ns",
         "settled",
     )
 
@@ -61,6 +62,8 @@ class Settling:
         self._events = events
         self._by_interest = by_interest
         self._sampled = 0
+        self.last_ns = 0
+        """When an acknowledgement last counted."""
         self.settled: list[Range] = []
         self.configure(cfg)
 
@@ -80,28 +83,34 @@ class Settling:
         """Do what an ack says; whether it is to be answered."""
         match ack.verb:
             case Verb.ACK:
-                return self.settle(ref, now_ns, out)
+                self._sample(ref, now_ns, out)
+                return self._settle(ref, now_ns)
             case Verb.NEXT:
-                self.settle(ref, now_ns, out)
+                self._sample(ref, now_ns, out)
+                self._settle(ref, now_ns)
                 return False
+            case Verb.TERM:
+                answered = self._settle(ref, now_ns)
+                delivery = (ref.consumer_seq, ref.stream_seq, ref.delivered)
+                out.append(self._events.terminated(*delivery, ack.reason))
+                return answered
             case Verb.NAK:
                 self._refuse(ref, ack.delay_ns, now_ns, out)
             case Verb.PROGRESS:
                 if ref.stream_seq in self._outstanding.log.state.pending:
                     self._outstanding.restart(ref.stream_seq, now_ns)
-            case Verb.TERM:
-                return self._terminate(ref, ack.reason, out)
-        return True
+        return ref.stream_seq > 0
 
-    def settle(self, ref: AckRef, now_ns: int, out: list[Effect]) -> bool:
-        """A message is done with, and with it those before if acks are for all."""
-        if self._is_ahead(ref.stream_seq):
+    def _settle(self, ref: AckRef, now_ns: int) -> bool:
+        """A message is done with, and with it those before if acks are for all. Whether it was
+        delivered at all."""
+        if ref.stream_seq <= 0 or self._is_ahead(ref.stream_seq):
             return False
         if self._cfg.ack_policy is AckPolicy.EXPLICIT:
-            self._sample(ref, now_ns, out)
             self._settle_one(ref.stream_seq)
+            self.last_ns = now_ns
         else:
-            self.settle_through(ref.consumer_seq, ref.stream_seq)
+            self.settle_through(ref.consumer_seq, ref.stream_seq, now_ns)
         return True
 
     def _is_ahead(self, seq: int) -> bool:
@@ -112,7 +121,7 @@ class Settling:
         if self._outstanding.acked(seq):
             self.note(seq, seq)
 
-    def settle_through(self, consumer_seq: int, seq: int) -> None:
+    def settle_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
         """Everything delivered up to here is done with."""
         state = self._outstanding.log.state
         if consumer_seq <= state.floor_consumer or seq <= state.floor_stream:
@@ -121,6 +130,7 @@ class Settling:
             for each in sorted(s for s in state.pending if s <= seq):
                 self.note(each, each)
         self._outstanding.acked_through(consumer_seq, seq)
+        self.last_ns = now_ns
 
     def _refuse(self, ref: AckRef, delay_ns: int | None, now_ns: int, out: list[Effect]) -> None:
         state = self._outstanding.log.state
@@ -135,16 +145,6 @@ class Settling:
             # Counted from a time at which the ordinary wait would end now; with backoff the
             # wait is another one, and so is the delay. The reference does the same.
             self._outstanding.wait_from(ref.stream_seq, now_ns - self._cfg.ack_wait + delay_ns)
-
-    def _terminate(self, ref: AckRef, reason: str, out: list[Effect]) -> bool:
-        answered = not self._is_ahead(ref.stream_seq)
-        if answered and self._cfg.ack_policy is AckPolicy.EXPLICIT:
-            self._settle_one(ref.stream_seq)
-        elif answered:
-            self.settle_through(ref.consumer_seq, ref.stream_seq)
-        delivery = (ref.consumer_seq, ref.stream_seq, ref.delivered)
-        out.append(self._events.terminated(*delivery, reason))
-        return answered
 
     # -- without an ack
 
@@ -165,7 +165,7 @@ class Settling:
     # -- samples
 
     def _sample(self, ref: AckRef, now_ns: int, out: list[Effect]) -> None:
-        if not self._share:
+        if not self._share or self._cfg.ack_policy is not AckPolicy.EXPLICIT:
             return
         entry = self._outstanding.log.state.pending.get(ref.stream_seq)
         if entry is None:

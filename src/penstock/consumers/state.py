@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.store.consumer_deltas import ENTRIES_MAX, ConsumerState
+from penstock.store.consumer_deltas import ConsumerState
 
-__all__ = ["ENTRIES_MAX", "ConsumerState", "MemoryLog", "StateLog"]
+__all__ = ["ConsumerState", "MemoryLog", "StateLog"]
 
 
 class StateLog(Protocol):
