@@ -10,7 +10,7 @@ from penstock.api.requests import MsgDeleteRequest, MsgGetRequest
 from penstock.api.responses import MsgDeleteResponse, MsgGetResponse
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.handlers.bodies import read_needed, stream_of
-from penstock.jetstream.msgget import get_message
+from penstock.jetstream.msgget import get_message, refuse_get
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError
 from penstock.streams.entries import NotLoaded
@@ -24,6 +24,9 @@ def get(call: Call) -> Outcome:
     request = read_needed(call, MsgGetRequest)
     if isinstance(request, ApiError):
         return request
+    refused = refuse_get(request)
+    if refused is not None:
+        return refused
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
