@@ -22,6 +22,8 @@ from penstock.api.consumer import (
 )
 from penstock.api.consumer_defaults import SECOND_NS, ConsumerCaps, normalise
 from penstock.api.consumer_rules import check_consumer
+from penstock.api.levels import stored_metadata, without_levels
+from penstock.api.names import NAME_BYTES_MAX, byte_length
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention, StreamConfig
 from penstock.subjects.match import collides
@@ -29,12 +31,8 @@ from penstock.subjects.match import collides
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-NAME_BYTES_MAX: Final = 255
 INACTIVE_NS_DEFAULT: Final = 5 * SECOND_NS
 """After this long unused a consumer without durable name goes, unless it says otherwise."""
-REQUIRED_LEVEL: Final = "_nats.req.level"
-DYNAMIC_METADATA: Final = ("_nats.ver", "_nats.level")
-"""Said in answers, never stored."""
 
 _CREATE_TOKENS: Final = 5
 _NO_INTEREST: Final = frozenset[str]()
@@ -153,7 +151,7 @@ def _changed(
     old: ConsumerConfig, new: ConsumerConfig, action: ConsumerAction, around: Surroundings
 ) -> ConsumerConfig | ApiError:
     if action is ConsumerAction.CREATE:
-        if _sans_level(old) != _sans_level(new):
+        if _without_level(old) != _without_level(new):
             return refusals.CONSUMER_ALREADY_EXISTS
         new = old
     is_queue = around.stream.retention is Retention.WORKQUEUE
@@ -172,7 +170,7 @@ def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiE
         refused = _crowded(cfg, around)
         if refused is not None:
             return refused
-    if len(cfg.name.encode()) > NAME_BYTES_MAX:
+    if byte_length(cfg.name) > NAME_BYTES_MAX:
         return refusals.CONSUMER_NAME_TOO_LONG(max=NAME_BYTES_MAX)
     if cfg.inactive_threshold == 0 and not cfg.durable_name:
         return structs.replace(cfg, inactive_threshold=INACTIVE_NS_DEFAULT)
@@ -254,8 +252,7 @@ def check_consumer_update(
 
 def with_level(cfg: ConsumerConfig) -> ConsumerConfig:
     """The configuration as stored: its metadata says the API level it needs, and no more."""
-    metadata = {key: text for key, text in cfg.metadata.items() if key not in DYNAMIC_METADATA}
-    metadata[REQUIRED_LEVEL] = str(_required_level(cfg))
+    metadata = stored_metadata(cfg.metadata, _required_level(cfg))
     return structs.replace(cfg, metadata=metadata)
 
 
@@ -270,6 +267,5 @@ def _required_level(cfg: ConsumerConfig) -> int:
     return 1 if cfg.pause_until or has_priorities else 0
 
 
-def _sans_level(cfg: ConsumerConfig) -> ConsumerConfig:
-    metadata = {key: text for key, text in cfg.metadata.items() if key != REQUIRED_LEVEL}
-    return structs.replace(cfg, metadata=metadata)
+def _without_level(cfg: ConsumerConfig) -> ConsumerConfig:
+    return structs.replace(cfg, metadata=without_levels(cfg.metadata))

@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Final
 from penstock.api import refusals
 from penstock.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
 from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
+from penstock.api.names import (
+    DESCRIPTION_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    byte_length,
+    is_valid_name,
+    metadata_bytes,
+)
 from penstock.api.stream import Retention
 from penstock.base.durations import format_duration
 from penstock.subjects.match import is_subset
@@ -29,12 +36,9 @@ if TYPE_CHECKING:
 
     Rule = Callable[[ConsumerConfig, StreamConfig, ConsumerCaps], ApiError | None]
 
-DESCRIPTION_BYTES_MAX: Final = 4096
-METADATA_BYTES_MAX: Final = 128 * 1024
 HEARTBEAT_NS_MIN: Final = 100_000_000
 EXPIRES_NS_MIN: Final = 1_000_000
 
-_NOT_IN_NAMES: Final = frozenset(" \t\r\n\f.*>\\/")
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAMPLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64_MAX: Final = 2**63 - 1
@@ -59,11 +63,6 @@ def check_consumer(
     return None
 
 
-def is_asset_name(name: str) -> bool:
-    """Whether streams and consumers may have this name."""
-    return bool(name) and _NOT_IN_NAMES.isdisjoint(name)
-
-
 def sampled_percent(sample_freq: str) -> int:
     """How many acks of a hundred are reported; a checked configuration has a number there."""
     return int(sample_freq.removesuffix("%") or "0")
@@ -71,7 +70,7 @@ def sampled_percent(sample_freq: str) -> int:
 
 def _names(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
     for kind, name in (("", cfg.name), ("durable ", cfg.durable_name)):
-        if name and not is_asset_name(name):
+        if name and not is_valid_name(name):
             words = f"consumer {kind}name can not contain '.', '*', '>', '\\', '/'"
             return refusals.STREAM_INVALID_CONFIG(err=words)
     return None
@@ -118,7 +117,7 @@ def _backoff(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> A
 
 
 def _description(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
-    if len(cfg.description.encode()) > DESCRIPTION_BYTES_MAX:
+    if byte_length(cfg.description) > DESCRIPTION_BYTES_MAX:
         return refusals.CONSUMER_DESCRIPTION_TOO_LONG(max=DESCRIPTION_BYTES_MAX)
     return None
 
@@ -252,8 +251,7 @@ def _same_name(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) ->
 
 
 def _metadata(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in cfg.metadata.items())
-    if size > METADATA_BYTES_MAX:
+    if metadata_bytes(cfg.metadata) > METADATA_BYTES_MAX:
         return refusals.CONSUMER_METADATA_LENGTH(limit=f"{METADATA_BYTES_MAX // 1024}KB")
     return None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.codec import decode_one
 from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
+from penstock.api.names import byte_length
 from penstock.api.refusals import ApiError
 from penstock.api.requests import MsgGetRequest
 from penstock.api.times import format_time
@@ -147,7 +148,7 @@ def _header(stream: str, record: MessageRecord, more: str = "") -> bytes:
         f"Nats-Stream: {stream}\r\nNats-Subject: {record.subject}\r\n"
         f"Nats-Sequence: {record.seq}\r\nNats-Time-Stamp: {format_time(record.ts_ns)}\r\n{more}\r\n"
     )
-    return own + origin.encode()
+    return own + origin.encode("utf-8", "surrogateescape")
 
 
 class _Pieces:
@@ -173,7 +174,7 @@ class _Pieces:
             if found is None:
                 break
             effects.append(self._message(found))
-            size = len(found.subject.encode()) + len(found.header) + len(found.payload)
+            size = byte_length(found.subject) + len(found.header) + len(found.payload)
             piece_bytes += size
             self._bytes_left -= size
             self._left = self._left - 1 if self._bytes_left > 0 else 0

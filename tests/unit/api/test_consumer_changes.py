@@ -18,7 +18,6 @@ from penstock.api.consumer import (
     ReplayPolicy,
 )
 from penstock.api.consumer_changes import (
-    REQUIRED_LEVEL,
     Addressed,
     Surroundings,
     addressed,
@@ -29,6 +28,7 @@ from penstock.api.consumer_changes import (
 )
 from penstock.api.consumer_defaults import ConsumerCaps
 from penstock.api.consumer_rules import check_consumer
+from penstock.api.levels import REQUIRED_LEVEL_KEY
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention, StreamConfig
 from support_consumers import NO_CAPS, asked, drawn, stream_config
@@ -207,9 +207,9 @@ def test_what_is_decided_is_allowed_and_is_decided_again() -> None:
 
 
 def test_the_required_level_is_stored_and_the_servers_own_is_not() -> None:
-    said = {"_nats.ver": "9", "_nats.level": "9", REQUIRED_LEVEL: "9", "mine": "x"}
+    said = {"_nats.ver": "9", "_nats.level": "9", REQUIRED_LEVEL_KEY: "9", "mine": "x"}
     stored = with_level(ConsumerConfig(metadata=said))
-    assert stored.metadata == {REQUIRED_LEVEL: "0", "mine": "x"}
+    assert stored.metadata == {REQUIRED_LEVEL_KEY: "0", "mine": "x"}
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_the_required_level_is_stored_and_the_servers_own_is_not() -> None:
     ],
 )
 def test_newer_features_need_newer_servers(cfg: ConsumerConfig, level: str) -> None:
-    assert with_level(cfg).metadata[REQUIRED_LEVEL] == level
+    assert with_level(cfg).metadata[REQUIRED_LEVEL_KEY] == level
 
 
 def test_consumers_that_feed_streams_do_not_count() -> None:

@@ -13,7 +13,7 @@ from penstock.api import consumer_rules
 from penstock.api.codec import decode, encode
 from penstock.api.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from penstock.api.consumer_defaults import ConsumerCaps, normalise
-from penstock.api.consumer_rules import check_consumer, is_asset_name, sampled_percent
+from penstock.api.consumer_rules import check_consumer, sampled_percent
 from penstock.api.refusals import ApiError
 from penstock.api.stream import ConsumerLimits, Retention, StreamConfig
 from support_consumers import FAULTS, NO_CAPS, Fault, asked, drawn, plain, stream_config
@@ -74,13 +74,6 @@ def test_more_copies_than_the_stream_has_are_refused() -> None:
     refused = check_consumer(normal(ConsumerConfig(num_replicas=2)), PLAIN, NO_CAPS)
     assert refused is not None
     assert refused.err_code == 10126
-
-
-@pytest.mark.parametrize("mark", list(" \t\r\n\f.*>\\/"))
-def test_names_keep_free_of_what_subjects_and_paths_need(mark: str) -> None:
-    assert not is_asset_name(f"a{mark}b")
-    assert not is_asset_name("")
-    assert is_asset_name("a-b_c=\u00e9$")
 
 
 @pytest.mark.parametrize(("text", "share"), [("", 0), ("50%", 50), ("+7", 7), ("250", 250)])

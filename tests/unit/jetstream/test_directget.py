@@ -66,6 +66,12 @@ def test_the_subject_of_the_request_names_the_subject(store: Store) -> None:
     assert answers(store, b'{"no_hdr":true}', subject="b") == [Send("reply", b"m4")]
 
 
+def test_a_subject_that_is_no_text_comes_back_as_it_was() -> None:
+    subject = b"a.\xff".decode(errors="surrogateescape")
+    [one] = answers(filled(subject), subject=subject)
+    assert b"\r\nNats-Subject: a.\xff\r\n" in one.header
+
+
 def test_without_anybody_to_answer_nothing_is_read(store: Store) -> None:
     reading = direct_get(store, "S", Inbound("$JS.API.DIRECT.GET.S.a", "", b"", b""))
     assert (reading.effects, reading.again) == ([], None)
