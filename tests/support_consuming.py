@@ -42,7 +42,7 @@ def full(cfg: ConsumerConfig) -> ConsumerConfig:
 def pull_config(**fields: object) -> ConsumerConfig:
     """A durable pull consumer with explicit acks, but for `fields`."""
     base: dict[str, object] = {"durable_name": "C", "ack_policy": AckPolicy.EXPLICIT}
-    return full(ConsumerConfig(**(base | fields)))  # type: ignore[arg-type]
+    return full(ConsumerConfig(**(base | fields)))
 
 
 def push_config(**fields: object) -> ConsumerConfig:
@@ -142,6 +142,8 @@ class Stage:
         """Move the clock, and tick at every deadline on the way."""
         end = self.now_ns + ns
         for _ in range(10_000):
+            while self.consumer.busy:
+                self.take(self.consumer.wake(self.now_ns))
             due = self.consumer.next_deadline_ns()
             if due is None or due > end:
                 self.now_ns = end

@@ -319,10 +319,11 @@ class Consumer:
             out.append(self._events.paused(cfg.pause_until or 0, paused=paused))
         if self._pull is not None:
             self._pull.configure(cfg)
-        if self._push is not None and cfg.deliver_subject != old.deliver_subject:
+            return out + self.wake(now_ns)
+        assert self._push is not None
+        if cfg.deliver_subject != old.deliver_subject:
             self._again(sorted(self.log.state.pending), out)
-        if self._push is not None:
-            self._push.configure(cfg)
+        self._push.configure(cfg)
         return out + self.interest_changed(now_ns)
 
     def pause(self, until_ns: int | None, now_ns: int) -> list[Effect]:

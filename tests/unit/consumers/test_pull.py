@@ -257,13 +257,13 @@ def test_who_was_unpinned_is_told_and_the_next_is_pinned() -> None:
     stage.take(stage.consumer.unpin("g", stage.now_ns))
     stage.publish()
     unpinned, wrong, pinned, delivery = stage.sent
-    assert unpinned.subject == "$JS.EVENT.ADVISORY.CONSUMER.UNPINNED.S.C"  # type: ignore[union-attr]
+    assert unpinned.subject == "$JS.EVENT.ADVISORY.CONSUMER.UNPINNED.S.C"
     assert wrong == Send(
         "x",
         header=b"NATS/1.0 423 Nats-Wrong-Pin-Id\r\n"
         b"Nats-Pending-Messages: 8\r\nNats-Pending-Bytes: 0\r\n\r\n",
     )
-    assert pinned.subject == "$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.C"  # type: ignore[union-attr]
+    assert pinned.subject == "$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.C"
     assert isinstance(delivery, Deliver)
     assert delivery.to == "y"
 
@@ -275,7 +275,7 @@ def test_a_silent_client_loses_its_pin() -> None:
     assert stage.consumer.info(stage.now_ns).priority_groups[0].pinned_client_id == "ID0001"
     stage.events()
     stage.pass_time(SECOND)
-    assert [event.event.reason for event in stage.events()] == ["timeout"]  # type: ignore[attr-defined]
+    assert [event.event.reason for event in stage.events()] == ["timeout"]
     assert stage.consumer.info(stage.now_ns).priority_groups[0].pinned_client_id == ""
 
 
