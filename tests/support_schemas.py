@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 NAMED = os.environ.get("PENSTOCK_SCHEMAS", "")
 SCHEMAS = Path(NAMED) if NAMED else None
 PREFIX = "io.nats.jetstream."
-#: Answers of the server that the published schemas do not know.
+#: Answers of the server that the published schemas do not know, or know wrongly: the one for
+#: unpinning wants the error one level deeper than any server puts it.
 UNPUBLISHED = {
+    "api.v1.consumer_unpin_response",
     "api.v1.system_response",
     "api.v1.stream_cancel_move_response",
     "api.v1.stream_evacuate_peer_response",
