@@ -4,6 +4,7 @@ An asset's stored metadata says the level it needs; answers add the server's own
 which are never stored. A request may demand a level, too. Pure functions of maps and text.
 """
 
+import re
 from typing import Final
 
 from penstock.base.version import REFERENCE_API_LEVEL, REFERENCE_VERSION
@@ -13,6 +14,8 @@ VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
 #: The header by which a request demands a level.
 REQUIRED_LEVEL_HEADER: Final = "Nats-Required-Api-Level"
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def stored_metadata(metadata: dict[str, str], level: int) -> dict[str, str]:
@@ -39,7 +42,8 @@ def without_levels(metadata: dict[str, str]) -> dict[str, str]:
 
 def demands_too_much(demanded: str) -> bool:
     """Whether the header's value asks for more than this server has; nonsense always does."""
-    digits = demanded.removeprefix("-") if demanded[:1] == "-" else demanded.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()):
+    if not demanded:
+        return False
+    if not _INTEGER.fullmatch(demanded):
         return True
     return int(demanded) > REFERENCE_API_LEVEL
