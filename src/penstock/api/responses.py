@@ -183,7 +183,7 @@ class ConsumerNamesResponse(Paged, frozen=True, kw_only=True):
     """CONSUMER.NAMES"""
 
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}consumer_names_response"
-    consumers: Annotated[tuple[str, ...] | None, EMIT] = None
+    consumers: Annotated[tuple[str, ...], EMIT] = ()
 
 
 class ConsumerListResponse(Paged, frozen=True, kw_only=True):

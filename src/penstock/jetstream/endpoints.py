@@ -166,7 +166,7 @@ class Endpoints:
             if response.error is not None:
                 assets.api_errors += 1
         payload = encode(response)
-        effects: list[Effect] = [Send(request.reply, payload)]
+        effects: list[Effect] = [Send(request.reply, payload)] if request.reply else []
         if endpoint.is_audited or is_error:
             effects.append(self._audit(request, payload))
         if isinstance(outcome, Held):
@@ -191,6 +191,6 @@ class Endpoints:
 def level_refusal(header: bytes) -> ApiError | None:
     """Whether a request needs a newer server than this one."""
     demanded = headers.get(header, REQUIRED_LEVEL_HEADER.encode()) if header else None
-    if demanded is None or not demands_too_much(demanded.decode(errors="replace")):
+    if not demanded or not demands_too_much(demanded.decode(errors="replace")):
         return None
     return refusals.REQUIRED_API_LEVEL

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
-from penstock.api.stream import Discard, Retention, StreamState
+from penstock.api.stream import Discard, Retention, Storage, StreamState
 from penstock.store.contract import Cold, Missing
 from penstock.streams import names
 from penstock.streams.applier import Applier
@@ -105,6 +105,11 @@ class Stream:
         """The last sequence given out."""
         return self._ledger.last_seq
 
+    @property
+    def last_ts_ns(self) -> int:
+        """The time of the last message."""
+        return self._ledger.last_ts_ns
+
     def _configure(self) -> None:
         cfg = self._ledger.cfg
         self._is_plain = not (
@@ -163,7 +168,8 @@ class Stream:
             return refusals.STREAM_PURGE_FAILED(err="stream purge not permitted")
         if request.seq and request.keep:
             return refusals.BAD_REQUEST
-        before_seq = request.seq if request.seq > 1 else 0
+        # Up to the first sequence is nothing, but a filter makes it everything that matches.
+        before_seq = 0 if request.seq == 1 and request.filter else request.seq
         return Purge(now_ns, request.filter, before_seq, request.keep)
 
     def plan_remove(
@@ -179,10 +185,16 @@ class Stream:
         if isinstance(found, Cold):
             return NotLoaded(found)
         if isinstance(found, Missing):
-            is_ahead = seq > self._ledger.last_seq
-            text = "stream store EOF" if is_ahead else "no message found"
-            return refusals.STREAM_MSG_DELETE_FAILED(err=text)
+            return self._nothing_to_remove(seq)
         return Remove(now_ns, (seq,), erase)
+
+    def _nothing_to_remove(self, seq: int) -> ApiError:
+        """In the words of the reference, whose two stores do not agree."""
+        if self.cfg.storage is Storage.FILE and seq > self._ledger.last_seq:
+            return refusals.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        if self.cfg.storage is Storage.FILE and seq < self.store.state().first_seq:
+            return refusals.STREAM_MSG_DELETE_FAILED(err="no message found")
+        return refusals.SEQUENCE_NOT_FOUND(seq=seq)
 
     def plan_update(self, cfg: StreamConfig, now_ns: int) -> Update:
         """Another configuration, complete and checked against the present one."""

@@ -145,7 +145,7 @@ def info(call: Call) -> Outcome:
         deleted=request.deleted_details,
         subjects=request.subjects_filter,
     )
-    if request.subjects_filter:
+    if state.subjects:
         total, limit = len(state.subjects), SUBJECTS_LIMIT
         start = page_start(request.offset, total)
         page = sorted(state.subjects)[start : start + limit]

@@ -201,7 +201,7 @@ class AccountEdge:
             self._next(subject, reply, header, payload)
         elif subject.startswith(DIRECT_GET_PREFIX):
             self._direct_get(Inbound(subject, reply, header, payload))
-        elif reply:
+        else:
             request = Request(subject, reply, header, payload, self.edge.client_of(source))
             self.endpoints.handle(request, self.edge.now_ns())
 
