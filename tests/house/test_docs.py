@@ -211,6 +211,12 @@ def test_the_options_page_is_fresh() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
+def test_the_pages_of_the_api_are_fresh() -> None:
+    reference = tool("api_reference")
+    for name, text in reference.pages().items():
+        assert (reference.DIRECTORY / name).read_text() == text, "run `make reference`"
+
+
 def test_every_option_is_on_the_options_page() -> None:
     page = (DOCS / "reference" / "options.md").read_text()
     for name in Options.__struct_fields__:
