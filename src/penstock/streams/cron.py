@@ -143,16 +143,15 @@ def _within(cron: Cron, day: date, begin: datetime) -> datetime | None:
     """The first time of a day that matches, but not before `begin`."""
     zone = begin.tzinfo
     assert zone is not None
-    first = begin if begin.date() == day else _midnight(day, zone)
-    hour = first.astimezone(UTC) - timedelta(minutes=first.minute, seconds=first.second)
-    while (local := hour.astimezone(zone)).date() <= day:
+    at = (begin if begin.date() == day else _midnight(day, zone)).astimezone(UTC)
+    while (local := at.astimezone(zone)).date() <= day:
+        # Counted on from the hour, not set: the hour may be the one that is repeated.
+        hour = at - timedelta(minutes=local.minute, seconds=local.second)
         if local.hour in cron.hour.values and local.date() == day:
-            since = first if local <= first else local
-            found = _within_hour(cron, since)
+            found = _within_hour(cron, local)
             if found is not None:
-                # Counted on from the hour, not set: the hour may be the one that is repeated.
                 return (hour + found).astimezone(zone)
-        hour += timedelta(hours=1)
+        at = hour + timedelta(hours=1)
     return None
 
 

@@ -80,6 +80,9 @@ def next_time(fields: Mapping[bytes, bytes], base_ns: int, now_ns: int) -> Next 
 def _zone(name: bytes | None) -> tzinfo | ApiError | None:
     if name is None:
         return None
+    if name == b"Local":
+        # Where the server stands is not this stream's to know: everywhere is UTC.
+        return UTC
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -109,15 +112,13 @@ def _cron(pattern: str, zone: tzinfo, base_ns: int, now_ns: int) -> Next | None:
     if cron is None:
         return None
     at = next_fire(cron, datetime.fromtimestamp(base_ns // SECOND_NS, zone))
-    if at is not None and at.timestamp() * SECOND_NS < now_ns:
+    if at is not None and int(at.timestamp()) * SECOND_NS < now_ns:
         at = next_fire(cron, datetime.fromtimestamp(_rounded(now_ns) // SECOND_NS, zone))
     if at is None:
         return None
     text = at.isoformat()
-    return Next(
-        int(at.timestamp()) * SECOND_NS,
-        text.removesuffix("+00:00") + "Z" * (text.endswith("+00:00")),
-    )
+    stated = f"{text[:-6]}Z" if text.endswith("+00:00") else text
+    return Next(int(at.timestamp()) * SECOND_NS, stated)
 
 
 def _rounded(ns: int) -> int:
@@ -137,14 +138,12 @@ def schedule_allowed(ledger: Ledger, draft: Draft) -> ApiError | None:
     if draft.is_internal:
         return None
     found = next_time(draft.fields, draft.now_ns, draft.now_ns)
-    if found is None:
+    if found is None or (isinstance(found, Next) and found.at_ns == 0):
         return None
     if not ledger.cfg.allow_msg_schedules:
         return refusals.MESSAGE_SCHEDULES_DISABLED
     if isinstance(found, ApiError):
         return found
-    if found.at_ns == 0:
-        return None
     draft.schedule = True
     return (
         _options_fault(ledger, draft) or _subjects_fault(ledger, draft) or _roll_up_schedule(draft)

@@ -162,15 +162,16 @@ class Stream:
     def plan_purge(self, request: PurgeRequest, now_ns: int) -> Purge | ApiError:
         """A purge, if the stream allows it."""
         cfg = self._ledger.cfg
+        if request.seq and request.keep:
+            return refusals.BAD_REQUEST
         if cfg.sealed:
             return refusals.STREAM_SEALED
         if cfg.deny_purge:
             return refusals.STREAM_PURGE_FAILED(err="stream purge not permitted")
-        if request.seq and request.keep:
-            return refusals.BAD_REQUEST
-        # Up to the first sequence is nothing, but a filter makes it everything that matches.
-        before_seq = 0 if request.seq == 1 and request.filter else request.seq
-        return Purge(now_ns, request.filter, before_seq, request.keep)
+        # "Below 1" is nothing of some subjects, but everything if no subject is named: that is
+        # how the reference answers.
+        is_open = request.seq == 1 and request.filter in ("", ">")
+        return Purge(now_ns, request.filter, 0 if is_open else request.seq, request.keep)
 
     def plan_remove(
         self, seq: int, now_ns: int, *, erase: bool = True
