@@ -18,7 +18,10 @@ _DIGITS: Final = re.compile(rb"[0-9]*")
 _OFFSET: Final = re.compile(r" at offset [0-9]+$")
 _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _UNICODE_ESCAPE_BYTES: Final = 6
-_NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 39: "'", 92: "\\"}
+_HEX: Final = re.compile(rb"[0-9a-fA-F]*")
+_NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 92: "\\"}
+#: Bytes that belong to no character are decoded to codes from here on.
+_NO_CHARACTER: Final = 0xDC00
 
 
 class _Fault(Exception):
@@ -124,11 +127,34 @@ def _string(raw: bytes, at: int) -> int:
 
 def _bad_escape(raw: bytes, at: int) -> _Fault:
     is_unicode = raw[at + 1 : at + 2] == b"u"
-    shown = raw[at : at + (_UNICODE_ESCAPE_BYTES if is_unicode else 2)]
-    if _UNFINISHED.fullmatch(shown):
+    length = _UNICODE_ESCAPE_BYTES if is_unicode else 2
+    shown = raw[at : at + length]
+    if len(shown) < length and _HEX.fullmatch(shown, 2):
         return _Fault(ENDS_EARLY)
-    text = shown.decode("utf-8", "replace")
-    return _Fault(f"invalid escape sequence `{text}` in string at offset {at + len(shown)}")
+    return _Fault(f"invalid escape sequence {_quoted(shown)} in string at offset {at + len(shown)}")
+
+
+def _quoted(raw: bytes) -> str:
+    """Between backquotes if nothing in it is special, else with escapes."""
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isprintable() and "`" not in text:
+        return f"`{text}`"
+    escaped = "".join(map(_shown, text)).replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _shown(character: str) -> str:
+    """A character, or a byte that is none, as it stands in messages."""
+    code = ord(character)
+    if code in _NAMED:
+        return f"\\{_NAMED[code]}"
+    if character.isprintable():
+        return character
+    if _NO_CHARACTER <= code < _NO_CHARACTER + 0x100:
+        return f"\\x{code - _NO_CHARACTER:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _literal(raw: bytes, at: int, literal: bytes) -> int:
@@ -171,10 +197,7 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
 def _unexpected(raw: bytes, at: int, where: str) -> _Fault:
     if at >= len(raw):
         return _Fault(ENDS_EARLY)
-    character = raw[at : at + 4].decode("utf-8", "replace")[0]
-    code = ord(character)
-    shown = character if character.isprintable() else f"\\x{code:02x}"
-    if code in _NAMED:
-        shown = f"\\{_NAMED[code]}"
-    end = at + len(character.encode())
+    character = raw[at : at + 4].decode("utf-8", "surrogateescape")[0]
+    shown = "\\'" if character == "'" else _shown(character)
+    end = at + len(character.encode("utf-8", "surrogateescape"))
     return _Fault(f"invalid character '{shown}' {where} at offset {end}")

@@ -82,8 +82,8 @@ def parse_pull(body: bytes) -> PullRequest | str:
 def _read(body: bytes) -> PullBody:
     try:
         return _FAST.decode(body)
-    except msgspec.DecodeError:
-        # Perhaps only unusual: names in capitals, nulls, fields unknown to us.
+    except ValueError:
+        # Perhaps only unusual: names in capitals, nulls, unknown fields, text that is not UTF-8.
         return decode_one(PullBody, body)
 
 

@@ -153,3 +153,25 @@ def test_the_configuration_refuses_in_order(
     cfg: ConsumerConfig, pull: PullRequest, status: str | None
 ) -> None:
     assert refuse_pull(pull, cfg) == status
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b'{"a":\xff}', r"invalid character '\xff' looking for beginning of value"),
+        (b'{"a":1\xc3\xa9}', "invalid character '\u00e9' after object key:value pair"),
+        (b'{"a":1\xe2\x80\xa8}', r"invalid character '\u2028' after object key:value pair"),
+        (b'{"a":1\xf3\xa0\x80\x81}', r"invalid character '\U000e0001' after object key:value pair"),
+        (b'{"a":1\'}', r"invalid character '\'' after object key:value pair"),
+        (b'{"a":"\\\xff"}', r'invalid escape sequence "\\\xff" in string'),
+        (b'{"a":"\\u"`}', r'invalid escape sequence "\\u\"`}" in string'),
+        (b'{"a":"\\u"}', r'invalid escape sequence `\u"}` in string'),
+        (b'{"a":"\\u12', "unexpected end of JSON input"),
+    ],
+)
+def test_what_cannot_be_shown_is_escaped(body: bytes, shown: str) -> None:
+    assert parse_pull(body) == shown
+
+
+def test_text_that_is_not_utf_8_is_no_fault() -> None:
+    assert parse_pull(b'{"id":"\xff","batch":2}') == PullRequest(2, id="\ufffd", formal=True)
