@@ -168,10 +168,7 @@ class Stream:
             return refusals.STREAM_SEALED
         if cfg.deny_purge:
             return refusals.STREAM_PURGE_FAILED(err="stream purge not permitted")
-        # "Below 1" is nothing of some subjects, but everything if no subject is named: that is
-        # how the reference answers.
-        is_open = request.seq == 1 and request.filter in ("", ">")
-        return Purge(now_ns, request.filter, 0 if is_open else request.seq, request.keep)
+        return Purge(now_ns, request.filter, request.seq, request.keep)
 
     def plan_remove(
         self, seq: int, now_ns: int, *, erase: bool = True
