@@ -8,10 +8,13 @@ reference's.
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 SECOND_NS: Final = 1_000_000_000
+SECONDS_KEPT: Final = 256
+"""Seconds whose text is remembered."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The years 1 to 9999: earlier is no time, later is the end, so that what was read can be written.
@@ -47,8 +50,13 @@ def format_time(ns: int) -> str:
     if ns == 0:
         return ZERO_TIME
     seconds, fraction = divmod(ns, SECOND_NS)
-    text = datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2006-01-02T15:04:05")]
-    return f"{text}{f'.{fraction:09}'.rstrip('0') if fraction else ''}Z"
+    return f"{_whole(seconds)}{f'.{fraction:09}'.rstrip('0') if fraction else ''}Z"
+
+
+@lru_cache(SECONDS_KEPT)
+def _whole(seconds: int) -> str:
+    """Messages of one second share this text, and there may be many."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2006-01-02T15:04:05")]
 
 
 def parse_time(text: str) -> int:
