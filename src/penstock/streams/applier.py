@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.effects import Send
 from penstock.store.contract import NOTHING_REMOVED, Appended, Cold
+from penstock.streams import names
 from penstock.streams.entries import (
     ROLLUP_SUBJECT,
     Applied,
@@ -25,6 +26,8 @@ from penstock.streams.entries import (
 )
 from penstock.streams.republish import Republisher
 from penstock.streams.retention import limits_of, merged
+from penstock.streams.sourcing import parse_note
+from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
@@ -136,6 +139,11 @@ class Applier:
         removed = merged(removed, self._roll_up(entry.subject, special, seq))
         if ledger.cfg.allow_msg_schedules:
             self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
+        if ledger.cfg.sources:
+            note = headers.get(entry.header, names.STREAM_SOURCE)
+            ref = parse_note(note) if note else None
+            if ref is not None:
+                ledger.sources[ref.index_name] = ref
         effects: tuple[Send, ...] = ()
         if to and self._republisher is not None:
             effects = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.store.contract import Cold, MessageRecord, Missing, Store
     from penstock.streams.dedupe import DuplicateWindow
+    from penstock.streams.sourcing import SourceRef
 
 FILE_OVERHEAD: Final = 30
 FILE_HEADER_OVERHEAD: Final = 4
@@ -37,6 +38,7 @@ class Ledger:
         "last_ts_ns",
         "max_payload",
         "may_store",
+        "sources",
         "store",
     )
 
@@ -59,6 +61,8 @@ class Ledger:
         self.last_seq = state.last_seq
         self.last_ts_ns = state.last_ts_ns
         self.last_msg_id = b""
+        self.sources: dict[str, SourceRef] = {}
+        """Where each source stands, by its index name, as far as it has copied anything."""
 
     @property
     def may_roll_up(self) -> bool:

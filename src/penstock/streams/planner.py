@@ -13,7 +13,7 @@ from penstock.api.stream import Retention
 from penstock.base.effects import Send
 from penstock.store.contract import Cold
 from penstock.streams import names
-from penstock.streams.checks import Duplicate, admit, judge
+from penstock.streams.checks import Duplicate, admit, judge, rollup
 from penstock.streams.entries import NOTHING, Answer, NotLoaded, Planned, Publish, Special
 from penstock.streams.ledger import Draft
 from penstock.subjects.transform import Transform
@@ -57,6 +57,23 @@ class Planner:
         if verdict is None:
             return self.entry(draft)
         return self.answer(verdict, reply)
+
+    def plan_mirrored(
+        self, subject: str, header: bytes, payload: bytes, seq: int, ts_ns: int
+    ) -> Planned:
+        """The entry that stores a message of a mirror's origin. It was judged there: only the
+        room it takes here is asked for."""
+        if seq <= self._ledger.last_seq:
+            return Answer(is_duplicate=True)
+        draft = self.draft(subject, "", header, payload, ts_ns, is_internal=True)
+        draft.msg_id = draft.fields.get(names.MSG_ID, b"")
+        verdict = rollup(self._ledger, draft) or admit(self._ledger, draft)
+        if verdict is not None:
+            return self.answer(verdict, "")
+        special = Special(
+            ttl_ns=draft.ttl_ns, msg_id=draft.msg_id, rollup=draft.rollup, origin_seq=seq
+        )
+        return Publish(draft.now_ns, draft.subject, draft.header, payload, "", special)
 
     def draft(
         self,

@@ -13,6 +13,7 @@ from penstock.store.contract import Cold, MessageRecord, Missing
 from penstock.streams import names
 from penstock.streams.checks import UNREADABLE, sequence_of
 from penstock.streams.schedule import text_of
+from penstock.streams.sourcing import EVERYTHING, index_name, parse_note
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterato
         yield from _seen_ids(ledger, now_ns)
     if ledger.cfg.allow_msg_schedules:
         yield from _schedules(ledger, schedules, now_ns)
+    if ledger.cfg.sources:
+        yield from _sources(ledger)
 
 
 def _drop_torn_batch(ledger: Ledger) -> Iterator[Cold]:
@@ -78,6 +81,25 @@ def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Co
             continue
         following = yield from _last_copy(ledger, record)
         schedules.restore(record, following, now_ns)
+
+
+def _sources(ledger: Ledger) -> Iterator[Cold]:
+    """Looks backwards for the newest copy of each source."""
+    wanted = {index_name(source) for source in ledger.cfg.sources}
+    bound = ledger.last_seq
+    while wanted and bound > 0:
+        found = ledger.store.load_last(EVERYTHING, at_or_before=bound, unsynced=True)
+        if isinstance(found, Cold):
+            yield found
+            continue
+        if isinstance(found, Missing):
+            return
+        bound = found.seq - 1
+        note = headers.get(found.header, names.STREAM_SOURCE) if found.header else None
+        ref = parse_note(note) if note else None
+        if ref is not None and ref.index_name in wanted:
+            wanted.remove(ref.index_name)
+            ledger.sources[ref.index_name] = ref
 
 
 def _last_copy(ledger: Ledger, schedule: MessageRecord) -> Generator[Cold, None, str]:

@@ -38,6 +38,7 @@ from penstock.streams.planner import Planner
 from penstock.streams.pubacks import PubAcks
 from penstock.streams.recovery import recovery_steps
 from penstock.streams.schedule import Schedules
+from penstock.streams.sourcing import copied_header
 from penstock.streams.timing import Timing
 from penstock.wire import headers
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.base.message import Inbound
     from penstock.store.contract import Store
+    from penstock.streams.sourcing import Progress, SourceRef
 
 MAX_PAYLOAD_DEFAULT: Final = 1_048_576
 DELETED_LISTED_MAX: Final = 1_000_000
@@ -153,9 +155,20 @@ class Stream:
                 return self._atomic.plan(text, msg, now_ns)
         return self._planner.plan(subject, reply, header, payload, now_ns)
 
-    def plan_internal(self, subject: str, header: bytes, payload: bytes, now_ns: int) -> Planned:
-        """As `plan`, for what the server itself publishes: a message copied from a source."""
-        return self._planner.plan(subject, "", header, payload, now_ns, is_internal=True)
+    def plan_copy(self, msg: Inbound, seq: int, source: Progress, now_ns: int) -> Planned:
+        """What a message of a source leads to; it has this sequence at its origin."""
+        header = copied_header(msg.header, source.note(seq, msg.subject))
+        subject = source.subject(msg.subject)
+        return self._planner.plan(subject, "", header, msg.payload, now_ns, is_internal=True)
+
+    def plan_mirrored(self, msg: Inbound, seq: int, ts_ns: int, origin: Progress) -> Planned:
+        """What a message of the origin leads to: it keeps its sequence and its time here."""
+        subject = origin.subject(msg.subject)
+        return self._planner.plan_mirrored(subject, msg.header, msg.payload, seq, ts_ns)
+
+    def source_ref(self, index_name: str) -> SourceRef | None:
+        """The newest message copied from a source, by the source's index name."""
+        return self._ledger.sources.get(index_name)
 
     # -- requests
 
