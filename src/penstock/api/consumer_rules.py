@@ -63,6 +63,13 @@ def check_consumer(
     return None
 
 
+def check_group(name: str) -> ApiError | None:
+    """What is wrong with a group that a request names, whatever consumer it is for."""
+    if not name:
+        return refusals.INVALID_JSON(err="consumer group not specified")
+    return None if _GROUP.fullmatch(name) else refusals.CONSUMER_INVALID_GROUP_NAME
+
+
 def sampled_percent(sample_freq: str) -> int:
     """How many acks of a hundred are reported; a checked configuration has a number there."""
     return int(sample_freq.removesuffix("%") or "0")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from penstock.api import refusals
-from penstock.api.codec import decode
+from penstock.api.codec import decode, decode_one
 from penstock.api.refusals import ApiError
 from penstock.api.requests import is_empty_body, is_json_body
 
@@ -32,6 +32,14 @@ def read_needed(call: Call, kind: type[T]) -> T | ApiError:
     if is_empty_body(call.request.body):
         return refusals.BAD_REQUEST
     return read_body(call, kind)
+
+
+def read_one(call: Call, kind: type[T]) -> T | ApiError:
+    """The body of a request that consumers themselves answer in the reference: read leniently."""
+    try:
+        return decode_one(kind, call.request.body)
+    except ApiError as error:
+        return error
 
 
 def read_optional(call: Call, kind: type[T]) -> T | ApiError:

@@ -10,9 +10,10 @@ from msgspec import structs
 from penstock.api import refusals, subjects
 from penstock.api.advisories import ConsumerAction as ConsumerEvent
 from penstock.api.codec import encode
-from penstock.api.consumer import CreateConsumerRequest, PriorityPolicy
+from penstock.api.consumer import CreateConsumerRequest
 from penstock.api.consumer_changes import Surroundings, addressed, decide
 from penstock.api.consumer_defaults import ConsumerCaps
+from penstock.api.consumer_rules import check_group
 from penstock.api.refusals import ApiError
 from penstock.api.requests import (
     ConsumersRequest,
@@ -38,7 +39,7 @@ from penstock.jetstream.handlers.bodies import (
     consumer_of,
     page_start,
     read_body,
-    read_needed,
+    read_one,
     read_optional,
     stream_of,
 )
@@ -214,7 +215,7 @@ def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: in
 
 def pause(call: Call) -> Outcome:
     """CONSUMER.PAUSE; without a time, or with one that has passed, it goes on."""
-    request = PauseRequest() if is_empty_body(call.request.body) else read_body(call, PauseRequest)
+    request = read_optional(call, PauseRequest)
     if isinstance(request, ApiError):
         return request
     found = consumer_of(call)
@@ -240,13 +241,13 @@ def pause(call: Call) -> Outcome:
 
 
 def reset(call: Call) -> Outcome:
-    """CONSUMER.RESET"""
-    request = ResetRequest() if is_empty_body(call.request.body) else read_body(call, ResetRequest)
-    if isinstance(request, ApiError):
-        return request
+    """CONSUMER.RESET; a consumer that is not there does not answer"""
     found = consumer_of(call)
     if isinstance(found, ApiError):
-        return found
+        return None
+    request = read_one(call, ResetRequest) if call.request.body else ResetRequest()
+    if isinstance(request, ApiError):
+        return request
     host, consumer = found
     done = consumer.reset(request.seq, call.now_ns)
     if isinstance(done, ApiError):
@@ -264,15 +265,16 @@ def reset(call: Call) -> Outcome:
 
 def unpin(call: Call) -> Outcome:
     """CONSUMER.UNPIN"""
-    request = read_needed(call, UnpinRequest)
+    request = read_one(call, UnpinRequest)
     if isinstance(request, ApiError):
         return request
+    refused = check_group(request.group)
+    if refused is not None:
+        return refused
     found = consumer_of(call)
     if isinstance(found, ApiError):
         return found
     host, consumer = found
-    if consumer.cfg.priority_policy is not PriorityPolicy.PINNED_CLIENT:
-        return refusals.BAD_REQUEST
     if request.group not in consumer.cfg.priority_groups:
         return refusals.CONSUMER_INVALID_PRIORITY_GROUP
     host.touched(consumer, consumer.unpin(request.group, call.now_ns))
