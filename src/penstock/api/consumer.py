@@ -82,8 +82,12 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     ack_policy: Annotated[
         AckPolicy, Doc("What counts as having handled a message."), EMIT, FIXED
     ] = AckPolicy.NONE
-    ack_wait: Annotated[Nanos, Doc("Unacknowledged for so long, a message comes again.")] = 0
-    max_deliver: Annotated[int, Doc("Deliveries of one message at most; -1 is no limit.")] = 0
+    ack_wait: Annotated[
+        Nanos, Doc("Unacknowledged for so long, a message comes again; by default 30 seconds.")
+    ] = 0
+    max_deliver: Annotated[
+        int, Doc("Deliveries of one message at most; by default -1, no limit.")
+    ] = 0
     backoff: Annotated[
         tuple[Nanos, ...], Doc("Waits before each redelivery instead of `ack_wait`.")
     ] = ()
@@ -96,8 +100,10 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     ] = ReplayPolicy.INSTANT
     rate_limit_bps: Annotated[UInt64, Doc("Bits in a second at most; push only.")] = 0
     sample_freq: Annotated[str, Doc('Share of acks that are reported, such as "50%".')] = ""
-    max_waiting: Annotated[int, Doc("Pull requests waiting at most."), FIXED] = 0
-    max_ack_pending: Annotated[int, Doc("Messages out without ack at most; -1: no limit.")] = 0
+    max_waiting: Annotated[int, Doc("Pull requests waiting at most; by default 512."), FIXED] = 0
+    max_ack_pending: Annotated[
+        int, Doc("Messages out without ack at most; by default 1000, -1: no limit.")
+    ] = 0
     flow_control: Annotated[bool, Doc("Wait for the subscriber's answers; push only."), FIXED] = (
         False
     )
@@ -108,7 +114,9 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     deliver_subject: Annotated[str, Doc("Where messages are pushed to; without it: pull.")] = ""
     deliver_group: Annotated[str, Doc("Queue group of the push subscribers.")] = ""
     idle_heartbeat: Annotated[Nanos, Doc("Sign of life after so long idle; push only."), FIXED] = 0
-    inactive_threshold: Annotated[Nanos, Doc("Unused for so long, it is deleted.")] = 0
+    inactive_threshold: Annotated[
+        Nanos, Doc("Unused for so long, it is deleted; without durable name after 5 seconds.")
+    ] = 0
     num_replicas: Annotated[int, Doc("Copies in the cluster; 0: as the stream."), EMIT] = 0
     mem_storage: Annotated[bool, Doc("Keep the state in memory only."), FIXED] = False
     direct: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED] = False
@@ -124,7 +132,9 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
         PriorityPolicy, Doc("Which waiting pull request is served."), SINCE(1)
     ] = PriorityPolicy.NONE
     priority_timeout: Annotated[
-        Nanos, Doc("A pinned client silent for so long loses it."), SINCE(1)
+        Nanos,
+        Doc("A pinned client silent for so long is pinned no more; by default 2 minutes."),
+        SINCE(1),
     ] = 0
 
     @property
