@@ -63,8 +63,9 @@ class Stage:
         limits: Limits | None = None,
         by_interest: bool = False,
         recovered: bool = False,
+        now_ns: int = T0,
     ) -> None:
-        self.now_ns = T0
+        self.now_ns = now_ns
         self.store = store or MemStore(limits)
         self.deaf: set[str] = set()
         self.sent: list[Effect] = []

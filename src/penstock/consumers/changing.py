@@ -60,14 +60,13 @@ def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], s
     if start > cursor.next:
         cursor.jump(start)
     state = outstanding.log.state
-    gone = [s for s in outstanding.within(ranges) if s in state.pending]
-    if len(gone) == len(state.pending):
-        outstanding.reset(state.delivered_consumer, cursor.next - 1)
-        return
     for seq in outstanding.within(ranges):
         outstanding.acked(seq)
-    if state.floor_stream < start - 1:
-        outstanding.acked_through(min(state.pending.values())[0] - 1, start - 1)
+    if not state.pending and not state.redelivered:
+        outstanding.reset(state.delivered_consumer, cursor.next - 1)
+    elif state.floor_stream < start - 1:
+        lowest = min(state.pending.values(), default=(state.delivered_consumer + 1, 0))
+        outstanding.acked_through(lowest[0] - 1, start - 1)
 
 
 def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store) -> int | ApiError:

@@ -124,8 +124,10 @@ class Settling:
     def settle_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
         """Everything delivered up to here is done with."""
         state = self._outstanding.log.state
-        if consumer_seq <= state.floor_consumer or seq <= state.floor_stream:
+        if consumer_seq <= 0 or seq <= state.floor_stream:
             return
+        # An ack may know of deliveries that a power cut took out of the state.
+        consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
         if self._by_interest:
             for each in sorted(s for s in state.pending if s <= seq):
                 self.note(each, each)
