@@ -57,7 +57,9 @@ class Applier:
         """The configuration in the ledger is another one."""
         cfg = self._ledger.cfg
         self._acked = not cfg.no_ack
-        self._republisher = Republisher(cfg.name, cfg.republish) if cfg.republish else None
+        self._republisher: Republisher | None = None
+        if cfg.republish is not None and cfg.republish.dest:
+            self._republisher = Republisher(cfg.name, cfg.republish)
         self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
 
     def apply(self, entry: Entry) -> Applied:
