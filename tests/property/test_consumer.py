@@ -185,8 +185,9 @@ class Life:
     def end(self) -> None:
         """Whoever asks and waits long enough gets everything that is not settled."""
         for _ in range(10):
+            self.deliveries.clear()  # only what comes again may be acknowledged
             self.do("pull", 1000)
-            self.do("wait", 40)
+            self.do("wait", 60)
             for number in range(len(self.deliveries)):
                 self.do("ack", number)
         assert not self.witness.unsettled(), "lost"

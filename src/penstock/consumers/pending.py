@@ -65,7 +65,8 @@ class Outstanding:
         self.log.delivered(consumer_seq, seq, now_ns, redeliveries)
         if redeliveries:
             self.queue.pop(seq, None)
-        self._arm(seq, now_ns + self.wait_ns(redeliveries))
+        wait_ns = self.wait_ns(redeliveries) if self._backoff_ns else self._ack_wait_ns
+        self._arm(seq, now_ns + wait_ns)
 
     def acked(self, seq: int) -> bool:
         """A message is settled; False if nothing was known of it."""

@@ -52,7 +52,16 @@ class Supply(Protocol):
 class PullSide:
     """The requests of one pull consumer."""
 
-    __slots__ = ("_around", "_cfg", "_supply", "_swept_ns", "last_active_ns", "pin", "queue")
+    __slots__ = (
+        "_around",
+        "_cfg",
+        "_is_plain",
+        "_supply",
+        "_swept_ns",
+        "last_active_ns",
+        "pin",
+        "queue",
+    )
 
     def __init__(
         self,
@@ -68,8 +77,8 @@ class PullSide:
         self._swept_ns = 0
         self.last_active_ns = now_ns
         self.pin = Pin(events, around.nuid)
-        prioritized = cfg.priority_policy is PriorityPolicy.PRIORITIZED
-        self.queue = WaitingQueue(cfg.max_waiting, prioritized=prioritized)
+        self.queue = WaitingQueue(0, prioritized=False)
+        self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
         """From now on this configuration; requests that wait stay."""
@@ -78,6 +87,7 @@ class PullSide:
         prioritized = cfg.priority_policy is PriorityPolicy.PRIORITIZED
         self.queue = WaitingQueue(cfg.max_waiting, prioritized=prioritized)
         self.queue.keep_only(kept)
+        self._is_plain = cfg.priority_policy is PriorityPolicy.NONE
 
     # -- requests
 
@@ -141,6 +151,11 @@ class PullSide:
 
     def take(self, size: int, now_ns: int, out: list[Effect]) -> Waiting | None:
         """Who gets a message of this size; None if nobody who waits may."""
+        waiting = self.queue.head()
+        if waiting is not None and self._is_plain and waiting.is_ready(now_ns):
+            self.queue.serve(waiting)
+            self.last_active_ns = now_ns
+            return waiting
         # Asked once: a pin given away in vain is given anew to the next.
         need_pin = not self.pin.id and self._cfg.priority_policy is PriorityPolicy.PINNED_CLIENT
         cycled = 0

@@ -56,6 +56,16 @@ class Waiting:
         """Whether its time is up."""
         return self.expires_ns > 0 and now_ns >= self.expires_ns
 
+    def is_ready(self, now_ns: int) -> bool:
+        """Whether it takes a message without further questions: it was asked them this turn, and
+        counts no bytes, nor seconds to its next heartbeat."""
+        return (
+            self.listened_ns == now_ns
+            and not self.bytes_left
+            and not self.heartbeat_ns
+            and (not self.expires_ns or now_ns < self.expires_ns)
+        )
+
     def next_event_ns(self) -> int | None:
         """When something must be said to it if no message comes before."""
         times = [at_ns for at_ns in (self.expires_ns, self.next_heartbeat_ns) if at_ns]
@@ -116,10 +126,10 @@ class WaitingQueue:
         lane = self._lane_of(waiting)
         waiting.given += 1
         waiting.left -= 1
-        if waiting.left > 0:
-            lane.rotate(-1)
-        else:
+        if waiting.left <= 0:
             self.drop_head()
+        elif len(lane) > 1:
+            lane.rotate(-1)
 
     def drop_head(self) -> None:
         """The head is done with."""
