@@ -12,8 +12,8 @@ from penstock.base.durations import parse_duration
 from penstock.store.contract import TTL_NEVER
 
 SECOND_NS: Final = 1_000_000_000
-DEADLINE_NS_MAX: Final = 2**62
-"""Later deadlines are never reached: a TTL beyond it means `never`."""
+DEADLINE_NS_MAX: Final = 2**63 - 1
+"""The last time there is, in the year 2262: a longer TTL ends there."""
 
 _NUMBERS: Final = 2**64
 
@@ -43,5 +43,4 @@ def ttl_ns(seconds: int, ts_ns: int) -> int:
     """The TTL as the store takes it."""
     if seconds <= 0:
         return seconds
-    lives_ns = seconds * SECOND_NS
-    return lives_ns if ts_ns + lives_ns <= DEADLINE_NS_MAX else TTL_NEVER
+    return min(seconds * SECOND_NS, DEADLINE_NS_MAX - ts_ns)
