@@ -223,6 +223,8 @@ class AtomicBatches:
     def _drop(self, batch_id: str, reason: str = "") -> tuple[Effect, ...]:
         del self._gathering[batch_id]
         self._in_flight.atomic -= 1
+        if not self._gathering:
+            self._wake_ns = 0
         if not reason:
             return ()
         stream = self._ledger.cfg.name

@@ -284,6 +284,8 @@ class FastBatches:
     def _drop(self, batch_id: str) -> None:
         del self._running[batch_id]
         self._in_flight.fast -= 1
+        if not self._running:
+            self._wake_ns = 0
 
     # -- time
 
