@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from models.store import StoreModel, file_size, memory_size
 from penstock.store.contract import Cold, Limits, Removed
+from penstock.store.encryption import ServerKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,9 +127,13 @@ class Kind:
     options: Callable[[], dict[str, Any]] = field(default=dict)
     lazy: bool = False
     """What is appended is seen before it is durable."""
+    compacts: bool = False
+    """Blocks are written anew whenever they could be."""
 
     def make(self, limits: Limits | None = None, *, first_seq: int = 1) -> Driven:
-        return Driven(self.place(self.options()), limits or Limits(), first_seq, self.step)
+        driven = Driven(self.place(self.options()), limits or Limits(), first_seq, self.step)
+        driven.lazy, driven.compacts = self.lazy, self.compacts
+        return driven
 
     def absence(self) -> str | None:
         """Why there is no such store; None if there is."""
@@ -147,6 +152,7 @@ class Make(Protocol):
 
 SMALL = 512
 """Bytes of a block: a few messages, so that tests meet the seams."""
+SECRET = ServerKey("secret")
 
 KINDS = {
     "model": Kind(ModelPlace),
@@ -156,16 +162,31 @@ KINDS = {
     "file, reopened": Kind(DiskPlace, Step.REOPEN),
     "file, small blocks, reopened": Kind(DiskPlace, Step.REOPEN, lambda: {"block_bytes": SMALL}),
     "file, power cut": Kind(DiskPlace, Step.POWER_CUT, lambda: {"block_bytes": SMALL}),
+    "file, lazy": Kind(DiskPlace, Step.NOTHING, lambda: {"sync_always": False}, lazy=True),
+    "file, lazy, reopened": Kind(
+        DiskPlace, Step.REOPEN, lambda: {"sync_always": False, "block_bytes": SMALL}, lazy=True
+    ),
+    "file, compacted": Kind(DiskPlace, Step.SYNC, lambda: {"block_bytes": SMALL}, compacts=True),
+    "file, compacted, power cut": Kind(
+        DiskPlace, Step.POWER_CUT, lambda: {"block_bytes": SMALL}, compacts=True
+    ),
     "file, cold": Kind(DiskPlace, Step.SYNC, lambda: {"block_bytes": SMALL, "warm_bytes_max": 0}),
     "file, compressed": Kind(
         DiskPlace,
         Step.REOPEN,
         lambda: {"block_bytes": SMALL, "compression": named("compression", "Compression").ZSTD},
+        compacts=True,
     ),
     "file, encrypted": Kind(
         DiskPlace,
         Step.REOPEN,
-        lambda: {"block_bytes": SMALL, "key": named("encryption", "ServerKey")("secret")},
+        lambda: {"block_bytes": SMALL, "key": SECRET},
+    ),
+    "file, encrypted, compacted, cold, power cut": Kind(
+        DiskPlace,
+        Step.POWER_CUT,
+        lambda: {"block_bytes": SMALL, "key": SECRET, "warm_bytes_max": 0},
+        compacts=True,
     ),
 }
 
@@ -176,6 +197,7 @@ class Driven:
     def __init__(self, place: Place, limits: Limits, first_seq: int, step: Step) -> None:
         self.place = place
         self.step = step
+        self.lazy = self.compacts = False
         self._limits = limits
         self._first_seq = first_seq
         self.store = place.open(limits, first_seq)
@@ -221,8 +243,12 @@ class Driven:
 
     def take_step(self, step: Step) -> None:
         if step is Step.NOTHING:
+            if self.lazy and self.store.sync_wanted:
+                self._sync()
             return
         self.sync()
+        if step is Step.POWER_CUT and self.lazy:
+            step = Step.REOPEN  # a cut would leave sequences reserved that the model does not know
         if step is Step.REOPEN:
             self.store.close()
         elif step is Step.POWER_CUT:
@@ -231,6 +257,13 @@ class Driven:
             self.store = self.place.open(self._limits, self._first_seq)
 
     def sync(self) -> None:
+        self._sync()
+        while self.compacts and (work := self.store.pending_compaction()) is not None:
+            work.run()
+            self.store.compacted(work)
+            self._sync()
+
+    def _sync(self) -> None:
         while (work := self.store.pending_sync()) is not None:
             work.run()
             self.store.synced(work)

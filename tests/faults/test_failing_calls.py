@@ -42,7 +42,7 @@ def struck(seed: int, n: int, fault: Fault, *, for_ever: bool) -> tuple[bool, li
     except StoreError as error:
         disk.heal()
         return True, _after(life, disk, error)
-    return False, []
+    return disk.faults_struck > 0, []
 
 
 def _nothing() -> Any:

@@ -7,6 +7,8 @@ cdef enum RecordKind:
     SKIP = 2        # reserves sequences that hold nothing
     REMOVE = 3      # the sequences it names are gone
     FLOOR = 4       # everything below its sequence is gone
+    RESERVE = 5     # sequences that may be seen before their messages are durable
+    MARK = 6        # a block and a place in it: everything before was durable by then
 
 cdef enum RecordFlag:
     ERASED = 1      # subject and payload were overwritten

@@ -40,7 +40,8 @@ cdef enum Verdict:
 HEADER_SIZE = HEADER_BYTES
 VERDICTS = {VALID: "valid", BLANK: "blank", BAD_HEADER: "bad header", BAD_BODY: "bad body",
             CUT_OFF: "cut off"}
-KINDS = {MESSAGE: "message", SKIP: "skip", REMOVE: "remove", FLOOR: "floor"}
+KINDS = {MESSAGE: "message", SKIP: "skip", REMOVE: "remove", FLOOR: "floor", RESERVE: "reserve",
+         MARK: "mark"}
 
 
 cdef inline void put16(char* at, uint16_t v) noexcept nogil:
@@ -156,7 +157,7 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     parts = <size_t>view.subject_len + view.header_len + view.payload_len
     if view.flags & DEADLINE:
         parts += DEADLINE_BYTES
-    if (view.kind < MESSAGE or view.kind > FLOOR or view.length > RECORD_BYTES_MAX
+    if (view.kind < MESSAGE or view.kind > MARK or view.length > RECORD_BYTES_MAX
             or view.length % ALIGNMENT or parts + HEADER_BYTES + HASH_BYTES > view.length):
         return BAD_HEADER
     if view.length > room:

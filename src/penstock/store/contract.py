@@ -259,6 +259,10 @@ class Store(Protocol):
     def state(self, *, deleted: bool = False) -> StoreState:
         """Totals; with `deleted` also which sequences are gone, which costs their ranges."""
 
+    @property
+    def total_bytes(self) -> int:
+        """The `bytes` of `state`, for who asks often."""
+
     # -- removing
 
     def remove(self, seq: int) -> Removed | None:

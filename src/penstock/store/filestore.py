@@ -2,147 +2,88 @@
 
 Appends go to the newest block's image; `pending_sync` takes what the files lack, and running it
 writes and syncs that, wherever the edge wants it run. Only when `synced` is called is anything
-durable. A block's file is its image, byte for byte, so recovery replays blocks in order and needs
-nothing else. Only the torn tail of the newest block is cut; all other damage is kept, reported
-and read around.
+durable. Full blocks get a footer, by which they are opened without being read, and leave memory.
+Blocks that are half dead, or not stored as now wanted, are written anew beside their files.
 
-Invariants: a file is removed only after the record that says so is durable; a sync that failed is
-final for the store.
+Invariants: a file is removed or replaced only after the records that say so are durable; a sync
+that failed is final for the store; nothing is visible that a power cut could take back, unless
+the store is lazy, and even then no sequence that was visible is ever given out again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.store.contract import Limits, Range
+from penstock.store.blockfile import Form, Sealing
+from penstock.store.compression import Compression
+from penstock.store.contract import Limits
 from penstock.store.errors import StoreError
 from penstock.store.images import (
-    Unwritten,
+    block_facts,
     drop_image,
     has_unwritten,
-    image_part,
     put_image,
-    read_block_header,
-    replay,
     take_unwritten,
     warm_blocks,
 )
 from penstock.store.indexed import IndexedStore
+from penstock.store.keyring import open_keys
 from penstock.store.log import MessageLog
+from penstock.store.recovery import FLOOR, REMOVE, RESERVE, Opening, Recovery
+from penstock.store.sealedblocks import SealedBlocks
 from penstock.store.seqset import SequenceSet
+from penstock.store.works import BlockFiles, FetchWork, SyncWork, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.store.contract import Cold, Work
-    from penstock.store.disk import Disk, File
-    from penstock.store.images import BlockHeader, Replayed
+    from penstock.store.disk import Disk
+    from penstock.store.encryption import ServerKey
+
+__all__ = ["BLOCK_BYTES", "WARM_BYTES_MAX", "FileStore", "Recovery"]
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 WARM_BYTES_MAX: Final = 64 * 1024 * 1024
 """Images of sealed blocks kept in memory; the oldest go first."""
-BLOCK_SUFFIX: Final = ".blk"
-TORN_SUFFIX: Final = ".torn"
-SKIP, REMOVE, FLOOR = 2, 3, 4
-
-
-@dataclass(slots=True)
-class Recovery:
-    """What opening a store found."""
-
-    records: int = 0
-    torn_bytes: int = 0
-    damaged: tuple[Range, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    """Block files whose header does not hold; they are left alone."""
-
-
-@dataclass(slots=True)
-class SyncWork:
-    """Writes, syncs and removals of one group commit. `run` may be called on any thread."""
-
-    disk: Disk
-    files: dict[int, File]
-    pieces: list[Unwritten]
-    erasures: list[Unwritten]
-    doomed: list[int]
-    seq: int
-
-    def run(self) -> None:
-        created = self._write(self.pieces)
-        if created:
-            self.disk.sync_dir()
-        # An overwriting that is cut short may leave nothing to be read: that the message is gone
-        # must be known before.
-        self._write(self.erasures)
-        self._remove_dead()
-
-    def _write(self, pieces: list[Unwritten]) -> bool:
-        """Writes and syncs; answers whether a file was made."""
-        touched: dict[int, File] = {}
-        created = False
-        for piece in pieces:
-            file = self.files.get(piece.number)
-            if file is None:
-                file = self.files[piece.number] = self.disk.open(
-                    block_name(piece.number), create=True
-                )
-                created = True
-            self.disk.pwrite(file, piece.data, piece.offset)
-            touched[piece.number] = file
-        for file in touched.values():
-            self.disk.fdatasync(file)
-        return created
-
-    def _remove_dead(self) -> None:
-        """Only now is it durable that nothing in these blocks is wanted.
-
-        Their going is made durable too: one that came back would bring erased messages along.
-        """
-        gone = [number for number in self.doomed if number in self.files]  # others: never written
-        for number in gone:
-            self.disk.close_file(self.files.pop(number))
-            self.disk.unlink(block_name(number))
-        if gone:
-            self.disk.sync_dir()
-
-
-@dataclass(slots=True)
-class FetchWork:
-    """Reads a cold block."""
-
-    disk: Disk
-    number: int
-    data: bytes = field(default=b"", repr=False)
-
-    def run(self) -> None:
-        file = self.disk.open(block_name(self.number), writable=False)
-        try:
-            self.data = self.disk.pread(file, self.disk.size(file), 0)
-        finally:
-            self.disk.close_file(file)
-
-
-def block_name(number: int) -> str:
-    return f"{number}{BLOCK_SUFFIX}"
+RESERVE_MIN: Final = 1024
+RESERVE_MAX: Final = 1 << 20
+"""Sequences that a lazy store reserves ahead: twice what it used since the last sync, in bounds."""
 
 
 class FileStore(IndexedStore):
     """Messages in the block files of one directory. Made by `open`."""
 
     def __init__(
-        self, disk: Disk, log: MessageLog, limits: Limits, noise: Callable[[int], bytes]
+        self,
+        disk: Disk,
+        log: MessageLog,
+        limits: Limits,
+        noise: Callable[[int], bytes],
+        *,
+        sealing: Sealing,
+        block_bytes: int,
+        warm_bytes_max: int,
+        sync_always: bool,
     ) -> None:
         super().__init__(log, limits, noise)
         self.recovery = Recovery()
         self._disk = disk
-        self._files: dict[int, File] = {}
-        self._rewritten: list[tuple[int, int, int]] = []
+        self._sealing = sealing
+        self._block_bytes = block_bytes
+        self._warm_bytes_max = warm_bytes_max
+        self._sync_always = sync_always
+        self._files = BlockFiles(disk)
+        self._blocks = SealedBlocks(log, self._files, sealing, noise)
+        self._dirty: set[int] = set()
+        self._names_changed = False
         self._doomed: list[int] = []
         self._working: SyncWork | None = None
         self._failure: Exception | None = None
         self._durable_seq = 0
+        self._durable_place = (0, 0)
+        self._closed_place = (0, 0)
+        self._reserved = 0
 
     @classmethod
     def open(
@@ -154,10 +95,24 @@ class FileStore(IndexedStore):
         meta: bytes = b"",
         first_seq: int = 1,
         block_bytes: int = BLOCK_BYTES,
+        warm_bytes_max: int = WARM_BYTES_MAX,
+        sync_always: bool = True,
+        compression: Compression = Compression.NONE,
+        key: ServerKey | None = None,
+        former_keys: tuple[ServerKey, ...] = (),
+        key_salt: bytes | None = None,
         seed: int = 0,
         noise: Callable[[int], bytes],
     ) -> FileStore:
-        """Recovers what the directory holds, or starts with nothing. Raises StoreError."""
+        """Recovers what the directory holds, or starts with nothing. Raises StoreError.
+
+        `noise` gives random bytes. Without `sync_always` the store is lazy: appends are visible
+        at once and durable when the edge syncs. `key` encrypts; `former_keys` are those the data
+        may still be sealed under. `key_salt` is best the same for all stores of a server.
+        """
+        keys = open_keys(disk, incarnation, key, former_keys, key_salt, noise)
+        current = max(keys.values(), key=lambda k: k.number, default=None)
+        sealing = Sealing(compression, current, keys)
         log = MessageLog(
             incarnation=incarnation,
             meta=meta,
@@ -165,87 +120,56 @@ class FileStore(IndexedStore):
             durable=True,
             seed=seed,
             first_seq=first_seq,
+            form=sealing.open_form,
         )
-        store = cls(disk, log, limits or Limits(), noise)
-        store._recover(incarnation)
-        store.set_limits(store._limits)
-        store._set_durable(log.last_seq)
+        store = cls(
+            disk,
+            log,
+            limits or Limits(),
+            noise,
+            sealing=sealing,
+            block_bytes=block_bytes,
+            warm_bytes_max=warm_bytes_max,
+            sync_always=sync_always,
+        )
+        store._recover()
         return store
 
-    # -- recovery
-
-    def _recover(self, incarnation: int) -> None:
-        unreadable: list[str] = []
-        missing = SequenceSet()
-        deadlines: list[tuple[int, int]] = []
-        blocks = self._find_blocks(incarnation, unreadable)
-        for position, (number, header, data) in enumerate(blocks):
-            newest = position == len(blocks) - 1
-            expected = self._log.last_seq + 1
-            if header.first_seq < expected:  # the log was cut there and went on
-                deadlines = [due for due in deadlines if due[0] < header.first_seq]
-                missing.remove_range(header.first_seq, expected)
-            if header.first_seq > expected:
-                missing.insert_range(expected, header.first_seq - 1)
-            found = replay(self._log, data, header, last=newest)
-            self._note_replayed(number, found, missing)
-            deadlines += found.deadlines
-        for seq, deadline_ns in deadlines:
-            if self._log.size_at(seq):  # a later block may have removed it
-                self._note_deadline(seq, deadline_ns)
-        self._make_durable()
-        # The number of an unreadable block is not given out again: its records have its keys.
-        self._log.next_number = max((self._log.next_number - 1, *self._files)) + 1
-        self._age_from = self._log.first_seq
-        self.recovery.unreadable = tuple(unreadable)
-        self.recovery.damaged = tuple(missing.ranges())
-        self._damaged = list(missing.ranges())
-
-    def _find_blocks(
-        self, incarnation: int, unreadable: list[str]
-    ) -> list[tuple[int, BlockHeader, bytes]]:
-        found = []
-        for name in self._disk.files():
-            if not name.endswith(BLOCK_SUFFIX) or not name.removesuffix(BLOCK_SUFFIX).isdigit():
-                continue
-            number = int(name.removesuffix(BLOCK_SUFFIX))
-            file = self._files[number] = self._disk.open(name)
-            data = self._disk.pread(file, self._disk.size(file), 0)
-            header = read_block_header(data)
-            if header is None or header.number != number or header.incarnation != incarnation:
-                unreadable.append(name)
-                continue
-            found.append((number, header, data))
-        return sorted(found, key=lambda block: block[0])
-
-    def _make_durable(self) -> None:
-        """What a killed process wrote can be read before it is durable."""
-        for file in self._files.values():
-            self._disk.fdatasync(file)
-        if self._files:
-            self._disk.sync_dir()
-
-    def _note_replayed(self, number: int, found: Replayed, missing: SequenceSet) -> None:
-        for first, last in found.damaged:
-            missing.insert_range(first, last)
-        for kind, first, last in found.events:
-            if kind == FLOOR:
-                missing.remove_range(0, first - 1)
-            elif kind in (SKIP, REMOVE) and first <= last:
-                missing.remove_range(first, last)
-        self.recovery.records += found.records
-        if found.torn:
-            self._cut_tail(number, found)
-
-    def _cut_tail(self, number: int, found: Replayed) -> None:
-        """The end of the newest block was being written when the power went: kept aside."""
-        file = self._files[number]
-        tail = self._disk.pread(file, found.torn, found.used)
-        aside = self._disk.open(f"{number}{TORN_SUFFIX}", create=True)
-        self._disk.pwrite(aside, tail, 0)
-        self._disk.close_file(aside)
-        self._disk.truncate(file, found.used)
-        self.recovery.torn_bytes += found.torn
+    def _recover(self) -> None:
+        log = self._log
+        opening = Opening(
+            self._disk, log, log.incarnation, self._sealing.keys, self._warm_bytes_max
+        )
+        opening.run()
+        self.recovery = opening.recovery
+        self._damaged = opening.lost
+        self._doomed, self._blocks.litter = opening.doomed, opening.litter
+        for number, found in opening.files.items():
+            self._blocks.forms[number] = Form(found.header.form)
+            self._blocks.stored[number] = found.stored
+            self._files.names[number] = found.name
+        for seq, deadline_ns in opening.deadlines:
+            self._note_deadline(seq, deadline_ns)
+        self._age_from = log.first_seq
+        self._durable_place = log.end()
+        self._closed_place = log.end() if self.recovery.clean else (0, 0)
+        active, blocks = log.active_number(), self._blocks
+        if active in opening.files and opening.newest is not None:
+            self._files.open[active] = resumed(
+                self._files,
+                active,
+                opening.newest,
+                blocks.binding(active),
+                self._sealing,
+                blocks.salt(),
+            )
+        self._reserved = log.last_seq
+        if self._doomed:
+            self._restate()
+        self.set_limits(self._limits)
+        self._set_durable(log.last_seq)
+        if not self._sync_always:
+            self._sync_now()  # nothing may be seen before its sequence is reserved
 
     # -- durability
 
@@ -254,51 +178,123 @@ class FileStore(IndexedStore):
         return self._durable_seq
 
     def _set_durable(self, seq: int) -> None:
-        self._durable_seq = self._log.visible_max = seq
+        self._durable_seq = seq
+        self._log.visible_max = seq if self._sync_always else self._reserved
 
     @property
     def sync_wanted(self) -> bool:
-        return self._working is None and (
-            bool(self._doomed) or bool(self._rewritten) or has_unwritten(self._log)
+        if self._working is not None or self._failure is not None:
+            return False
+        if self._sync_always:
+            return self._has_work()
+        return self._reserved - self._log.last_seq < self._reserve() // 2
+
+    def _has_work(self) -> bool:
+        return bool(
+            self._doomed
+            or self._dirty
+            or self._blocks.erased
+            or self._blocks.swaps
+            or self._blocks.litter
+            or has_unwritten(self._log)
         )
+
+    def _reserve(self) -> int:
+        used = self._log.last_seq - self._durable_seq
+        return min(max(2 * used, RESERVE_MIN), RESERVE_MAX)
 
     def pending_sync(self, *, write_only: bool = False) -> Work | None:
         self._check_sound()
         if self._working is not None:
             return None
+        if write_only:
+            self._working = self._sync_work(write_only=True) if has_unwritten(self._log) else None
+            return self._working
         self._doomed += self._log.drop_dead_blocks(self._log.last_ts_ns)
-        pieces = take_unwritten(self._log)
-        erasures = []
-        for number, offset, length in self._rewritten:
-            data = image_part(self._log, number, offset, length)
-            erasures += [Unwritten(number, offset, data)] if data else []
-        self._rewritten = []
-        if not pieces and not erasures and not self._doomed:
+        reserves = not self._sync_always and self._reserved - self._log.last_seq < self._reserve()
+        if not self._has_work() and not reserves:
             return None
-        self._working = SyncWork(
-            self._disk, self._files, pieces, erasures, self._doomed, self._log.last_seq
+        if self._blocks.erases_frames():
+            self._log.seal_active()  # what is to be written anew may not be written to
+        reserved = self._note_reserved()
+        if has_unwritten(self._log) or self._dirty:
+            self._log.note_mark(*self._durable_place, self._durable_seq)
+        return self._full_sync(reserved)
+
+    def _note_reserved(self) -> int:
+        """Sequences that may be seen once this sync has returned."""
+        last = self._log.last_seq
+        if self._sync_always:
+            return last
+        reserved = last + self._reserve()
+        self._log.note_range(RESERVE, last + 1, reserved, self._log.last_ts_ns)
+        return reserved
+
+    def _full_sync(self, reserved: int) -> SyncWork:
+        blocks = self._blocks
+        work = self._sync_work()
+        work.reserved = reserved
+        work.overwrites, work.rewrites = blocks.take_erased()
+        work.footers = blocks.footers()
+        work.swaps, blocks.swaps = blocks.swaps, []
+        work.litter, blocks.litter = blocks.litter, []
+        work.dirty, self._dirty = self._dirty, set()
+        work.doomed, self._doomed = self._doomed, []
+        work.names_changed, self._names_changed = self._names_changed, False
+        blocks.forget(work.doomed)
+        self._working = work
+        return work
+
+    def _sync_work(self, *, write_only: bool = False) -> SyncWork:
+        pieces, blocks = take_unwritten(self._log), self._blocks
+        for piece in pieces:
+            blocks.forms.setdefault(piece.number, Form(self._log.form))
+        return SyncWork(
+            self._files,
+            self._sealing,
+            blocks.binding(0),
+            pieces,
+            self._log.last_seq,
+            self._log.end(),
+            {piece.number: blocks.form(piece.number) for piece in pieces},
+            salts={piece.number: blocks.salt() for piece in pieces} if self._sealing.key else {},
+            block_bytes=self._block_bytes,
+            write_only=write_only,
         )
-        self._doomed = []
-        return self._working
 
     def synced(self, work: Work, failure: Exception | None = None) -> None:
-        if work is not self._working or self._working is None:
+        working = self._working
+        if working is None or work is not working:
             raise ValueError("this is not the work that was given out")
         if failure is not None:
             self._failure = failure
             return
-        self._set_durable(self._working.seq)
         self._working = None
+        if working.write_only:
+            self._dirty |= {piece.number for piece in working.pieces}
+            self._names_changed |= working.names_changed
+            return
+        for rewrite in (*working.rewrites, *working.swaps):
+            self._blocks.adopt(rewrite)
+        self._reserved = working.reserved
+        self._durable_place = working.place
+        self._set_durable(working.seq)
         self._cool_down()
 
+    def _sync_now(self) -> None:
+        while (work := self.pending_sync()) is not None:
+            work.run()
+            self.synced(work)
+
     def _cool_down(self) -> None:
-        warm = warm_blocks(self._log)
-        excess = sum(size for _, size in warm) - WARM_BYTES_MAX
+        warm, pinned = warm_blocks(self._log), self._blocks.pinned()
+        excess = sum(size for _, size in warm) - self._warm_bytes_max
         for number, size in warm:
             if excess <= 0:
                 return
-            drop_image(self._log, number)
-            excess -= size
+            if number not in pinned:
+                drop_image(self._log, number)
+                excess -= size
 
     def _check_sound(self) -> None:
         if self._failure is not None:
@@ -307,35 +303,96 @@ class FileStore(IndexedStore):
     def _check_writable(self) -> None:
         self._check_sound()
 
+    # -- what the rules above tell
+
     def _forgotten(self, blocks: list[int]) -> None:
-        """What the forgotten blocks said of older ones must be said again."""
+        """The log was cut. What the forgotten blocks said of older ones must be said again."""
         self._doomed += blocks
         log = self._log
         # Sequences behind the last are given out again, and are not durable then.
-        self._set_durable(min(self._durable_seq, log.last_seq))
         if self._working is not None:
             self._working.seq = min(self._working.seq, log.last_seq)
-        log.note_range(FLOOR, log.first_seq, log.first_seq, log.last_ts_ns)
-        for first, last in log.deleted_ranges():
+            self._working.reserved = min(self._working.reserved, log.last_seq)
+        self._reserved = min(self._reserved, log.last_seq)
+        log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
+        self._set_durable(min(self._durable_seq, log.last_seq))
+        self._restate()
+
+    def _restate(self) -> None:
+        """Says again, in the newest block, what is gone; but not of what is only damaged."""
+        log = self._log
+        oldest = log.oldest_seq()
+        log.note_range(FLOOR, oldest, oldest, log.last_ts_ns)
+        gone = SequenceSet(log.deleted_ranges())
+        if oldest < log.first_seq:
+            gone.insert_range(oldest, log.first_seq - 1)
+        for first, last in self._damaged.ranges():
+            gone.remove_range(first, last)
+        for first, last in gone.ranges():
             log.note_range(REMOVE, first, last, log.last_ts_ns)
 
-    def _overwritten(self, block: int, offset: int, length: int) -> None:
-        self._rewritten.append((block, offset, length))
+    def _overwritten(self, seq: int, block: int, place: int, length: int) -> None:
+        self._blocks.outdate(block)
+        self._blocks.note_erased(seq, block, place, length)
+
+    # -- blocks written anew
+
+    def pending_compaction(self) -> Work | None:
+        """A block to write anew, because it is half dead or not stored as now wanted; or None.
+
+        One is out at a time. Writing goes on meanwhile; `compacted` takes the work back, and the
+        new file takes its place with the next sync.
+        """
+        if self._failure is not None:
+            return None
+        return self._blocks.pending(self._working, self._dirty)
+
+    def compacted(self, work: Work, failure: Exception | None = None) -> None:
+        """The work of `pending_compaction` has run. A failure costs nothing but the work."""
+        self._blocks.done(work, failure)
 
     # -- cold blocks
 
     def fetch(self, cold: Cold) -> Work:
-        return FetchWork(self._disk, cold.block)
+        facts = block_facts(self._log, cold.block)
+        if facts is None:
+            raise ValueError(f"there is no block {cold.block}")
+        return FetchWork(
+            self._disk,
+            self._files.name(cold.block),
+            cold.block,
+            facts.layout,
+            facts.head,
+            self._blocks.form(cold.block),
+            self._blocks.binding(cold.block),
+            self._sealing,
+        )
 
     def fetched(self, work: Work) -> None:
-        assert isinstance(work, FetchWork)
-        put_image(self._log, work.number, work.data)
+        if not isinstance(work, FetchWork):
+            raise ValueError("this is no work of fetch")
+        facts = block_facts(self._log, work.number)
+        # A file that is being replaced may have been read before or after.
+        moving = self._working is not None and work.number in self._working.numbers()
+        if facts is not None and facts.layout == work.layout and not moving:
+            put_image(self._log, work.number, work.data)
 
     def close(self) -> None:
         if self._failure is None:
-            while (work := self.pending_sync()) is not None:
-                work.run()
-                self.synced(work)
-        for file in self._files.values():
-            self._disk.close_file(file)
-        self._files.clear()
+            self._sync_now()
+            self._say_goodbye()
+        for number in list(self._files.open):
+            self._files.close(number)
+
+    def _say_goodbye(self) -> None:
+        """Everything is durable: a last mark says so, and what was reserved is given back."""
+        log = self._log
+        if not log.active_number() or log.end() == self._closed_place:
+            return
+        if self._reserved > log.last_seq:
+            log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
+        log.note_mark(*log.end(), log.last_seq)
+        work = self._full_sync(log.last_seq)
+        work.closing = True
+        work.run()
+        self.synced(work)

@@ -1,8 +1,9 @@
 """Block images between the log and its files: what is to be written, put back, and replayed.
 
-`replay` takes a block as it was found on disk, adds what is valid to the log, and tells what is
-not: a log built from files never holds a record whose checksums do not hold. Which gaps are damage
-is decided above, once all blocks are known.
+`replay` takes an image as it was found on disk, adds what is valid to the log, and tells what is
+not: a log built from files never holds a record whose checksums do not hold. Which holes are
+damage and which were never durable is decided above, by the place it is told. An image is a
+header and records; how its file stores them is the business of `blockfile`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -11,10 +12,11 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from penstock.records.codec cimport (
-    ERASED, FLOOR, MESSAGE, SKIP, RecordView, find_record, make_keys, read_record,
+    ERASED, FLOOR, MARK, MESSAGE, REMOVE, SKIP, Keys, RecordView, erase_record, find_record,
+    make_keys, read_record,
 )
 from penstock.records.xxh64 cimport xxh64
-from penstock.store.recordlog cimport Block, RecordLog
+from penstock.store.recordlog cimport Block, RecordLog, grown
 from penstock.subjects.nodes cimport xalloc
 
 import struct
@@ -25,25 +27,29 @@ from penstock.store.recordlog import BLOCK_MAGIC
 cdef enum:
     HEADER_FIXED_BYTES = 64
     HEADER_BYTES_MAX = 16777216
+    IMAGE_BYTES_MIN = 65536
+    RECORD_BYTES_MIN = 48
+    GAP_MAX = 4096              # as in the record log
     # of read_record
     VALID = 0
-    BLANK = 1
-    BAD_HEADER = 2
     BAD_BODY = 3
-    CUT_OFF = 4
+
+cdef size_t NO_HOLE = <size_t>-1
 
 _HEADER = struct.Struct("<8sIIQQQqQII")
 
 
 class BlockHeader(NamedTuple):
-    """What a block file says of itself."""
+    """What a block file says of itself. `form`: how it stores its image."""
 
     length: int
+    form: int
     incarnation: int
     number: int
     first_seq: int
     created_ns: int
-    previous_hash: int
+    previous: int
+    flags: int
     meta: bytes
 
 
@@ -55,31 +61,72 @@ class Unwritten(NamedTuple):
     data: bytes
 
 
+class Survey(NamedTuple):
+    """A first look at an image: where the last valid record ends, the first sequence named, and
+    the last mark: (block, place, durable sequence), or None."""
+
+    end: int
+    first_seq: int
+    mark: tuple[int, int, int] | None
+
+
 class Replayed(NamedTuple):
-    """What a block held. `events` are (kind, first, last) of its range records, in order."""
+    """What an image held.
+
+    `holes` are (place, first, last): sequences whose records should be at that place of the
+    image. `events` are (kind, first, last, written) of range records, in order. `torn` bytes
+    behind `used` are neither valid nor blank.
+    """
 
     records: int
     used: int
     torn: int
-    damaged: list[tuple[int, int]]
-    events: list[tuple[int, int, int]]
+    holes: list[tuple[int, int, int]]
+    events: list[tuple[int, int, int, int]]
     deadlines: list[tuple[int, int]]
+
+
+class BlockFacts(NamedTuple):
+    """A block of the log, as it is now."""
+
+    number: int
+    first_seq: int
+    last_seq: int
+    last_ts_ns: int
+    span: int
+    live: int
+    live_bytes: int
+    dead_bytes: int
+    records: int
+    head: int
+    used: int
+    lineage: int
+    previous: int
+    layout: int
+    sealed: bool
+    footed: bool
+    damaged: bool
+    warm: bool
+    written: bool
 
 
 def read_block_header(bytes data not None) -> BlockHeader | None:
     """None if the bytes do not start as a block of ours, undamaged."""
     if len(data) < HEADER_FIXED_BYTES + 8:
         return None
-    magic, length, _, incarnation, number, first_seq, created_ns, previous, meta_len, _ = (
-        _HEADER.unpack_from(data))
+    (magic, length, form, incarnation, number, first_seq, created_ns, previous, meta_len,
+     flags) = _HEADER.unpack_from(data)
     if (magic != BLOCK_MAGIC or length > min(len(data), HEADER_BYTES_MAX)
             or length < HEADER_FIXED_BYTES + 8 + meta_len):
         return None
     if struct.unpack_from("<Q", data, length - 8)[0] != xxh64(PyBytes_AS_STRING(data), length - 8, 0):
         return None
     meta = data[HEADER_FIXED_BYTES:HEADER_FIXED_BYTES + meta_len]
-    return BlockHeader(length, incarnation, number, first_seq, created_ns, previous, meta)
+    return BlockHeader(length, form, incarnation, number, first_seq, created_ns, previous, flags,
+                       meta)
 
+
+# -------------------------------------------------------------------- blocks of a log
 
 cdef Block* block_numbered(RecordLog log, uint64_t number) noexcept nogil:
     cdef uint32_t i
@@ -88,6 +135,24 @@ cdef Block* block_numbered(RecordLog log, uint64_t number) noexcept nogil:
             return log.blocks[i - 1]
     return NULL
 
+cdef facts_of(Block* block):
+    return BlockFacts(
+        block.number, block.first_seq, block.last_seq, block.last_ts, block.nentries, block.live,
+        block.live_bytes, block.dead_bytes, block.records, block.head, block.used, block.lineage,
+        block.previous, block.layout, bool(block.sealed), bool(block.footed), bool(block.damaged),
+        block.image != NULL, block.written == block.used)
+
+def blocks_of(RecordLog log not None) -> list[BlockFacts]:
+    """Every block, oldest first."""
+    cdef uint32_t i
+    return [facts_of(log.blocks[i]) for i in range(log.block_first, log.block_last)]
+
+def last_block(RecordLog log not None) -> BlockFacts | None:
+    return None if log.block_first == log.block_last else facts_of(log.blocks[log.block_last - 1])
+
+def block_facts(RecordLog log not None, uint64_t number) -> BlockFacts | None:
+    cdef Block* block = block_numbered(log, number)
+    return None if block == NULL else facts_of(block)
 
 def has_unwritten(RecordLog log not None) -> bool:
     """Whether the files lack something of the images."""
@@ -97,7 +162,6 @@ def has_unwritten(RecordLog log not None) -> bool:
         if log.blocks[i].written < log.blocks[i].used:
             return True
     return False
-
 
 def take_unwritten(RecordLog log not None) -> list[Unwritten]:
     """What the files lack, counted as written from now on."""
@@ -112,6 +176,27 @@ def take_unwritten(RecordLog log not None) -> list[Unwritten]:
             block.written = block.used
     return pieces
 
+def unfooted(RecordLog log not None) -> list[int]:
+    """Sealed blocks in memory whose files could end with a footer, and do not."""
+    cdef uint32_t i
+    cdef Block* block
+    found = []
+    for i in range(log.block_first, log.block_last):
+        block = log.blocks[i]
+        if block.sealed and block.image != NULL and not block.footed and not block.damaged:
+            found.append(block.number)
+    return found
+
+def set_footed(RecordLog log not None, uint64_t number, bint footed) -> None:
+    cdef Block* block = block_numbered(log, number)
+    if block != NULL:
+        block.footed = footed
+
+def set_damaged(RecordLog log not None, uint64_t number) -> None:
+    """Something in the block could not be read: it is left as it is from now on."""
+    cdef Block* block = block_numbered(log, number)
+    if block != NULL:
+        block.damaged = True
 
 def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t length) -> bytes:
     """Bytes of a block's image; empty if it is cold."""
@@ -120,6 +205,17 @@ def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t le
         return b""
     return block.image[offset:offset + length]
 
+def live_map(RecordLog log not None, uint64_t number) -> bytes:
+    """A byte for every sequence from the block's first on: 1 if its message is live."""
+    cdef Block* block = block_numbered(log, number)
+    cdef uint32_t i
+    cdef bytearray live
+    if block == NULL:
+        return b""
+    live = bytearray(block.nentries)
+    for i in range(block.nentries):
+        live[i] = block.entries[i].offset != 0
+    return bytes(live)
 
 def warm_blocks(RecordLog log not None) -> list[tuple[int, int]]:
     """(number, bytes) of every sealed block whose image could be dropped, oldest first."""
@@ -132,14 +228,12 @@ def warm_blocks(RecordLog log not None) -> list[tuple[int, int]]:
             found.append((block.number, block.image_cap))
     return found
 
-
 def drop_image(RecordLog log not None, uint64_t number) -> None:
     cdef Block* block = block_numbered(log, number)
     if block != NULL and block.sealed:
         free(block.image)
         block.image = NULL
         block.image_cap = 0
-
 
 def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> None:
     """Puts a block's bytes back; their records are checked as they are read."""
@@ -153,66 +247,179 @@ def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> N
     memcpy(block.image, PyBytes_AS_STRING(data), block.used)
     block.verified = False
 
+def move_records(RecordLog log not None, uint64_t number, bytes places not None,
+                 bytes image not None, size_t head, uint32_t records) -> None:
+    """The block has been written anew: `places` has a u32 for each of its sequences.
 
-def replay(RecordLog log not None, bytes data not None, header, *, bint last) -> Replayed:
-    """Adds a block found on disk. `last`: it is the newest, so its tail may be torn."""
+    What is live must have a place; what went meanwhile is dead weight in the new image.
+    """
+    cdef Block* block = block_numbered(log, number)
+    cdef const uint32_t* place = <const uint32_t*>PyBytes_AS_STRING(places)
+    cdef uint32_t i
+    cdef bint warm
+    if block == NULL:
+        return
+    warm = block.image != NULL
+    free(block.image)
+    block.image = NULL
+    block.image_cap = 0
+    block.dead_bytes = 0
+    for i in range(block.nentries):
+        if block.entries[i].offset:
+            block.entries[i].offset = place[i]
+        elif place[i]:
+            block.dead_bytes += block.entries[i].length
+    block.head = head
+    block.used = block.written = PyBytes_GET_SIZE(image)
+    block.records = records
+    block.layout += 1
+    block.footed = True
+    if warm:
+        put_image(log, number, image)
+
+def erase_image(RecordLog log not None, uint64_t number, size_t place, bytes noise not None) -> None:
+    """Overwrites a record of a message that is gone already, in an image that still has it."""
+    cdef Block* block = block_numbered(log, number)
+    if block != NULL and block.image != NULL and place < block.used:
+        erase_record(block.image + place, &block.keys, noise)
+
+
+# -------------------------------------------------------------------- replaying
+
+def survey(bytes data not None, size_t head, uint64_t incarnation, uint64_t number) -> Survey:
+    """Looks through an image without a log."""
     cdef const char* base = PyBytes_AS_STRING(data)
-    cdef size_t end = PyBytes_GET_SIZE(data), at = header.length, used = at, following
+    cdef size_t end = PyBytes_GET_SIZE(data), at = head, last = head
+    cdef uint64_t first_seq = 0
+    cdef RecordView view
+    cdef Keys keys
+    cdef int verdict
+    mark = None
+    make_keys(&keys, incarnation, number)
+    while at < end:
+        verdict = read_record(base + at, end - at, &keys, &view, True)
+        if verdict == VALID:
+            if view.kind == MARK:
+                mark = (view.seq, view.ts, view.written_ns)
+            if first_seq == 0 and (view.kind == MESSAGE or view.kind == SKIP):
+                first_seq = view.seq
+            at += view.length
+            last = at
+        elif verdict == BAD_BODY:
+            at += view.length
+        else:
+            at = find_record(base, at + 8, end, &keys)
+    return Survey(last, first_seq, mark)
+
+
+def replay(RecordLog log not None, bytes data not None, header, *, size_t end,
+           bint last) -> Replayed:
+    """Adds an image found on disk, of which `end` is where its last valid record ends.
+
+    `last`: it is the newest, and stays open.
+    """
+    cdef const char* base = PyBytes_AS_STRING(data)
+    cdef size_t at = header.length, hole = NO_HOLE
     cdef RecordView view
     cdef int verdict
     cdef Block* block
-    if header.first_seq <= log.last_seq:
-        take_back(log, header.first_seq - 1)
-    reach(log, header.first_seq - 1, 0)        # or the next append would come before its block
+    start_block(log, header.first_seq)
     block = log.adopt_block(header.number, header.first_seq)
-    found = Replayed(0, 0, 0, [], [], [])
-    records = torn = 0
+    block.head = header.length
+    block.previous = header.previous
+    found = Replayed(0, end, 0, [], [], [])
     while at < end:
         verdict = read_record(base + at, end - at, &block.keys, &view, True)
-        if verdict == VALID or verdict == BAD_BODY:
-            if verdict == VALID:
-                records += 1
-                take_in(log, block, &view, <uint32_t>at, found)
-            elif view.kind == MESSAGE and view.seq > log.last_seq:
-                found.damaged.append((log.last_seq + 1, view.seq))
-                reach(log, view.seq, view.ts)
+        if verdict == VALID:
+            take_in(log, block, &view, at, hole, found)
+            if view.kind == MESSAGE:        # it tells which sequences the hole had
+                hole = NO_HOLE
             at += view.length
-            used = at
             continue
-        following = find_record(base, at + 8, end, &block.keys)
-        if following == end:
-            # Nothing valid behind it: space that was never used, or a write that was cut short.
-            torn = 0 if verdict == BLANK and is_blank_rest(base, at, end) else end - at
-            break
-        at = following
+        hole = min(hole, at)
+        if verdict != BAD_BODY:
+            at = find_record(base, at + 8, end, &block.keys)
+            continue
+        if view.kind == MESSAGE and view.seq > log.last_seq:
+            found.holes.append((at, log.last_seq + 1, view.seq))
+            reach(log, view.seq, view.ts)
+            hole = NO_HOLE
+        block.damaged = True
+        at += view.length
+    finish(log, block, data, end, last)
+    torn = 0 if is_blank_rest(base, end, len(data)) else len(data) - end
+    return found._replace(records=block.records, torn=torn)
+
+cdef void start_block(RecordLog log, uint64_t first_seq):
+    if first_seq <= log.last_seq:
+        take_back(log, first_seq - 1)
+    reach(log, first_seq - 1, 0)        # or the next append would come before its block
+
+cdef void finish(RecordLog log, Block* block, bytes data, size_t used, bint last):
+    """An image goes with its block if that stays open, or has to get a footer."""
     block.used = block.written = used
     block.verified = True
-    block.sealed = not last
-    if last:
-        log.load_active(block, base, used)
-    return found._replace(records=records, used=used, torn=torn if last else 0)
+    block.image_cap = max(<size_t>IMAGE_BYTES_MIN, used)
+    block.image = <char*>xalloc(block.image_cap)
+    memcpy(block.image, PyBytes_AS_STRING(data), used)
+    if not last:
+        log.seal(block)
 
-
-cdef int take_in(RecordLog log, Block* block, RecordView* view, uint32_t at, found) except -1:
-    """One valid record, into the log."""
+cdef int take_in(RecordLog log, Block* block, RecordView* view, size_t at, size_t hole,
+                 found) except -1:
+    """One valid record, into the log. `hole`: where the last bytes that are not valid began."""
+    block.records += 1
+    block.lineage = grown(block.lineage, view.seq, <uint64_t>view.ts, view.length)
+    if hole != NO_HOLE:
+        block.damaged = True
+    if view.kind == MARK and <uint64_t>view.written_ns > log.last_seq:
+        # Messages that were durable by then, and of which nothing is left to be read.
+        found.holes.append((0, log.last_seq + 1, view.written_ns))
+        reach(log, <uint64_t>view.written_ns, 0)
     if view.kind != MESSAGE:
-        found.events.append((view.kind, view.seq, <uint64_t>view.ts))
-        apply_range(log, view)
+        found.events.append((view.kind, view.seq, <uint64_t>view.ts, view.written_ns))
+        apply_range(log, view.kind, view.seq, <uint64_t>view.ts, view.written_ns)
         return 0
-    if view.seq <= log.last_seq or view.seq < block.first_seq:
-        found.damaged.append((view.seq, view.seq))
+    if (view.seq <= log.last_seq or view.seq < block.first_seq
+            or (view.seq - block.first_seq) // (GAP_MAX + 1) > at // RECORD_BYTES_MIN):
+        block.damaged = True
+        found.holes.append((at, view.seq, view.seq))
         return 0
     if view.seq > log.last_seq + 1:
-        found.damaged.append((log.last_seq + 1, view.seq - 1))
+        found.holes.append((at if hole == NO_HOLE else hole, log.last_seq + 1, view.seq - 1))
     if view.flags & ERASED:
+        block.dead_bytes += view.length
         reach(log, view.seq, view.ts)
         return 0
-    log.add_entry(block, view.seq, view.ts, at, view.length,
+    log.add_entry(block, view.seq, view.ts, <uint32_t>at, view.length,
                   log.subjects.intern(view.subject, view.subject_len),
                   log.size_of(view.subject_len, view.header_len, view.payload_len))
     if view.deadline_ns:
         found.deadlines.append((view.seq, view.deadline_ns))
     return 0
+
+def begin_block(RecordLog log not None, uint64_t first_seq) -> None:
+    """A block that starts here is about to be loaded by its index."""
+    start_block(log, first_seq)
+
+def end_block(RecordLog log not None, list events not None, facts) -> None:
+    """The newest block was loaded by its index: its ranges, and what its footer says of it."""
+    cdef Block* block = log.blocks[log.block_last - 1]
+    for kind, first, last, written_ns in events:
+        apply_range(log, kind, first, last, written_ns)
+    reach(log, facts.last_seq, 0)
+    log.last_ts_ns = facts.last_ts_ns
+    log.seal(block)
+    block.dead_bytes += facts.dead_bytes
+    block.records = facts.records
+    block.lineage = facts.lineage
+    block.previous = facts.previous
+    block.footed = True
+    block.verified = False
+
+def reach_to(RecordLog log not None, uint64_t last) -> None:
+    """Every sequence up to `last` was given out."""
+    reach(log, last, 0)
 
 cdef bint is_blank_rest(const char* base, size_t at, size_t end) noexcept nogil:
     while at < end:
@@ -229,16 +436,20 @@ cdef void reach(RecordLog log, uint64_t last, int64_t ts):
             log.first_seq = last + 1
     log.last_ts_ns = max(log.last_ts_ns, ts)
 
-cdef void apply_range(RecordLog log, RecordView* view):
-    cdef uint64_t seq, first = view.seq, last = <uint64_t>view.ts
-    if view.kind == SKIP:
-        reach(log, last, view.written_ns)
-        log.last_ts_ns = view.written_ns
+cdef void apply_range(RecordLog log, int kind, uint64_t first, uint64_t last, int64_t written_ns):
+    cdef uint64_t seq
+    if kind == SKIP:
+        reach(log, last, written_ns)
+        log.last_ts_ns = written_ns
         return
-    if view.kind == FLOOR:
+    if kind == FLOOR:
         last = first - 1
         first = 0
-        reach(log, last, view.written_ns)
+        reach(log, last, written_ns)
+    elif kind != REMOVE:
+        return
+    elif first <= last:
+        reach(log, last, 0)            # its message may be gone without a trace: overwritten
     seq = log.live_from(first)
     while seq and seq <= last:
         log.take_out(seq)
@@ -246,6 +457,7 @@ cdef void apply_range(RecordLog log, RecordView* view):
 
 cdef void take_back(RecordLog log, uint64_t seq):
     """A block starts at or before the last sequence: the log was cut there, and went on."""
+    cdef Block* block
     cdef uint64_t victim = log.live_from(seq + 1)
     while victim:
         log.take_out(victim)
@@ -254,6 +466,11 @@ cdef void take_back(RecordLog log, uint64_t seq):
             and log.blocks[log.block_last - 1].first_seq > seq):
         log.forget_block(log.block_last - 1)
     log.last_seq = seq
+    if log.block_last > log.block_first:
+        block = log.blocks[log.block_last - 1]
+        block.last_seq = min(block.last_seq, seq)
+        if block.first_seq + block.nentries > seq + 1:
+            block.nentries = <uint32_t>(seq + 1 - block.first_seq)
     victim = log.live_before(seq)
     log.last_ts_ns = log.ts_of(victim) if victim else 0
     if log.msgs == 0:

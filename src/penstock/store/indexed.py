@@ -46,7 +46,7 @@ class IndexedStore:
         self._deadlines: dict[int, int] = {}
         self._exempt: set[int] = set()  # from the age limit
         self._age_from = log.first_seq  # live messages below this are exempt
-        self._damaged: list[Range] = []
+        self._damaged = SequenceSet()
 
     # -- writing
 
@@ -151,10 +151,18 @@ class IndexedStore:
         try:
             found = self._log.load(seq)
         except DamagedRecord:
+            self._note_damage(seq)
             return Missing.DAMAGED
         if found is None:
-            return Missing.DAMAGED if self._is_damaged(seq) else Missing.GONE
+            return Missing.DAMAGED if seq in self._damaged else Missing.GONE
         return found
+
+    def _note_damage(self, seq: int) -> None:
+        """What cannot be read is not live; nothing is written about it, so that it can be found
+        again when the disk gives it back."""
+        self._log.lose(seq)
+        self._forget_deadline(seq)
+        self._damaged.insert(seq)
 
     def load_last(
         self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
@@ -211,11 +219,12 @@ class IndexedStore:
             num_subjects=len(log.subjects),
             num_deleted=log.last_seq - log.first_seq + 1 - log.msgs if log.msgs else 0,
             deleted=gone,
-            damaged=tuple(self._damaged),
+            damaged=tuple(self._damaged.ranges()),
         )
 
-    def _is_damaged(self, seq: int) -> bool:
-        return any(first <= seq <= last for first, last in self._damaged)
+    @property
+    def total_bytes(self) -> int:
+        return self._log.total_size
 
     # -- removing
 
@@ -246,7 +255,7 @@ class IndexedStore:
         if place is None or isinstance(place, Cold):
             return place
         self._forget_deadline(seq)
-        self._overwritten(*place)
+        self._overwritten(seq, *place)
         return Removed(1, size, ((seq, seq),))
 
     def _check_writable(self) -> None:
@@ -255,7 +264,7 @@ class IndexedStore:
     def _forgotten(self, blocks: list[int]) -> None:
         """These blocks are not part of the log any more."""
 
-    def _overwritten(self, block: int, offset: int, length: int) -> None:
+    def _overwritten(self, seq: int, block: int, place: int, length: int) -> None:
         """Bytes that may be on disk already have changed; memory has nothing to do about it."""
 
     def purge(
@@ -296,6 +305,8 @@ class IndexedStore:
         self._check_writable()
         if seq > self._log.last_seq:
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
+        if seq == self._log.last_seq and self._log.ts_of(seq):
+            return NOTHING_REMOVED  # its message is the last one left
         gone: list[tuple[int, int]] = []
         victim = self._log.next_seq((), seq + 1)
         while victim:
@@ -306,6 +317,13 @@ class IndexedStore:
         return _removed(gone)
 
     # -- time
+
+    def ttl_ns(self, seq: int) -> int:
+        """What a live message was appended with, so that a copy of it falls due with it."""
+        if seq in self._exempt:
+            return TTL_NEVER
+        deadline_ns = self._deadlines.get(seq)
+        return 0 if deadline_ns is None else deadline_ns - self._log.ts_of(seq)
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
         self._check_writable()

@@ -15,18 +15,30 @@ cdef struct Entry:
 cdef struct Block:
     uint64_t number
     uint64_t first_seq    # of entries[0]
+    uint64_t last_seq     # of the log when the block was sealed
+    int64_t last_ts
     Entry* entries
     uint32_t nentries
     uint32_t entries_cap
     uint32_t live
+    uint32_t records
     uint64_t live_bytes   # of live records
+    uint64_t dead_bytes   # of records of messages that are gone
     char* image           # NULL: cold
     size_t image_cap
+    size_t head           # bytes of the header
     size_t used           # bytes of the image that say something
     size_t written        # bytes of it that the file has
+    uint64_t lineage      # of everything it was given; the next block names it
+    uint64_t previous     # lineage of the block before
+    uint32_t layout       # rises when its records move
     bint sealed
+    bint footed           # the file ends with a footer that is true
+    bint damaged          # something in it could not be read: it is left as it is
     bint verified         # every body was checked, or written by this process
     Keys keys
+
+cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length) noexcept nogil
 
 cdef class RecordLog:
     cdef readonly uint64_t incarnation
@@ -35,6 +47,9 @@ cdef class RecordLog:
     cdef size_t block_bytes
     cdef bint records_removals
     cdef bint counts_as_file
+    cdef readonly int form        # of the files of new blocks
+    cdef public uint64_t mark_block      # of the last mark
+    cdef public uint64_t mark_place
     cdef Block** blocks
     cdef uint32_t block_first     # live: blocks[block_first : block_last]
     cdef uint32_t block_last
@@ -49,6 +64,7 @@ cdef class RecordLog:
 
     cdef Block* active(self) noexcept nogil
     cdef Block* new_block(self, uint64_t first_seq, int64_t created_ns)
+    cdef uint32_t index_at(self, uint64_t seq) noexcept nogil
     cdef Block* block_at(self, uint64_t seq) noexcept nogil
     cdef Entry* entry_at(self, uint64_t seq, Block** where) noexcept nogil
     cdef uint64_t put(self, const char* subject, size_t subject_len, const char* header,
@@ -64,7 +80,7 @@ cdef class RecordLog:
     cdef uint64_t live_from(self, uint64_t start) noexcept nogil
     cdef uint64_t live_before(self, uint64_t seq) noexcept nogil
     cdef Block* adopt_block(self, uint64_t number, uint64_t first_seq)
-    cdef void load_active(self, Block* block, const char* image, size_t used) noexcept nogil
+    cdef void seal(self, Block* block) noexcept nogil
     cdef object read(self, Block* block, Entry* entry, uint64_t seq)
     cdef void forget_block(self, uint32_t index) noexcept nogil
     cdef void reclaim(self, Block* block) noexcept nogil

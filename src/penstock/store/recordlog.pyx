@@ -13,7 +13,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
 from penstock.records.codec cimport (
-    FLOOR, REMOVE, SKIP, erase_record, make_keys, message_length, put_message, put_range,
+    FLOOR, MARK, REMOVE, SKIP, erase_record, make_keys, message_length, put_message, put_range,
     read_record,
 )
 from penstock.records.xxh64 cimport xxh64
@@ -34,6 +34,7 @@ cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
 
 BLOCK_MAGIC = b"PENBLK\x01\0"
 _HEADER = struct.Struct("<8sIIQQQqQII")
+cdef uint64_t LINEAGE_STEP = 0x9e3779b97f4a7c15ULL
 
 
 class MessageRecord(NamedTuple):
@@ -57,13 +58,20 @@ class DamagedRecord(Exception):
 
 
 def block_header(incarnation: int, number: int, first_seq: int, created_ns: int,
-                 previous_hash: int, meta: bytes) -> bytes:
+                 previous: int, meta: bytes, *, form: int = 0, flags: int = 0) -> bytes:
     """The start of a block file, as docs/formats/block.md has it."""
     length = (BLOCK_HEADER_BYTES + len(meta) + 8 + 7) // 8 * 8
-    fixed = _HEADER.pack(BLOCK_MAGIC, length, 0, incarnation, number, first_seq, created_ns,
-                         previous_hash, len(meta), 0)
+    fixed = _HEADER.pack(BLOCK_MAGIC, length, form, incarnation, number, first_seq, created_ns,
+                         previous, len(meta), flags)
     body = (fixed + meta).ljust(length - 8, b"\0")
     return body + struct.pack("<Q", xxh64(<const char*>body, len(body), 0))
+
+
+cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length) noexcept nogil:
+    """The lineage of a block with one record more. What erasing keeps goes in, nothing else."""
+    lineage = (lineage ^ seq) * LINEAGE_STEP
+    lineage = ((lineage << 29) | (lineage >> 35)) ^ ts
+    return (lineage + length) * LINEAGE_STEP
 
 
 cdef inline str as_text(const char* p, size_t n):
@@ -75,8 +83,9 @@ cdef inline bytes as_raw(str text):
 
 cdef class RecordLog:
     def __cinit__(self, *, uint64_t incarnation=0, bytes meta=b"", size_t block_bytes=8388608,
-                  bint durable=False, uint64_t seed=0, uint64_t first_seq=1):
+                  bint durable=False, uint64_t seed=0, uint64_t first_seq=1, int form=0):
         """`durable`: removals leave records, so that a recovery knows of them."""
+        self.form = form
         self.incarnation = incarnation
         self.meta = meta
         self.block_bytes = block_bytes
@@ -105,20 +114,23 @@ cdef class RecordLog:
 
     cdef Block* new_block(self, uint64_t first_seq, int64_t created_ns):
         cdef Block* block = <Block*>xzalloc(sizeof(Block))
-        cdef bytes header = block_header(self.incarnation, self.next_number, first_seq, created_ns,
-                                         0, self.meta)
-        cdef Block* before = self.active()
         cdef uint32_t live = self.block_last - self.block_first
+        cdef Block* before = self.blocks[self.block_last - 1] if live else NULL
+        cdef bytes header
         if before != NULL:
-            before.sealed = True
+            self.seal(before)
+            block.previous = before.lineage
+        header = block_header(self.incarnation, self.next_number, first_seq, created_ns,
+                              block.previous, self.meta, form=self.form)
         block.number = self.next_number
         block.first_seq = first_seq
         block.verified = True
         make_keys(&block.keys, self.incarnation, block.number)
+        block.lineage = block.keys.header_seed
         block.image_cap = max(<size_t>IMAGE_BYTES_MIN, <size_t>len(header))
         block.image = <char*>xalloc(block.image_cap)
         memcpy(block.image, PyBytes_AS_STRING(header), len(header))
-        block.used = len(header)
+        block.head = block.used = len(header)
         if self.block_last == self.blocks_cap:
             if self.block_first > live:
                 memmove(self.blocks, self.blocks + self.block_first, live * sizeof(Block*))
@@ -132,8 +144,25 @@ cdef class RecordLog:
         self.next_number += 1
         return block
 
-    cdef Block* block_at(self, uint64_t seq) noexcept nogil:
-        """The last block that starts at or before `seq`; NULL if all start later."""
+    cdef void seal(self, Block* block) noexcept nogil:
+        """Nothing more is appended to it."""
+        if block.sealed:
+            return
+        block.sealed = True
+        block.last_seq = self.last_seq
+        block.last_ts = self.last_ts_ns
+        if block.nentries and block.nentries < block.entries_cap:
+            block.entries = <Entry*>xrealloc(block.entries, block.nentries * sizeof(Entry))
+            block.entries_cap = block.nentries
+
+    def seal_active(self) -> None:
+        """The next append starts a block."""
+        cdef Block* block = self.active()
+        if block != NULL:
+            self.seal(block)
+
+    cdef uint32_t index_at(self, uint64_t seq) noexcept nogil:
+        """Behind the last block that starts at or before `seq`; block_first if all start later."""
         cdef uint32_t low = self.block_first, high = self.block_last, middle
         while low < high:
             middle = (low + high) >> 1
@@ -141,7 +170,12 @@ cdef class RecordLog:
                 low = middle + 1
             else:
                 high = middle
-        return self.blocks[low - 1] if low > self.block_first else NULL
+        return low
+
+    cdef Block* block_at(self, uint64_t seq) noexcept nogil:
+        """The last block that starts at or before `seq`; NULL if all start later."""
+        cdef uint32_t i = self.index_at(seq)
+        return self.blocks[i - 1] if i > self.block_first else NULL
 
     cdef Entry* entry_at(self, uint64_t seq, Block** where) noexcept nogil:
         """The live entry of a sequence, or NULL."""
@@ -208,6 +242,8 @@ cdef class RecordLog:
                        self.subjects.intern(subject, subject_len),
                        self.size_of(subject_len, header_len, payload_len))
         block.used += length
+        block.records += 1
+        block.lineage = grown(block.lineage, seq, <uint64_t>ts, <uint32_t>length)
         return seq
 
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,
@@ -265,6 +301,35 @@ cdef class RecordLog:
         at = self.room(RANGE_RECORD_BYTES, self.last_seq + 1, ts_ns)
         block = self.blocks[self.block_last - 1]
         block.used += put_range(at, &block.keys, kind, first, last, ts_ns)
+        block.records += 1
+        block.lineage = grown(block.lineage, first, last, RANGE_RECORD_BYTES)
+
+    def note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq) -> None:
+        """All blocks before this one, and this one up to a place in it, are durable.
+
+        Goes into the block that is open, be it full: it is about what lies before it.
+        """
+        cdef size_t limit = self.block_bytes
+        self.mark_block = number
+        self.mark_place = place
+        if self.active() == NULL:
+            return
+        self.block_bytes = <size_t>-1
+        self.note_range(MARK, number, place, durable_seq)
+        self.block_bytes = limit
+
+    def end(self) -> tuple:
+        """(number, place) behind the last record; (0, 0) if there is no block."""
+        cdef Block* block
+        if self.block_first == self.block_last:
+            return 0, 0
+        block = self.blocks[self.block_last - 1]
+        return block.number, block.used
+
+    def active_number(self) -> int:
+        """The block that is open; 0 if there is none."""
+        cdef Block* block = self.active()
+        return 0 if block == NULL else block.number
 
     # -- reading
 
@@ -288,14 +353,10 @@ cdef class RecordLog:
 
     cdef uint64_t live_from(self, uint64_t start) noexcept nogil:
         """The first live sequence at or after `start`; 0 if there is none."""
-        cdef uint32_t i
+        cdef uint32_t i, index = self.index_at(start)
         cdef uint64_t at
-        cdef Block* block = self.block_at(start)
-        cdef uint32_t index = self.block_first
-        if block != NULL:
-            while self.blocks[index] != block:
-                index += 1
-        for i in range(index, self.block_last):
+        cdef Block* block
+        for i in range(index - 1 if index > self.block_first else index, self.block_last):
             block = self.blocks[i]
             at = start - block.first_seq if start > block.first_seq else 0
             if block.live == 0:
@@ -332,6 +393,10 @@ cdef class RecordLog:
             self.note_range(REMOVE, seq, seq, ts_ns)
         return size
 
+    def lose(self, uint64_t seq) -> None:
+        """Takes a message out of which nothing can be read, without a record about it."""
+        self.take_out(seq)
+
     def erase(self, uint64_t seq, noise, int64_t ts_ns):
         """Overwrites a message in its image with `noise(n)`, and removes it.
 
@@ -364,6 +429,7 @@ cdef class RecordLog:
         size = entry.size
         block.live -= 1
         block.live_bytes -= entry.length
+        block.dead_bytes += entry.length
         entry.offset = 0
         seqs_remove(&subject.seqs, seq)
         if subject.seqs.count == 0:
@@ -421,9 +487,9 @@ cdef class RecordLog:
             self.forget_block(self.block_last - 1)
         if self.block_last > self.block_first:
             block = self.blocks[self.block_last - 1]
-            block.sealed = False
             if block.first_seq + block.nentries > seq + 1:
                 block.nentries = <uint32_t>(seq + 1 - block.first_seq)
+            block.last_seq = min(block.last_seq, seq)
         self.last_seq = seq
         last = self.live_before(seq)
         self.last_ts_ns = self.ts_of(last) if last else 0
@@ -445,20 +511,14 @@ cdef class RecordLog:
         block.image_cap = 0
         return block
 
-    cdef void load_active(self, Block* block, const char* image, size_t used) noexcept nogil:
-        """Gives the newest block its image: it will be appended to."""
-        block.image_cap = max(<size_t>IMAGE_BYTES_MIN, used)
-        block.image = <char*>xalloc(block.image_cap)
-        memcpy(block.image, image, used)
-
     cdef uint64_t live_before(self, uint64_t seq) noexcept nogil:
         """The last live sequence at or before `seq`; 0 if there is none."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Block* block
-        for i in range(self.block_last, self.block_first, -1):
+        for i in range(self.index_at(seq), self.block_first, -1):
             block = self.blocks[i - 1]
-            if block.live == 0 or block.first_seq > seq:
+            if block.live == 0:
                 continue
             at = min(seq - block.first_seq + 1, <uint64_t>block.nentries)
             while at > 0:
@@ -481,13 +541,23 @@ cdef class RecordLog:
 
         Only the oldest: a later block may hold records about sequences of earlier ones.
         """
+        cdef Block* block
         gone = []
-        while self.block_first + 1 < self.block_last and self.blocks[self.block_first].live == 0:
-            gone.append(self.blocks[self.block_first].number)
+        while self.block_first + 1 < self.block_last:
+            block = self.blocks[self.block_first]
+            if block.live or (block.damaged and self.blocks[self.block_first + 1].live):
+                break           # of damage only the limits dispose, when they have gone beyond it
+            gone.append(block.number)
             self.forget_block(self.block_first)
         if gone:
-            self.note_range(FLOOR, self.first_seq, self.first_seq, ts_ns)
+            self.note_range(FLOOR, self.oldest_seq(), self.oldest_seq(), ts_ns)
         return gone
+
+    def oldest_seq(self) -> int:
+        """The first sequence any block could hold."""
+        if self.block_first == self.block_last:
+            return self.last_seq + 1
+        return self.blocks[self.block_first].first_seq
 
     cdef void forget_block(self, uint32_t index) noexcept nogil:
         cdef Block* block = self.blocks[index]

@@ -63,17 +63,17 @@ def test_a_removal_alone_is_something_to_sync(on_disk: Driven) -> None:
     assert on_disk.pending_sync() is not None
 
 
-def test_a_power_cut_leaves_what_was_synced(on_disk: Driven) -> None:
-    put(on_disk, "a b a c")
-    on_disk.remove(2)
-    on_disk.take_step(Step.POWER_CUT)
-    before = on_disk.state(deleted=True)
-    put(on_disk, "d")
-    on_disk.place.cut_power()
-    on_disk.store = on_disk.place.open(Limits(), 1)
-    assert on_disk.load(5) is Missing.GONE
-    assert live(on_disk) == [1, 3, 4]
-    assert on_disk.state(deleted=True) == before
+def test_a_power_cut_leaves_what_was_synced(synced_first: Driven) -> None:
+    put(synced_first, "a b a c")
+    synced_first.remove(2)
+    synced_first.take_step(Step.POWER_CUT)
+    before = synced_first.state(deleted=True)
+    put(synced_first, "d")
+    synced_first.place.cut_power()
+    synced_first.store = synced_first.place.open(Limits(), 1)
+    assert synced_first.load(5) is Missing.GONE
+    assert live(synced_first) == [1, 3, 4]
+    assert synced_first.state(deleted=True) == before
 
 
 def test_everything_found_when_opened_is_durable(on_disk: Driven) -> None:
