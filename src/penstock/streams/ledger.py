@@ -64,6 +64,12 @@ class Ledger:
         self.sources: dict[str, SourceRef] = {}
         """Where each source stands, by its index name, as far as it has copied anything."""
 
+    def look_again(self) -> None:
+        """Somebody else appended to the store."""
+        self.last_seq = self.store.last_seq
+        self.last_ts_ns = self.store.last_ts_ns
+        self.last_msg_id = b""
+
     @property
     def may_roll_up(self) -> bool:
         """Whether a message may take older ones with it."""

@@ -170,6 +170,10 @@ class Stream:
         """The newest message copied from a source, by the source's index name."""
         return self._ledger.sources.get(index_name)
 
+    def passed_by_lane(self) -> None:
+        """Messages were stored that `apply` did not see: ordinary ones, without an id."""
+        self._ledger.look_again()
+
     # -- requests
 
     def plan_purge(self, request: PurgeRequest, now_ns: int) -> Purge | ApiError:
