@@ -48,6 +48,18 @@ cdef class Owner:
     cdef void note_reply(self, Message* msg)
     cdef void trace_delivery(self, Sub* sub, Message* msg)
 
+cdef class Lane:
+    """An internal subscriber that may take a message where it is routed, without Python.
+
+    What it does not take goes to `call`, after the turn's data path; until that has run, nothing
+    more is offered to it: messages must not overtake each other.
+    """
+    cdef public object call
+    cdef public object owner  # who looks after what it took
+    cdef bint behind          # some of this turn's messages wait for `call`
+    cdef bint stirred         # on the router's list of lanes that took something
+    cdef bint take(self, Message* msg) noexcept
+
 cdef class Router:
     cdef ChunkPool pool
     cdef Sink* dirty_first
@@ -58,11 +70,14 @@ cdef class Router:
     cdef uint32_t spent_cap
     cdef uint64_t rng
     cdef int64_t now_ns       # of the turn; set by whoever runs it
+    cdef int64_t wall_ns      # the same, since 1970
     cdef bint pressure        # a receiver of the last message is close to its limit
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
+    cdef list lanes           # that took messages, or passed some on, in this turn
     cdef bint asked           # Python was asked, and may have given the event loop work
     cdef list calls           # (callable, subject, reply, header, payload, source) to be called
 
+    cdef bint offer(self, Lane lane, Sub* sub, Sink* source, Message* msg) noexcept
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
                            const char* to, size_t to_len) noexcept

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, strlen
 
 from penstock.broker.outbox cimport chunk_bytes, out_append, out_reserve, pool_free
 from penstock.subjects.nodes cimport (
-    SUB_CALLBACK, SUB_FILTERED, SUB_REMOVED, SUB_SINK, Match, sub_sid, xrealloc,
+    SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_SINK, Match, sub_sid, xrealloc,
 )
 from penstock.subjects.trie cimport Subscription
 
@@ -50,10 +50,16 @@ cdef class Owner:
         pass
 
 
+cdef class Lane:
+    cdef bint take(self, Message* msg) noexcept:
+        return False
+
+
 cdef class Router:
     def __cinit__(self, *, uint64_t seed=1):
         self.rng = seed | 1
         self.calls = []
+        self.lanes = []
 
     def __dealloc__(self):
         pool_free(&self.pool)
@@ -95,6 +101,8 @@ cdef class Router:
         if sub.flags & SUB_REMOVED:
             return False
         if sub.kind == SUB_CALLBACK:
+            if sub.flags & SUB_LANE:
+                return self.offer(<Lane>(<Subscription>sub.owner).value, sub, source, msg)
             self.hand_to_callback(sub, source, msg)
             return True
         if sub.kind != SUB_SINK:
@@ -234,11 +242,30 @@ cdef class Router:
         self.spent[self.nspent] = sub
         self.nspent += 1
 
+    cdef bint offer(self, Lane lane, Sub* sub, Sink* source, Message* msg) noexcept:
+        """A lane takes the message, or its callback gets it with all that follow in this turn."""
+        if not lane.stirred:
+            lane.stirred = True
+            self.lanes.append(lane)
+        if lane.behind or not lane.take(msg):
+            lane.behind = True
+            self.hand_to_callback(sub, source, msg)
+        return True
+
+    def take_lanes(self) -> list:
+        """The lanes that messages came to since the last call; from now on they may take more."""
+        cdef Lane lane
+        lanes, self.lanes = self.lanes, []
+        for lane in lanes:
+            lane.stirred = lane.behind = False
+        return lanes
+
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
         """Internal subscribers run after the batch, so they get copies, and who published."""
         cdef const char* payload = msg.body + msg.hdr_len
         self.calls.append((
-            (<Subscription>sub.owner).value,
+            ((<Lane>(<Subscription>sub.owner).value).call if sub.flags & SUB_LANE
+             else (<Subscription>sub.owner).value),
             msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
             msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
             PyBytes_FromStringAndSize(msg.body, msg.hdr_len),

@@ -184,6 +184,11 @@ class Consumer:
         """A message became visible; whether it is one to `wake` this consumer for."""
         return self._cursor.stored(seq, subject)
 
+    def stored_some(self) -> bool:
+        """Messages became visible, nobody says which; whether to `wake` this consumer."""
+        self._cursor.recount()
+        return True
+
     def removed(self, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:
         """The stream lost messages, but not by a purge."""
         self._cursor.removed(ranges)

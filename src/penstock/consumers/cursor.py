@@ -182,7 +182,7 @@ class Cursor:
     def _recount(self) -> None:
         start = self._resume + 1 if self._row else self.next
         self._count = len(self._row) + self._store.num_pending(start, self.filters)
-        self._counted_to = self._store.state().last_seq
+        self._counted_to = self._store.visible_seq
         self._stale = False
 
     def stored(self, seq: int, subject: str) -> bool:
@@ -193,6 +193,10 @@ class Cursor:
             self._count += 1
             self._counted_to = seq
         return True
+
+    def recount(self) -> None:
+        """Messages became visible, nobody says which."""
+        self._stale = True
 
     def removed(self, ranges: Iterable[Range]) -> None:
         """The stream lost what was in these ranges."""

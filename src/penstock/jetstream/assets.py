@@ -7,7 +7,7 @@ collide, and what the account's limits leave. Names are unique, subjects disjoin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.stream import Storage
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.policy import Policy
     from penstock.streams.batch import InFlight
+
+
+PLENTY: Final = 64 * 1024 * 1024
+"""Bytes that may be stored in one turn without asking, where nothing is limited."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,12 @@ class ServerRoom:
         if storage is Storage.MEMORY:
             return self.max_memory - self.reserved_memory
         return self.max_storage - self.reserved_storage
+
+    def left(self, storage: Storage) -> int:
+        """Bytes there is room for."""
+        if storage is Storage.MEMORY:
+            return self.max_memory - self.memory if self.max_memory >= 0 else PLENTY
+        return self.max_storage - self.storage if self.max_storage >= 0 else PLENTY
 
     def has(self, storage: Storage, n: int) -> bool:
         """Whether there is room for so many bytes more."""
@@ -156,6 +166,12 @@ class Assets:
     @property
     def consumers(self) -> int:
         return sum(len(host.consumers) for host in self)
+
+    def room_left(self, storage: Storage) -> int:
+        """Bytes a stream may grow by before `room_for` must be asked."""
+        most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
+        account = most - self._used[storage] if most >= 0 else PLENTY
+        return max(0, min(account, self.room.left(storage), PLENTY))
 
     def room_for(self, storage: Storage, n: int) -> ApiError | None:
         """Whether a stream may grow by so many bytes; the account's limits, then the server's."""

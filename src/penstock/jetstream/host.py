@@ -20,6 +20,7 @@ from penstock.jetstream.replicator import LocalReplicator
 from penstock.store.contract import Cold, Missing
 from penstock.store.errors import StoreError
 from penstock.streams.entries import Answer, Applied, NotLoaded, Remove
+from penstock.streams.lanes import configure_lane, removed_one_by_one
 from penstock.streams.pubacks import PubAcks
 from penstock.streams.stream import Stream
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
     from penstock.store.contract import Range, Removed, Work
     from penstock.streams.entries import Entry, Purge
+    from penstock.streams.lane import StreamLane
 
 INGEST_MAX: Final = 10_000
 """Messages that may wait for a block to be read before they can be planned."""
@@ -69,9 +71,13 @@ class StreamHost:
         self.is_closed = False
         self.agenda: Agenda[Stream | Consumer] = Agenda()
         self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
+        self.lane: StreamLane | None = None
         self.upstream: Upstream | None = None
         self.releasing: list[Effect] = []
+        self.num_releasing = 0
+        """Answers that the commit under way is for."""
         self._fresh: deque[tuple[int, str]] = deque()  # stored, not yet visible
+        self._taken = False  # by the fast lane, and not all of it visible yet
         self._unplanned: deque[Inbound] = deque()
         self._unsynced: set[str] = set()  # consumers whose state somebody waits for
         self._ready: set[str] = set()  # consumers that may have something to deliver
@@ -87,6 +93,8 @@ class StreamHost:
         if self._unplanned:
             self._queue(msg)
             return
+        if self.lane is not None:
+            self._hear_lane()
         self._publish(msg, now_ns)
 
     def _publish(self, msg: Inbound, now_ns: int) -> bool:
@@ -96,6 +104,7 @@ class StreamHost:
                 self.held.extend(planned.effects)
             elif isinstance(planned, NotLoaded):
                 self._queue(msg, front=True)
+                self.open_lane()  # which stays closed while something waits
                 self.now.append(Fetch(planned.cold))
                 return False
             else:
@@ -107,6 +116,16 @@ class StreamHost:
                 self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
         return True
 
+    def _hear_lane(self) -> None:
+        """Takes note of what the fast lane did since it was last asked."""
+        assert self.lane is not None
+        taken, gone = self.lane.take_news()
+        if taken:
+            self.stream.passed_by_lane()
+            self._taken = True
+        if gone and self.consumers:
+            self._tell_removed(removed_one_by_one(gone))
+
     def _queue(self, msg: Inbound, *, front: bool = False) -> None:
         if front:
             self._unplanned.appendleft(msg)
@@ -115,6 +134,7 @@ class StreamHost:
 
     def _broken(self, error: StoreError) -> None:
         self.failure = self.failure or error
+        self.open_lane()
 
     def _apply(self, entry: Entry) -> None:
         self._applied(self.stream.apply(entry))
@@ -240,7 +260,9 @@ class StreamHost:
         """Passes on what has become visible; lets consumers deliver."""
         if self.is_closed:
             return
-        if self._fresh:
+        if self.lane is not None:
+            self._hear_lane()
+        if self._fresh or self._taken:
             self._announce(now_ns)
         while self._ready:
             ready, self._ready = self._ready, set()
@@ -265,6 +287,15 @@ class StreamHost:
     def _announce(self, now_ns: int) -> None:
         visible = self.stream.store.visible_seq
         fresh, consumers = self._fresh, self.consumers
+        if self._taken:
+            # The lane does not say what it stored; consumers look for themselves.
+            self._taken = visible < self.stream.store.last_seq
+            while fresh and fresh[0][0] <= visible:
+                fresh.popleft()
+            for consumer in consumers.values():
+                if consumer.stored_some():
+                    self._ready.add(consumer.name)
+            return
         while fresh and fresh[0][0] <= visible:
             seq, subject = fresh.popleft()
             for consumer in consumers.values():
@@ -301,6 +332,7 @@ class StreamHost:
         """A block that something waited for is in memory."""
         while self._unplanned and self._publish(self._unplanned.popleft(), now_ns):
             continue
+        self.open_lane()
         self._ready.update(self.consumers)
 
     # -- changes from outside
@@ -314,8 +346,15 @@ class StreamHost:
             self._ready.add(consumer.name)
         return removed.msgs
 
+    def open_lane(self) -> None:
+        """Lets the fast lane take what the configuration allows, unless something must wait."""
+        if self.lane is not None:
+            is_free = not self._unplanned and self.failure is None and not self.is_closed
+            configure_lane(self.lane, self.stream.cfg, is_free=is_free)
+
     def config_changed(self, now_ns: int) -> None:
         """The stream has another configuration; its consumers may have to know."""
+        self.open_lane()
         self.note(self.stream)
         self._ready.update(self.consumers)
         if self.stream.cfg.retention is Retention.INTEREST:
@@ -361,7 +400,8 @@ class StreamHost:
     @property
     def wants_commit(self) -> bool:
         """Whether something waits, or has changed that should be durable soon."""
-        return bool(self.held or self._unsynced) or (
+        lane = self.lane
+        return bool(self.held or self._unsynced or (lane is not None and lane.waiting)) or (
             self.failure is None and self.stream.store.sync_wanted
         )
 
@@ -382,6 +422,9 @@ class StreamHost:
                     commits.append(Commit(files.state, sync))
         self._unsynced.clear()
         self.releasing, self.held = self.held, []
+        self.num_releasing = len(self.releasing)
+        if self.lane is not None:
+            self.num_releasing += self.lane.commit()
         return commits
 
     def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
@@ -391,5 +434,10 @@ class StreamHost:
         released, self.releasing = self.releasing, []
         if failure is not None:
             self.failure = failure
+            if self.lane is not None:
+                self.lane.close()
+                self.lane.forget()
             return
         self.now.extend(released)
+        if self.lane is not None:
+            self.lane.release()

@@ -26,7 +26,7 @@ from penstock.subjects.trie cimport SubList
 from penstock.server.link cimport settle_spent
 from penstock.server.posix cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, SHUT_WR, c_close,
-    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, recv, shutdown,
+    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, recv, shutdown, wall_ns,
 )
 
 from penstock.server.codecs.contract import CodecEnd
@@ -166,6 +166,7 @@ cdef class Plane(Sender):
         cdef Link link
         cdef int i
         self.served_ns = self.router.now_ns = now
+        self.router.wall_ns = wall_ns()
         self.turning += 1
         try:
             for i in range(n):
@@ -182,6 +183,7 @@ cdef class Plane(Sender):
         """Flushes and buries what was decided outside a turn."""
         if self.turning == 0:
             self.router.now_ns = monotonic_ns()
+            self.router.wall_ns = wall_ns()
             self.finish()
 
     def give_up_overdue(self) -> None:
@@ -222,7 +224,7 @@ cdef class Plane(Sender):
     cdef bint is_stirred(self) noexcept:
         """Whether anything happened that code of this process wants to know of."""
         cdef SubList interest
-        if self.router.calls:
+        if self.router.calls or self.router.lanes:
             return True
         if self.epilogue is not None:
             for interest in self.interests:
@@ -247,7 +249,7 @@ cdef class Plane(Sender):
                     self.epilogue()
                 except Exception:
                     log.exception("what follows a turn failed")
-            if not self.router.calls:
+            if not self.router.calls and not self.router.lanes:
                 return 0
         self.arm(0, self.settle)      # the rest gets a turn of its own
         return 0

@@ -47,9 +47,16 @@ cdef extern from "time.h" nogil:
     int clock_gettime(int clock, timespec* out)
     enum:
         CLOCK_MONOTONIC
+        CLOCK_REALTIME
 
 
 cdef inline int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return now.tv_sec * <int64_t>1_000_000_000 + now.tv_nsec
+
+
+cdef inline int64_t wall_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec

@@ -260,6 +260,13 @@ class Store(Protocol):
         """Totals; with `deleted` also which sequences are gone, which costs their ranges."""
 
     @property
+    def last_seq(self) -> int:
+        """The `last_seq` of `state`, for who asks often; the same of the next one."""
+
+    @property
+    def last_ts_ns(self) -> int: ...
+
+    @property
     def total_bytes(self) -> int:
         """The `bytes` of `state`, for who asks often."""
 

@@ -7,7 +7,7 @@ file alike; what reaches a disk, and when, is the business of the class that inh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from penstock.store.contract import (
     EXPIRE_BATCH,
@@ -26,13 +26,19 @@ from penstock.store.contract import (
     SubjectState,
 )
 from penstock.store.deadlines import DeadlineWheel
-from penstock.store.log import DamagedRecord
+from penstock.store.log import DamagedRecord, MessageLog
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.store.log import MessageLog
+
+class LaneParts(TypedDict):
+    """The inside of a store, for compiled code that appends without Python."""
+
+    log: MessageLog
+    deadlines: dict[int, int]
+    exempt: set[int]
 
 
 class IndexedStore:
@@ -221,6 +227,18 @@ class IndexedStore:
             deleted=gone,
             damaged=tuple(self._damaged.ranges()),
         )
+
+    @property
+    def last_seq(self) -> int:
+        return self._log.last_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        return self._log.last_ts_ns
+
+    def lane_parts(self) -> LaneParts:
+        """What a compiled lane appends to; it keeps all rules itself."""
+        return {"log": self._log, "deadlines": self._deadlines, "exempt": self._exempt}
 
     @property
     def total_bytes(self) -> int:

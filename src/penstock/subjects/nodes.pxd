@@ -70,6 +70,7 @@ cdef enum SubKind:
 cdef enum SubFlag:
     SUB_REMOVED = 1   # gone from the trie; memory waits for reclaim()
     SUB_FILTERED = 2  # deliveries need a look at the owner's deny list
+    SUB_LANE = 4      # the value of its Subscription is a Lane of the router's
 
 
 cdef struct Node:

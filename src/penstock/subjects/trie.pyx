@@ -16,7 +16,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.subjects.nodes cimport (
-    LITERAL, SUB_CALLBACK, SUB_HANDLE, SUB_REMOVED, SUB_SINK, GroupSpan, any_match, collect_below,
+    LITERAL, SUB_CALLBACK, SUB_HANDLE, SUB_LANE, SUB_REMOVED, SUB_SINK, GroupSpan, any_match, collect_below,
     descend, drop_group, free_tree, gather_groups, group_name, group_of, has_empty_token,
     has_wildcard, hash_bytes, is_rest, is_star, new_node, new_sub, node_text, prune, push_front,
     token_length, unlink, valid_pattern, walk, walk_overlap, xalloc, xrealloc, xzalloc,
@@ -113,8 +113,12 @@ cdef class SubList:
 
     # -- changing
 
-    def insert(self, Subscription subscription not None, *, bint call=False) -> None:
-        """Adds it; with `call`, the router calls the subscription's value for each message."""
+    def insert(self, Subscription subscription not None, *, bint call=False,
+               bint lane=False) -> None:
+        """Adds it; with `call`, the router calls the subscription's value for each message.
+
+        With `lane` as well, that value is a Lane, which may take messages without a call.
+        """
         cdef bytes subject = subscription.subject.encode("utf-8", "surrogateescape")
         cdef bytes queue = (subscription.queue or "").encode("utf-8", "surrogateescape")
         cdef Sub* sub
@@ -124,6 +128,8 @@ cdef class SubList:
                 or not valid_pattern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))):
             raise InvalidSubject(subscription.subject)
         sub = new_sub(SUB_CALLBACK if call else SUB_HANDLE, <void*>subscription, b"", 0)
+        if lane:
+            sub.flags |= SUB_LANE
         self.add(sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
                  PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
         self.handles.add(subscription)

@@ -59,7 +59,7 @@ class AccountEdge:
         self.edge = edge
         self.assets = assets
         self.name = account.name
-        self._interest = account.interest
+        self.interest = account.interest
         self._drivers: dict[str, HostDriver] = {}
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
@@ -86,7 +86,7 @@ class AccountEdge:
 
     def _listen(self, subject: str, call: object) -> Subscription:
         subscription = Subscription(subject, value=call)
-        self._interest.insert(subscription, call=True)
+        self.interest.insert(subscription, call=True)
         return subscription
 
     # -- streams come and go
@@ -95,19 +95,27 @@ class AccountEdge:
         """The stream takes messages from now on, on the subjects it has now."""
         driver = self._drivers.setdefault(host.name, HostDriver(host, self))
         old = self._subscriptions.get(host.name, [])
+        if host.lane is None:
+            driver.open_lane()
         self._subscriptions[host.name] = [
-            self._listen(subject, driver.published) for subject in host.stream.cfg.subjects
+            self._take_in(subject, driver) for subject in host.stream.cfg.subjects
         ]
         for subscription in old:
-            self._interest.remove(subscription)
+            self.interest.remove(subscription)
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         driver.mark()
 
+    def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
+        lane = driver.host.lane
+        subscription = Subscription(subject, value=driver.published if lane is None else lane)
+        self.interest.insert(subscription, call=True, lane=lane is not None)
+        return subscription
+
     def retire(self, host: StreamHost) -> None:
         """The stream is gone."""
         for subscription in self._subscriptions.pop(host.name, []):
-            self._interest.remove(subscription)
+            self.interest.remove(subscription)
         for consumer in host.consumers.values():
             self.unwatch(consumer)
         driver = self._drivers.pop(host.name)
@@ -171,14 +179,14 @@ class AccountEdge:
         if any(other is consumer for _, other in watchers):
             return
         watchers.append((self._drivers[host.name], consumer))
-        self._interest.watch(*key)
+        self.interest.watch(*key)
 
     def unwatch(self, consumer: Consumer) -> None:
         for key, watchers in list(self._watched.items()):
             kept = [(driver, other) for driver, other in watchers if other is not consumer]
             if len(kept) == len(watchers):
                 continue
-            self._interest.unwatch(*key)
+            self.interest.unwatch(*key)
             if kept:
                 self._watched[key] = kept
             else:
@@ -186,7 +194,7 @@ class AccountEdge:
 
     def interest_changed(self) -> None:
         """Tells push consumers whose subscribers came or went."""
-        for subject, queue, _present in self._interest.drain_interest_changes():
+        for subject, queue, _present in self.interest.drain_interest_changes():
             for driver, consumer in self._watched.get((subject, queue), ()):
                 effects = consumer.interest_changed(self.edge.now_ns())
                 driver.host.touched(consumer, effects)
@@ -248,7 +256,7 @@ class AccountEdge:
 
     def _nobody(self, reply: str) -> None:
         if reply:
-            self.edge.plane.post(self._interest, reply, b"", "", NO_RESPONDERS)
+            self.edge.plane.post(self.interest, reply, b"", "", NO_RESPONDERS)
 
     def _consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
         driver = self._drivers.get(stream)

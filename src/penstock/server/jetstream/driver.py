@@ -13,6 +13,7 @@ from penstock.base.effects import Fetch
 from penstock.base.message import Inbound
 from penstock.server.jetstream.commit import run_here
 from penstock.server.logs import log
+from penstock.streams.lanes import make_lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,20 @@ class HostDriver:
         self._syncing = False
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
+    def open_lane(self) -> None:
+        """Makes the fast lane of the stream, if its store can have one."""
+        host = self.host
+        host.lane = make_lane(
+            host.stream,
+            self._edge.service.router,
+            call=self.published,
+            owner=self,
+            domain=self._edge.options.domain,
+        )
+        if host.lane is not None:
+            host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
+        host.open_lane()
+
     def published(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
@@ -73,10 +88,14 @@ class HostDriver:
         if host.is_busy:
             self._edge.resume_soon(self)
         self._account.assets.recount(host)
+        if host.lane is not None:
+            host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
         self._edge.agenda.note(self, host.agenda.next_ns)
 
     def _release(self) -> None:
         host = self.host
+        if host.lane is not None:
+            host.lane.send_acks(self._account.interest)
         while host.now:
             effects, host.now = host.now, []
             self._account.performer.perform(effects)
@@ -105,7 +124,7 @@ class HostDriver:
         if not commits:
             host.end_commit(commits, None)
             self._release()
-        elif len(host.releasing) <= INLINE_HELD_MAX and not self._edge.committer.running:
+        elif host.num_releasing <= INLINE_HELD_MAX and not self._edge.committer.running:
             self._committed(commits, run_here(Together(commits)))
         else:
             self._syncing = True

@@ -236,6 +236,8 @@ class JetStreamEdge:
         """Everything that happened in this turn is passed on."""
         for account in self.accounts.values():
             account.interest_changed()
+        for lane in self.service.router.take_lanes():
+            self.dirty[lane.owner] = None  # type: ignore[index]
         for _ in range(ROUNDS_MAX):
             if not self.dirty:
                 break

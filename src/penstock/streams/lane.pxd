@@ -1,0 +1,45 @@
+"""C surface of a stream's fast lane."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.router cimport Lane, Message, Router
+from penstock.store.recordlog cimport RecordLog
+from penstock.store.subjectindex cimport Subject
+
+
+cdef struct Ack:
+    uint64_t seq
+    uint32_t offset       # of the reply subject in the text of all of them
+    uint32_t length
+
+
+cdef class StreamLane(Lane):
+    cdef RecordLog log
+    cdef Router router
+    cdef dict deadlines           # of the store: who is in it must be taken out with care
+    cdef set exempt
+    cdef bytes prefix             # of every acknowledgement
+    cdef bint is_open
+    cdef bint acks_wanted
+    cdef bint discard_new
+    cdef int64_t msgs_max
+    cdef int64_t bytes_max
+    cdef int64_t per_subject_max
+    cdef size_t payload_max
+    cdef public int64_t room      # bytes that may be stored before account and server are asked
+    cdef readonly uint64_t taken  # messages since they were last looked at
+    cdef Ack* acks
+    cdef uint32_t nacks
+    cdef uint32_t acks_cap
+    cdef uint32_t nreleased       # acks that may be sent
+    cdef uint32_t ncommitting     # acks that the sync under way is for
+    cdef char* text
+    cdef uint32_t text_len
+    cdef uint32_t text_cap
+    cdef list gone                # sequences that limits took out since they were last looked at
+
+    cdef bint fits(self, Message* msg, int64_t size) noexcept
+    cdef void enforce(self, Message* msg, int64_t ts) noexcept
+    cdef void take_out(self, uint64_t seq, int64_t ts) noexcept
+    cdef void note_ack(self, uint64_t seq, Message* msg) noexcept nogil
+    cdef void drop_sent(self, uint32_t sent, uint32_t used) noexcept nogil

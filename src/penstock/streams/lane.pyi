@@ -1,0 +1,37 @@
+from penstock.broker.router import Lane, Router
+from penstock.store.recordlog import RecordLog
+from penstock.subjects.trie import SubList
+
+class StreamLane(Lane):
+    room: int
+    taken: int
+    def __init__(
+        self,
+        *,
+        log: RecordLog,
+        router: Router,
+        call: object,
+        owner: object,
+        deadlines: dict[int, int],
+        exempt: set[int],
+        prefix: bytes,
+    ) -> None: ...
+    def configure(
+        self,
+        *,
+        is_open: bool,
+        acks_wanted: bool,
+        discard_new: bool,
+        msgs_max: int,
+        bytes_max: int,
+        per_subject_max: int,
+        payload_max: int,
+    ) -> None: ...
+    def close(self) -> None: ...
+    def take_news(self) -> tuple[int, list[int]]: ...
+    @property
+    def waiting(self) -> int: ...
+    def commit(self) -> int: ...
+    def release(self) -> None: ...
+    def forget(self) -> None: ...
+    def send_acks(self, interest: SubList) -> int: ...
