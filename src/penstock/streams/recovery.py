@@ -35,7 +35,7 @@ def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterato
     if ledger.cfg.allow_msg_schedules:
         yield from _schedules(ledger, schedules, now_ns)
     if ledger.cfg.sources:
-        yield from _sources(ledger)
+        yield from source_steps(ledger)
 
 
 def _drop_torn_batch(ledger: Ledger) -> Iterator[Cold]:
@@ -83,9 +83,9 @@ def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Co
         schedules.restore(record, following, now_ns)
 
 
-def _sources(ledger: Ledger) -> Iterator[Cold]:
-    """Looks backwards for the newest copy of each source."""
-    wanted = {index_name(source) for source in ledger.cfg.sources}
+def source_steps(ledger: Ledger) -> Iterator[Cold]:
+    """Looks backwards for the newest copy of each source that is not known yet."""
+    wanted = {index_name(source) for source in ledger.cfg.sources} - ledger.sources.keys()
     bound = ledger.last_seq
     while wanted and bound > 0:
         found = ledger.store.load_last(EVERYTHING, at_or_before=bound, unsynced=True)

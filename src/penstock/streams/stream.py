@@ -36,7 +36,7 @@ from penstock.streams.fastbatch import SUFFIX, FastBatches
 from penstock.streams.ledger import Ledger
 from penstock.streams.planner import Planner
 from penstock.streams.pubacks import PubAcks
-from penstock.streams.recovery import recovery_steps
+from penstock.streams.recovery import recovery_steps, source_steps
 from penstock.streams.schedule import Schedules
 from penstock.streams.sourcing import copied_header
 from penstock.streams.timing import Timing
@@ -228,6 +228,7 @@ class Stream:
         cfg = self._ledger.cfg
         self._planner.configure()
         self._configure()
+        self._recovery = source_steps(self._ledger)
         if not cfg.allow_atomic:
             self._atomic.clear()
         if not cfg.allow_batched:
@@ -252,8 +253,9 @@ class Stream:
         return min((at for at in deadlines if at is not None), default=None)
 
     def recover(self, now_ns: int) -> Cold | None:
-        """Reads from the store what a stream keeps in memory. Call before anything else, again
-        and again: each time it answers the block it needs, at last None."""
+        """Reads from the store what a stream keeps in memory. Call before anything else, and
+        after an update that adds sources, again and again: each time it answers the block it
+        needs, at last None."""
         if self._recovery is None:
             self._recovery = recovery_steps(self._ledger, self._schedules, now_ns)
         return next(self._recovery, None)

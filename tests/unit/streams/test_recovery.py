@@ -88,6 +88,21 @@ def test_each_source_goes_on_behind_what_it_copied_last() -> None:
     assert live == [SourceRef("A", "A > >", 4, ""), SourceRef("B", "B > >", 7, ""), None]
 
 
+def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
+    source = StreamSource(name="A")
+    run = Run(sources=(source,))
+    origin = Progress(source)
+    planned = run.stream.plan_copy(Inbound("s.a", "", b"", b""), 9, origin, NEW_YEAR)
+    assert isinstance(planned, Publish)
+    run.apply(planned)
+    run.cfg = config()
+    run.open()
+    assert run.stream.source_ref(origin.index_name) is None
+    run.apply(run.stream.plan_update(config(sources=(source,)), NEW_YEAR))
+    assert run.stream.recover(NEW_YEAR) is None
+    assert run.stream.source_ref(origin.index_name) == SourceRef("A", "A > >", 9, "")
+
+
 # -- what is not in memory
 
 
