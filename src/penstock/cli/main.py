@@ -18,6 +18,7 @@ Usage: penstock COMMAND [ARGUMENTS]
 
 Commands:
     serve     run the server; takes nats-server's flags and configuration files
+    store     look into the files of streams, verify, repair, compact them
     bench     measure a NATS server, or compare this one with the reference
     version   print the version
 
@@ -53,6 +54,12 @@ def _bench(arguments: list[str]) -> int:
     return run(arguments)
 
 
+def _store(arguments: list[str]) -> int:
+    from penstock.cli.store import run
+
+    return run(arguments)
+
+
 def _version(_arguments: list[str]) -> int:
     print(f"penstock {VERSION} (NATS {REFERENCE_VERSION})")
     return 0
@@ -61,6 +68,7 @@ def _version(_arguments: list[str]) -> int:
 COMMANDS: Final[dict[str, Callable[[list[str]], int]]] = {
     "serve": _serve,
     "bench": _bench,
+    "store": _store,
     "version": _version,
     "--version": _version,
 }

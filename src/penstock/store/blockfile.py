@@ -50,6 +50,8 @@ ALIGNMENT: Final = 8
 HEAD_BYTES: Final = 64 * 1024
 """What is read at first of a block file to find its header."""
 HEADER_BYTES_MIN: Final = 72
+CIPHER_PLACE: Final = 33
+"""Of the prelude of a sealed body: the byte that names its cipher."""
 REWRITTEN: Final = 1
 """Flag of a header: the block was written anew, so its records do not make up its lineage."""
 
@@ -206,6 +208,15 @@ def find_header(disk: Disk, file: File, size: int) -> BlockHeader | None:
         if HEAD_BYTES < length <= size:
             header = read_block_header(disk.pread(file, length, 0))
     return header
+
+
+def is_encrypted(disk: Disk, file: File) -> bool:
+    """Whether a block file was written under a key, as far as its header tells."""
+    header = find_header(disk, file, disk.size(file))
+    if header is None or header.form != Form.SEALED:
+        return header is not None and header.form == Form.FRAMES
+    prelude = disk.pread(file, PRELUDE_BYTES, header.length)
+    return len(prelude) == PRELUDE_BYTES and prelude[CIPHER_PLACE] != 0
 
 
 def salvaged_header(raw: bytes, trailer: Trailer | None, binding: Binding) -> BlockHeader | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno as codes
 from typing import TYPE_CHECKING, Final
 
+from penstock.store.blockfile import is_encrypted, number_of
 from penstock.store.encryption import (
     KEY_BYTES,
     KEY_RECORD_BYTES,
@@ -71,12 +72,26 @@ def _first_key(
     salt: bytes | None,
     noise: Callable[[int], bytes],
 ) -> dict[int, DataKey]:
+    _refuse_orphans(disk)
     made = DataKey(noise(KEY_BYTES))
     record = _sealed(made, key, incarnation, salt or noise(SALT_BYTES), noise)
     SlotFile.create(
         disk, KEYS_FILE, state_key(ROLE, incarnation), record, value_bytes_max=_BYTES_MAX
     ).close()
     return {made.number: made}
+
+
+def _refuse_orphans(disk: Disk) -> None:
+    """Encrypted blocks without their keys: a new key would make the loss of the old ones final."""
+    for name in disk.files():
+        if number_of(name) is None:
+            continue
+        file = disk.open(name, writable=False)
+        try:
+            if is_encrypted(disk, file):
+                raise _refusal(disk, f"{name} is encrypted, and the file of its keys is missing")
+        finally:
+            disk.close_file(file)
 
 
 def _sealed(
