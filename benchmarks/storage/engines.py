@@ -44,17 +44,27 @@ class Penstock:
         self.settings = "sync before ack" if durable else "lazy: written every batch"
         self._durable = durable
         self._disk = RealDisk.at(place, create=True)
-        options: dict[str, Any] = {}
-        self._store = FileStore.open(self._disk, incarnation=1, noise=os.urandom, **options)
+        self._store = FileStore.open(
+            self._disk, incarnation=1, noise=os.urandom, sync_always=durable
+        )
 
     def append(self, batch: Batch) -> None:
         append = self._store.append
         for seq, subject, payload in batch:
             append(subject, b"", payload, seq)
-        work = self._store.pending_sync()
+        work = self._store.pending_sync(write_only=not self._durable)
         if work is not None:
             work.run()
             self._store.synced(work)
+        if not self._durable and self._store.sync_wanted:
+            self._sync()
+
+    def _sync(self) -> None:
+        """A lazy store syncs when the sequences it has reserved run short."""
+        work = self._store.pending_sync()
+        assert work is not None
+        work.run()
+        self._store.synced(work)
 
     def close(self) -> None:
         self._store.close()

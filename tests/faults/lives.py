@@ -47,6 +47,8 @@ class Version:
     kept: Held
     last_seq: int
     erased: frozenset[bytes]
+    visible_seq: int = 0
+    """Up to where a reader could have read."""
 
 
 class Killed(BaseException):
@@ -106,7 +108,7 @@ class Life:
         self.model = StoreModel()
         self.now_ns = START_NS
         self.erased: frozenset[bytes] = frozenset()
-        self.versions = [self._version()]
+        self.versions = [Version({}, 0, self.erased)]
         self.durable = 0
         self.written = 0
         self.working = False
@@ -114,7 +116,8 @@ class Life:
         self.store = opened(self.disk, options)
 
     def _version(self) -> Version:
-        return Version(dict(self.model.kept), self.model.last_seq, self.erased)
+        seen = min(self.store.visible_seq, self.model.last_seq)
+        return Version(dict(self.model.kept), self.model.last_seq, self.erased, seen)
 
     # -- one call after the other
 
@@ -220,6 +223,31 @@ class Life:
         self.run(work)
         self.promised(covered)
 
+    def _write(self) -> None:
+        """What the edge does of a lazy store every turn: it is in the files, and not promised."""
+        work = self.store.pending_sync(write_only=True) if self.is_lazy else None
+        if work is not None:
+            self.run(work)
+
+    @property
+    def is_lazy(self) -> bool:
+        return not self.options.get("sync_always", True)
+
+    def _compact(self) -> None:
+        """A block is written anew while the store goes on."""
+        work = self.store.pending_compaction()
+        if work is None:
+            return
+        if self.chance.random() < 0.5:
+            self._append()
+            self._remove()
+        try:
+            work.run()
+        except StoreError as error:
+            self.store.compacted(work, error)
+        else:
+            self.store.compacted(work)
+
     def run(self, work: Work) -> None:
         self.working = True
         try:
@@ -280,4 +308,6 @@ _LIKELY = (
     ("set_limits", 3),
     ("reopen", 3),
     ("die", 3),
+    ("write", 10),
+    ("compact", 5),
 )

@@ -8,6 +8,8 @@ import pytest
 
 from faults.lives import Life
 from faults.verdicts import judged
+from penstock.store.compression import Compression
+from penstock.store.encryption import ServerKey
 from penstock.store.errors import NotFound
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
@@ -20,14 +22,22 @@ if TYPE_CHECKING:
     from penstock.testing.crash_states import CrashImage
 
 STEPS = 70
-LIVES = 12
 IMAGES = 500
+KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "plain": (8, {}),
+    "cold": (2, {"warm_bytes_max": 0}),
+    "lazy": (3, {"sync_always": False}),
+    "compressed": (3, {"compression": Compression.ZSTD}),
+    "encrypted": (3, {"key": ServerKey("secret")}),
+}
+"""How many lives, and how the store is opened."""
 CONSUMERS = 4
 CONSUMER_TURNS = 14
 
 
-def cut_everywhere(seed: int, options: dict[str, Any], *, plain: bool) -> tuple[int, list[str]]:
+def cut_everywhere(seed: int, options: dict[str, Any]) -> tuple[int, list[str]]:
     """How many disks a power cut could have left, and what is wrong with them."""
+    plain = not options.keys() & {"compression", "key"}
     disk = RecordingDisk(SimDisk())
     life = Life(disk, seed, options)
     life.live(STEPS)
@@ -43,13 +53,16 @@ def cut_everywhere(seed: int, options: dict[str, Any], *, plain: bool) -> tuple[
     return tried, wrong
 
 
-@pytest.mark.parametrize("life", range(LIVES))
+@pytest.mark.parametrize(
+    ("kind", "life"), [(kind, life) for kind, (lives, _) in KINDS.items() for life in range(lives)]
+)
 def test_no_cut_at_any_call_of_a_life_loses_what_was_promised(
-    life: int, rounds: int, tried: Counter[str]
+    kind: str, life: int, rounds: int, tried: Counter[str]
 ) -> None:
-    for seed in range(life, life + rounds * LIVES, LIVES):
-        states, wrong = cut_everywhere(seed, {}, plain=True)
-        tried["crash states of file stores"] += states
+    lives, options = KINDS[kind]
+    for seed in range(life, life + rounds * lives, lives):
+        states, wrong = cut_everywhere(seed, options)
+        tried[f"crash states of file stores, {kind}"] += states
         assert wrong == []
 
 
@@ -96,4 +109,4 @@ def consumer_faults(run: Run, image: CrashImage) -> list[str]:
 
 def test_a_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordingDisk, "fdatasync", lambda _disk, _file: None)
-    assert cut_everywhere(0, {}, plain=True)[1] != []
+    assert cut_everywhere(0, {})[1] != []

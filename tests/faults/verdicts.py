@@ -49,6 +49,8 @@ def judged(
     except StoreError as error:
         return [f"does not open: {error!r}"]
     wrong = wrong_with(store, versions)
+    if not options.get("sync_always", True):
+        wrong += _given_out_again(store, versions)
     if plain:
         wrong += _still_there(disk, versions[0])
     return wrong or _goes_on(disk, store, versions, options)
@@ -76,6 +78,15 @@ def _beyond(
     if store.state().last_seq < lowest:
         wrong.append(f"the last sequence is {store.state().last_seq}, {lowest} was promised")
     return wrong
+
+
+def _given_out_again(store: FileStore, versions: Sequence[Version]) -> list[str]:
+    """A lazy store shows messages before they are safe, but never two under one sequence."""
+    given = [version.last_seq for version in versions]
+    seen = max(version.visible_seq for version in versions)
+    if given != sorted(given) or store.state().last_seq >= seen:
+        return []  # a truncation gives sequences out again, and says so
+    return [f"{store.state().last_seq + 1} will be given out again; {seen} was seen"]
 
 
 def _totals(store: FileStore, found: dict[int, MessageRecord]) -> list[str]:
