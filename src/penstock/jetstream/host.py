@@ -80,6 +80,7 @@ class StreamHost:
         self._taken = False  # by the fast lane, and not all of it visible yet
         self._unplanned: deque[Inbound] = deque()
         self._unsynced: set[str] = set()  # consumers whose state somebody waits for
+        self._changed: set[str] = set()  # consumers whose state may not be written
         self._ready: set[str] = set()  # consumers that may have something to deliver
 
     @property
@@ -187,6 +188,8 @@ class StreamHost:
             self._settle(settled)
 
     def note(self, machine: Stream | Consumer) -> None:
+        if not isinstance(machine, Stream):
+            self._changed.add(machine.name)
         self.agenda.note(machine, machine.next_deadline_ns())
 
     def acked(
@@ -426,6 +429,14 @@ class StreamHost:
         if self.lane is not None:
             self.num_releasing += self.lane.commit()
         return commits
+
+    def flush_consumers(self) -> None:
+        """Writes what consumers' states lack on disk, without a sync."""
+        for name in self._changed:
+            files = self.consumer_files.get(name)
+            if files is not None:
+                files.state.flush()
+        self._changed.clear()
 
     def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
         """The works have run: what waited for them may leave, if none of them failed."""

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.codec import encode
-from penstock.api.stream import Retention, Storage
+from penstock.api.stream import Compression, PersistMode, Retention, Storage
 from penstock.consumers.consumer import Consumer
 from penstock.consumers.state import MemoryLog
 from penstock.consumers.surroundings import Surroundings
 from penstock.jetstream.files import ConsumerMeta
 from penstock.jetstream.host import StreamHost
+from penstock.store.compression import Compression as StoreCompression
 from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
 from penstock.streams.retention import limits_of
@@ -88,9 +89,20 @@ def open_store(assets: Assets, cfg: StreamConfig, files: StreamFiles | None) -> 
         limits=limits_of(cfg),
         incarnation=files.incarnation,
         first_seq=first_seq,
+        sync_always=not assets.policy.lazy and cfg.persist_mode is PersistMode.DEFAULT,
+        compression=compression_of(cfg),
+        key=assets.policy.key,
+        former_keys=assets.policy.former_keys,
+        key_salt=assets.policy.key_salt,
         seed=ambient.seed(),
         noise=ambient.noise,
     )
+
+
+def compression_of(cfg: StreamConfig) -> StoreCompression:
+    """What stands for the reference's compression in our files."""
+    is_wanted = cfg.compression is not Compression.NONE
+    return StoreCompression.ZSTD if is_wanted else StoreCompression.NONE
 
 
 def make_consumer(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.streams.batch import BatchLimits
+
+if TYPE_CHECKING:
+    from penstock.store.encryption import ServerKey
 
 
 class Policy(NamedTuple):
@@ -14,8 +17,11 @@ class Policy(NamedTuple):
     """Whether requests with unknown fields are refused."""
     lazy: bool = False
     """Whether acknowledgements may come before the sync."""
-    key: bytes = b""
-    """What files are encrypted with; empty: they are not."""
+    key: ServerKey | None = None
+    """What files are encrypted with; None: they are not."""
+    former_keys: tuple[ServerKey, ...] = ()
+    """What they may still be encrypted with."""
+    key_salt: bytes | None = None
     max_ack_pending: int = 0
     max_request_batch: int = 0
     default_max_consumers: int = 0

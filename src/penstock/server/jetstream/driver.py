@@ -13,6 +13,8 @@ from penstock.base.effects import Fetch
 from penstock.base.message import Inbound
 from penstock.server.jetstream.commit import run_here
 from penstock.server.logs import log
+from penstock.store.errors import StoreError
+from penstock.store.filestore import FileStore
 from penstock.streams.lanes import make_lane
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class HostDriver:
         self._account = account
         self._edge = account.edge
         self._syncing = False
+        self._compacting = False
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
     def open_lane(self) -> None:
@@ -81,6 +84,7 @@ class HostDriver:
         if host.is_closed:
             self._release()
             return
+        self._edge.keep_up(self)
         host.turn(self._edge.now_ns())
         self._release()
         if not self._syncing:
@@ -179,6 +183,35 @@ class HostDriver:
     def _interval_synced(self, work: Work, failure: Exception | None) -> None:
         self._syncing = False
         self._wrote(work, failure)
+        self.mark()
+        self._edge.settle()
+
+    def flush_consumers(self) -> None:
+        """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
+        if self.host.is_closed:
+            return
+        try:
+            self.host.flush_consumers()
+        except StoreError as error:
+            log.error("state of consumers of %s can not be written: %s", self.host.name, error)
+
+    def compact(self) -> None:
+        """Has a block written anew that is half dead, while everything goes on."""
+        store = self.host.stream.store
+        if not isinstance(store, FileStore) or self._compacting or self.host.is_closed:
+            return
+        work = store.pending_compaction()
+        if work is not None:
+            self._compacting = True
+            self._edge.committer.run(work, lambda failure: self._compacted(store, work, failure))
+
+    def _compacted(self, store: FileStore, work: Work, failure: Exception | None) -> None:
+        self._compacting = False
+        if self.host.is_closed:
+            return
+        store.compacted(work, failure)
+        if failure is not None:
+            log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
         self.mark()
         self._edge.settle()
 

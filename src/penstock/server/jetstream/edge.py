@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from penstock.server.accounts import Account
     from penstock.server.jetstream.driver import HostDriver
     from penstock.server.link import Link
-    from penstock.server.options import Options
+    from penstock.server.options import JetStreamOptions, Options
     from penstock.server.service import Service
+    from penstock.store.disk import Disk
+    from penstock.store.encryption import ServerKey
 
 DIRECTORY: Final = "jetstream"
 SEED_BITS: Final = 63
@@ -45,6 +47,9 @@ ROUNDS_MAX: Final = 16
 ROOM_SHARE: Final = 0.75
 """Of the machine's memory, or the disk's free space, unless configured."""
 NS: Final = 1_000_000_000
+SALT_FILE: Final = "salt"
+UPKEEP_S: Final = 0.25
+"""How often what nobody waits for is written: acknowledgements without a reply, above all."""
 
 
 class JetStreamEdge:
@@ -64,12 +69,15 @@ class JetStreamEdge:
         self._disk = RealDisk.at(self.store_dir, create=True)
         self._disk.lock()
         self.room = ServerRoom(max_memory=self._max_memory(), max_storage=self._max_storage())
+        self._policy = policy_of(options, self._disk)
         self._nuids = Nuids()
         self._in_flight = InFlight()
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._interval: asyncio.TimerHandle | None = None
+        self._upkeep: asyncio.TimerHandle | None = None
+        self._untidy: dict[HostDriver, None] = {}
         self._resuming: dict[HostDriver, None] = {}
 
     def _max_memory(self) -> int:
@@ -114,7 +122,7 @@ class JetStreamEdge:
             limits=limits or AccountLimits(),
             room=self.room,
             files=None if limits is None else self._files(account),
-            policy=policy_of(self.service.options),
+            policy=self._policy,
             in_flight=self._in_flight,
             is_enabled=limits is not None,
         )
@@ -183,7 +191,7 @@ class JetStreamEdge:
 
     def shut_down(self) -> None:
         """Tells waiting requests that nobody will answer them; clients are still there."""
-        for timer in (self._timer, self._interval):
+        for timer in (self._timer, self._interval, self._upkeep):
             if timer is not None:
                 timer.cancel()
         for account in self.accounts.values():
@@ -230,6 +238,19 @@ class JetStreamEdge:
                 driver.sync_now()
         self._arm_interval()
 
+    def keep_up(self, driver: HostDriver) -> None:
+        """Something happened to a host that should be written some time soon."""
+        if not self._untidy:
+            self._upkeep = self.loop.call_later(UPKEEP_S, self._upkeep_due)
+        self._untidy[driver] = None
+
+    def _upkeep_due(self) -> None:
+        """Consumers' states are written, and space of removed messages is won back."""
+        untidy, self._untidy = self._untidy, {}
+        for driver in untidy:
+            driver.compact()
+            driver.flush_consumers()
+
     # -- turns
 
     def _after_turn(self) -> None:
@@ -268,14 +289,17 @@ class JetStreamEdge:
         return handler if isinstance(handler, Session) else None
 
 
-def policy_of(options: Options) -> Policy:
+def policy_of(options: Options, disk: Disk) -> Policy:
     """What the options say about all accounts."""
     jetstream = options.jetstream_options
     limits = jetstream.limits
+    key, former = server_keys(jetstream)
     return Policy(
         strict=jetstream.strict,
         lazy=jetstream.sync_interval_ns > 0,
-        key=jetstream.key.encode(),
+        key=key,
+        former_keys=former,
+        key_salt=None if key is None else key_salt(disk),
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
         default_max_consumers=limits.default_max_consumers,
@@ -288,6 +312,37 @@ def policy_of(options: Options) -> Policy:
             idle_ns_max=limits.batch.timeout_ns,
         ),
     )
+
+
+def server_keys(options: JetStreamOptions) -> tuple[ServerKey | None, tuple[ServerKey, ...]]:
+    """The key to encrypt with, and the one that was used before."""
+    if not options.key:
+        return None, ()
+    from penstock.store.encryption import ServerKey
+
+    former = (ServerKey(options.prev_key),) if options.prev_key else ()
+    return ServerKey(options.key), former
+
+
+def key_salt(disk: Disk) -> bytes:
+    """The server's salt: made once, so that the key is derived once however many streams there are.
+
+    Every store keeps what it needs to be opened, so losing this costs only time.
+    """
+    from penstock.store.encryption import SALT_BYTES
+
+    try:
+        salt = disk.read_small(SALT_FILE, SALT_BYTES)
+    except NotFound:
+        salt = b""
+    if len(salt) != SALT_BYTES:
+        salt = secrets.token_bytes(SALT_BYTES)
+        file = disk.open(SALT_FILE, create=True)
+        disk.pwrite(file, salt, 0)
+        disk.fdatasync(file)
+        disk.close_file(file)
+        disk.sync_dir()
+    return salt
 
 
 def default_store_dir() -> str:
