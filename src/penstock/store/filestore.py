@@ -210,7 +210,7 @@ class FileStore(IndexedStore):
         if write_only:
             self._working = self._sync_work(write_only=True) if has_unwritten(self._log) else None
             return self._working
-        self._doomed += self._log.drop_dead_blocks(self._log.last_ts_ns)
+        self._drop_dead_blocks()
         reserves = not self._sync_always and self._reserved - self._log.last_seq < self._reserve()
         if not self._has_work() and not reserves:
             return None
@@ -220,6 +220,12 @@ class FileStore(IndexedStore):
         if has_unwritten(self._log) or self._dirty:
             self._log.note_mark(*self._durable_place, self._durable_seq)
         return self._full_sync(reserved)
+
+    def _drop_dead_blocks(self) -> None:
+        dropped = self._log.drop_dead_blocks(self._log.last_ts_ns)
+        self._doomed += dropped
+        if dropped and self._damaged:
+            self._damaged.remove_range(0, self._log.oldest_seq() - 1)
 
     def _note_reserved(self) -> int:
         """Sequences that may be seen once this sync has returned."""

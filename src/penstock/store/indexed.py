@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from penstock.store.bulk import take_front, take_matching, take_older, take_span
 from penstock.store.contract import (
     EXPIRE_BATCH,
     NOTHING_REMOVED,
@@ -31,6 +32,8 @@ from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from penstock.store.bulk import Taken
 
 
 class LaneParts(TypedDict):
@@ -108,21 +111,21 @@ class IndexedStore:
         limits, log = self._limits, self._log
         if limits.per_subject_max < 1 and limits.msgs_max < 1 and limits.bytes_max < 1:
             return NOTHING_REMOVED
-        gone: list[tuple[int, int]] = []
+        gone = _Gone()
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
             while state is not None and state[2] > limits.per_subject_max:
-                gone.append(self._take(state[0], ts_ns))
+                gone.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
         self._trim_front(gone, ts_ns)
-        return _removed(gone)
+        return gone.removed()
 
-    def _trim_front(self, gone: list[tuple[int, int]], ts_ns: int) -> None:
+    def _trim_front(self, gone: _Gone, ts_ns: int) -> None:
         limits, log = self._limits, self._log
         if limits.discard_new:
             return
-        while (0 < limits.msgs_max < log.msgs) or (0 < limits.bytes_max < log.total_size):
-            gone.append(self._take(log.first_seq, ts_ns))
+        if (0 < limits.msgs_max < log.msgs) or (0 < limits.bytes_max < log.total_size):
+            gone.add(self._taken(take_front(log, limits.msgs_max, limits.bytes_max, ts_ns)))
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
         self._check_writable()
@@ -134,16 +137,13 @@ class IndexedStore:
         self._check_writable()
         self._limits = limits
         self._age_from = self._log.first_seq
-        gone: list[tuple[int, int]] = []
-        ts_ns = self._log.last_ts_ns
-        if limits.per_subject_max > 0:
-            for subject, (_, _, msgs) in self._log.subject_states(">").items():
-                for _ in range(msgs - limits.per_subject_max):
-                    state = self._log.subject_state(subject)
-                    assert state is not None
-                    gone.append(self._take(state[0], ts_ns))
+        gone = _Gone()
+        ts_ns, kept = self._log.last_ts_ns, limits.per_subject_max
+        if kept > 0:
+            end = self._log.last_seq + 1
+            gone.add(self._taken(take_matching(self._log, ">", end, ts_ns, spared=kept)))
         self._trim_front(gone, ts_ns)
-        return _removed(gone)
+        return gone.removed()
 
     # -- reading
 
@@ -252,6 +252,20 @@ class IndexedStore:
         self._forget_deadline(seq)
         return seq, size
 
+    def _taken(self, taken: Taken) -> Taken:
+        """Forgets the deadlines of what was taken out, and damage between."""
+        held = len(self._deadlines) + len(self._exempt)
+        for first, last in taken.ranges if self._damaged else ():
+            self._damaged.remove_range(first, last)
+        for first, last in taken.ranges if held else ():
+            seqs: Iterable[int] = range(first, last + 1)
+            if last - first > held:
+                timed = (*self._deadlines, *self._exempt)
+                seqs = [seq for seq in timed if first <= seq <= last]
+            for seq in seqs:
+                self._forget_deadline(seq)
+        return taken
+
     def _forget_deadline(self, seq: int) -> None:
         deadline_ns = self._deadlines.pop(seq, None)
         if deadline_ns is not None:
@@ -312,12 +326,14 @@ class IndexedStore:
         return low
 
     def _take_all(self, filters: tuple[str, ...], bound: int) -> Removed:
-        gone: list[tuple[int, int]] = []
-        seq = self._log.next_seq(filters, 0)
-        while 0 < seq < bound:
-            gone.append(self._take(seq, self._log.last_ts_ns))
-            seq = self._log.next_seq(filters, seq + 1)
-        return _removed(gone)
+        ts_ns = self._log.last_ts_ns
+        if bound < 1:
+            return NOTHING_REMOVED
+        if filters:
+            taken = take_matching(self._log, filters[0], bound, ts_ns)
+        else:
+            taken = take_span(self._log, 0, bound - 1, ts_ns)
+        return _Gone().add(self._taken(taken)).removed()
 
     def truncate(self, seq: int) -> Removed:
         self._check_writable()
@@ -325,14 +341,11 @@ class IndexedStore:
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
         if seq == self._log.last_seq and self._log.ts_of(seq):
             return NOTHING_REMOVED  # its message is the last one left
-        gone: list[tuple[int, int]] = []
-        victim = self._log.next_seq((), seq + 1)
-        while victim:
-            gone.append(self._take(victim, self._log.last_ts_ns))
-            victim = self._log.next_seq((), victim + 1)
+        taken = take_span(self._log, seq + 1, SEQ_MAX, self._log.last_ts_ns, noted=False)
+        self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
         self._forgotten(self._log.truncate(seq, self._log.last_ts_ns))
-        return _removed(gone)
+        return _Gone().add(taken).removed()
 
     # -- time
 
@@ -345,24 +358,29 @@ class IndexedStore:
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
         self._check_writable()
-        gone: list[tuple[int, int]] = []
+        gone = _Gone()
         self._expire_old(now_ns, at_most, gone)
-        if len(gone) < at_most:
-            for seq in list(self._wheel.expire(now_ns, at_most=at_most - len(gone))):
+        if gone.msgs < at_most:
+            for seq in list(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
                 self._deadlines.pop(seq, None)
                 size = self._log.remove(seq, now_ns)
                 if size:
-                    gone.append((seq, size))
-        return _removed(sorted(gone))
+                    gone.one(seq, size)
+        return gone.removed()
 
-    def _expire_old(self, now_ns: int, at_most: int, gone: list[tuple[int, int]]) -> None:
+    def _expire_old(self, now_ns: int, at_most: int, gone: _Gone) -> None:
         age_ns = self._limits.age_ns_max
         if age_ns <= 0:
             return
+        if not self._exempt:
+            taken = take_older(self._log, self._age_from, now_ns - age_ns, at_most, now_ns)
+            gone.add(self._taken(taken))
+            self._age_from = max(self._age_from, self._log.first_seq)
+            return
         seq = self._log.next_seq((), self._age_from)
-        while seq and len(gone) < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
+        while seq and gone.msgs < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
             if seq not in self._exempt:
-                gone.append(self._take(seq, now_ns))
+                gone.one(*self._take(seq, now_ns))
             self._age_from = seq + 1
             seq = self._log.next_seq((), seq + 1)
 
@@ -393,15 +411,36 @@ class IndexedStore:
         return due
 
 
-def _removed(gone: Iterable[tuple[int, int]]) -> Removed:
-    """(sequence, size) of what was taken out, gathered into ranges."""
-    ranges: list[Range] = []
-    msgs = size = 0
-    for seq, counted in sorted(gone):
-        msgs += 1
-        size += counted
-        if ranges and ranges[-1][1] + 1 == seq:
-            ranges[-1] = (ranges[-1][0], seq)
-        else:
-            ranges.append((seq, seq))
-    return Removed(msgs, size, tuple(ranges)) if msgs else NOTHING_REMOVED
+class _Gone:
+    """What one call takes out, by whatever ways."""
+
+    __slots__ = ("bytes", "msgs", "ranges")
+
+    def __init__(self) -> None:
+        self.msgs = self.bytes = 0
+        self.ranges: list[Range] = []
+
+    def one(self, seq: int, size: int) -> None:
+        self.msgs += 1
+        self.bytes += size
+        self.ranges.append((seq, seq))
+
+    def add(self, taken: Taken) -> _Gone:
+        self.msgs += taken.msgs
+        self.bytes += taken.bytes
+        self.ranges += taken.ranges
+        return self
+
+    def removed(self) -> Removed:
+        """Ranges that touch or overlap become one: nothing in them is live."""
+        if not self.msgs:
+            return NOTHING_REMOVED
+        if len(self.ranges) == 1:
+            return Removed(self.msgs, self.bytes, (self.ranges[0],))
+        merged: list[Range] = []
+        for first, last in sorted(self.ranges):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            else:
+                merged.append((first, last))
+        return Removed(self.msgs, self.bytes, tuple(merged))

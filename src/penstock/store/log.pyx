@@ -167,8 +167,12 @@ cdef class MessageLog(RecordLog):
         cdef bytes raw = as_raw(pattern)
         cdef uint64_t best = 0
         cdef uint32_t i
+        cdef Subject* subject
         if pattern == ">":
             return self.live_before(before_or_at)
+        if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
+            subject = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            return 0 if subject == NULL else seqs_at_most(&subject.seqs, before_or_at)
         for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
             best = max(best, seqs_at_most(&self.subjects.matched(i).seqs, before_or_at))
         return best
