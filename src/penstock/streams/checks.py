@@ -174,19 +174,21 @@ def limits(ledger: Ledger, draft: Draft) -> Verdict:
 
 
 FIRST_CHECKS: Final[tuple[Check, ...]] = (not_sealed, small_enough)
-HEADER_CHECKS: Final[tuple[Check, ...]] = (
-    counter.increment,
-    expected_stream,
-    ttl_allowed,
-    expected_subject_seq,
-    expected_last_seq,
-    schedule.schedule_allowed,
-    schedule.scheduler_allowed,
-    not_forged,
-    not_seen,
-    expected_last_msg_id,
-    rollup,
+HEADER_CHECKS: Final[tuple[tuple[Check, tuple[bytes, ...]], ...]] = (
+    (counter.increment, (names.INCR,)),
+    (expected_stream, (names.EXPECTED_STREAM,)),
+    (ttl_allowed, (names.TTL,)),
+    (expected_subject_seq, (names.EXPECTED_SUBJECT_SEQ, names.EXPECTED_SUBJECT)),
+    (expected_last_seq, (names.EXPECTED_LAST_SEQ,)),
+    (schedule.schedule_allowed, (names.SCHEDULE, names.SCHEDULE_TIME_ZONE)),
+    (schedule.scheduler_allowed, (names.SCHEDULE_NEXT, names.SCHEDULER)),
+    (not_forged, (names.STREAM_SOURCE,)),
+    (not_seen, (names.MSG_ID,)),
+    (expected_last_msg_id, (names.EXPECTED_LAST_MSG_ID,)),
+    # A schedule is rolled up whether or not its publisher says so.
+    (rollup, (names.ROLLUP, names.SCHEDULE)),
 )
+"""What is asked of a message with one of these keys."""
 REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
 STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
@@ -200,12 +202,38 @@ def first_verdict(checks: tuple[Check, ...], ledger: Ledger, draft: Draft) -> Ve
     return None
 
 
+def _bits_of_keys() -> dict[bytes, int]:
+    bits: dict[bytes, int] = {}
+    for at, (_, keys) in enumerate(HEADER_CHECKS):
+        for key in keys:
+            bits[key] = bits.get(key, 0) | 1 << at
+    return bits
+
+
+_BITS: Final = _bits_of_keys()
+_ROWS: Final[dict[int, tuple[Check, ...]]] = {}
+
+
+def header_checks(fields: dict[bytes, bytes]) -> tuple[Check, ...]:
+    """The checks a header calls for: most messages have one special key, or none."""
+    bits = 0
+    for key in fields:
+        bits |= _BITS.get(key, 0)
+    row = _ROWS.get(bits)
+    if row is None:
+        row = tuple(check for at, (check, _) in enumerate(HEADER_CHECKS) if bits >> at & 1)
+        _ROWS[bits] = row
+    return row
+
+
 def judge(ledger: Ledger, draft: Draft) -> Verdict:
     """Everything that is asked whether or not somebody wants the message."""
     verdict = first_verdict(FIRST_CHECKS, ledger, draft)
     if verdict is None and draft.fields:
-        verdict = first_verdict(HEADER_CHECKS, ledger, draft)
-    return first_verdict(REWRITES, ledger, draft) if verdict is None else verdict
+        verdict = first_verdict(header_checks(draft.fields), ledger, draft)
+    if verdict is None and (draft.schedule or ledger.cfg.allow_msg_counter):
+        verdict = first_verdict(REWRITES, ledger, draft)
+    return verdict
 
 
 def admit(ledger: Ledger, draft: Draft) -> Verdict:
