@@ -258,7 +258,11 @@ def _quoted(text: str) -> str:
 
 def encode(value: Struct) -> bytes:
     """A value as the reference would write it."""
-    plain = _write_struct(value)
+    return encode_plain(_write_struct(value))
+
+
+def encode_plain(plain: object) -> bytes:
+    """Maps, lists, texts and numbers as the reference would write them."""
     try:
         text = msgspec.json.encode(plain)
     except UnicodeEncodeError:

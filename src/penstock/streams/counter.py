@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.api import refusals
+from penstock.api.codec import encode_plain
 from penstock.store.contract import Cold, Missing
 from penstock.streams import names
-from penstock.streams.pubacks import json_text
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _add(draft: Draft, step: int, header: bytes, payload: bytes) -> None:
     draft.payload = b'{"val":"%b"}' % draft.value.encode()
     if sources:
         ordered = {name: dict(sorted(of.items())) for name, of in sorted(sources.items())}
-        draft.header = headers.replaced(draft.header, names.COUNTER_SOURCES, json_text(ordered))
+        draft.header = headers.replaced(draft.header, names.COUNTER_SOURCES, encode_plain(ordered))
 
 
 def _step_of_copy(draft: Draft, origin: str, sources: dict[str, dict[str, str]]) -> int:

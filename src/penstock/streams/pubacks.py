@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from penstock.api.codec import encode_plain
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
@@ -25,13 +25,6 @@ _GO_ESCAPES: Final = {
     "\t": "\\t",
     "\v": "\\v",
 }
-_HTML_ESCAPES: Final = (
-    (b"<", b"\\u003c"),
-    (b">", b"\\u003e"),
-    (b"&", b"\\u0026"),
-    ("\u2028".encode(), b"\\u2028"),
-    ("\u2029".encode(), b"\\u2029"),
-)
 
 
 def go_quoted(text: str) -> bytes:
@@ -50,20 +43,12 @@ def _go_escaped(letter: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def json_text(value: object) -> bytes:
-    """JSON as the reference writes it: safe inside of HTML."""
-    raw = msgspec.json.encode(value)
-    for plain, escaped in _HTML_ESCAPES:
-        raw = raw.replace(plain, escaped)
-    return raw
-
-
 def error_json(error: ApiError) -> bytes:
     """The object that stands for a refusal in every answer."""
     return b'{"code":%d,"err_code":%d,"description":%b}' % (
         error.code,
         error.err_code,
-        json_text(error.description.encode(errors="replace").decode()),
+        encode_plain(error.description),
     )
 
 
@@ -73,7 +58,7 @@ class PubAcks:
     def __init__(self, stream: str, domain: str = "") -> None:
         where = b',"domain":%b' % go_quoted(domain) if domain else b""
         self.prefix: Final = b'{"stream":%b%b,"seq":' % (go_quoted(stream), where)
-        self._refused: Final = b',"stream":%b,"seq":0}' % json_text(stream)
+        self._refused: Final = b',"stream":%b,"seq":0}' % encode_plain(stream)
 
     def stored(self, seq: int) -> bytes:
         """The message has this sequence."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.api.times import format_time
 from penstock.base.shorthash import short_hash
 from penstock.streams import names
 from penstock.subjects.transform import Transform
@@ -75,12 +76,23 @@ def parse_note(value: bytes) -> SourceRef | None:
     return SourceRef(fields[0], index, int(digits), identity)
 
 
+def identity_of(created_ns: int) -> str:
+    """What tells a stream from others that had its name before, or will have."""
+    return short_hash(format_time(created_ns))
+
+
+def mirrored_header(header: bytes) -> bytes:
+    """The header of a mirrored message: nothing in it is expected or batched."""
+    if names.SPECIAL_PREFIX not in header:
+        return header
+    header = headers.without_prefix(header, names.EXPECTED_PREFIX)
+    return headers.without_prefix(header, names.BATCH_PREFIX)
+
+
 def copied_header(header: bytes, note: bytes) -> bytes:
     """The header of a copy: nothing in it is expected, batched, or noted by another stream."""
     if header:
-        header = headers.without(header, names.STREAM_SOURCE)
-        header = headers.without_prefix(header, names.EXPECTED_PREFIX)
-        header = headers.without_prefix(header, names.BATCH_PREFIX)
+        header = mirrored_header(headers.without(header, names.STREAM_SOURCE))
     return headers.added(header, names.STREAM_SOURCE, note)
 
 
@@ -134,6 +146,16 @@ class Progress:
         self.seq = ref.stream_seq
         self.lag = max(ref.pending - 1, 0)
         return Step.STORE
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The last delivery taken, and its sequence at the origin."""
+        return self._consumer_seq, self.seq
+
+    def restart(self) -> None:
+        """The origin is another one of the same name: nothing of it is here."""
+        self.seq = 0
+        self.identity = ""
 
     def undo(self, seq: int) -> None:
         """The message was not stored: the origin is to be read again behind this sequence."""

@@ -38,7 +38,7 @@ from penstock.streams.planner import Planner
 from penstock.streams.pubacks import PubAcks
 from penstock.streams.recovery import recovery_steps, source_steps
 from penstock.streams.schedule import Schedules
-from penstock.streams.sourcing import copied_header
+from penstock.streams.sourcing import copied_header, mirrored_header
 from penstock.streams.timing import Timing
 from penstock.wire import headers
 
@@ -164,7 +164,8 @@ class Stream:
     def plan_mirrored(self, msg: Inbound, seq: int, ts_ns: int, origin: Progress) -> Planned:
         """What a message of the origin leads to: it keeps its sequence and its time here."""
         subject = origin.subject(msg.subject)
-        return self._planner.plan_mirrored(subject, msg.header, msg.payload, seq, ts_ns)
+        header = mirrored_header(msg.header)
+        return self._planner.plan_mirrored(subject, header, msg.payload, seq, ts_ns)
 
     def source_ref(self, index_name: str) -> SourceRef | None:
         """The newest message copied from a source, by the source's index name."""

@@ -205,7 +205,8 @@ def test_a_mirror_has_the_sequences_and_times_of_its_origin() -> None:
         (6, 6),
         (9, 9),
     ]
-    assert run.messages()[6].header == expecting
+    # What was expected of the origin, and held there, means nothing here.
+    assert run.messages()[6].header == block({"Nats-Msg-Id": "m"})
     state = run.stream.state()
     assert (state.first_seq, state.last_seq, state.num_deleted) == (5, 9, 2)
     again = run.stream.plan_mirrored(Inbound("o.a", "", b"", b""), 9, NEW_YEAR, progress)
