@@ -152,6 +152,12 @@ class FileStore(IndexedStore):
             self._note_deadline(seq, deadline_ns)
         self._age_from = log.first_seq
         self._durable_place = log.end()
+        if opening.torn or self.recovery.unsynced:
+            # That these sequences hold nothing is about to be said; before that is durable no mark
+            # may call their place so, or they would count as damage.
+            self._durable_place = (opening.mark.block, opening.mark.place)
+        for first, last in opening.torn.ranges():
+            log.note_range(REMOVE, first, last, log.last_ts_ns)
         self._closed_place = log.end() if self.recovery.clean else (0, 0)
         active, blocks = log.active_number(), self._blocks
         if active in opening.files and opening.newest is not None:
