@@ -54,19 +54,22 @@ def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Stor
     return None
 
 
-def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], start: int) -> None:
-    """The stream lost these ranges in a purge, and has nothing for the consumer below `start`."""
+def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], start: int) -> bool:
+    """The stream lost these ranges in a purge, and has nothing for the consumer below `start`.
+    Whether something outstanding was among them."""
     cursor.removed(ranges)
     if start > cursor.next:
         cursor.jump(start)
     state = outstanding.log.state
-    for seq in outstanding.within(ranges):
+    known = outstanding.within(ranges)
+    for seq in known:
         outstanding.acked(seq)
     if not state.pending and not state.redelivered:
         outstanding.reset(state.delivered_consumer, cursor.next - 1)
     elif state.floor_stream < start - 1:
         lowest = min(state.pending.values(), default=(state.delivered_consumer + 1, 0))
         outstanding.acked_through(lowest[0] - 1, start - 1)
+    return bool(known)
 
 
 def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store) -> int | ApiError:

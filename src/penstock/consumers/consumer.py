@@ -197,7 +197,7 @@ class Consumer:
         if known:
             was_stalled = self._delivery.is_stalled
             for seq in known:
-                self._settling.lost(seq, out)
+                self._settling.lost(seq, now_ns, out)
             if was_stalled:
                 self._delivery.pump(now_ns, out)
         return out
@@ -207,7 +207,8 @@ class Consumer:
         start = changing.start_after_purge(subject, self._cursor.filters, self._around.store)
         if start is None:
             return []
-        changing.purge(self._cursor, self._outstanding, ranges, start)
+        if changing.purge(self._cursor, self._outstanding, ranges, start):
+            self._settling.last_ns = now_ns
         return self.wake(now_ns)
 
     def wants(self, subject: str) -> bool:

@@ -175,7 +175,7 @@ class Delivery:
             found = self._around.store.load(seq)
             if not isinstance(found, Missing):
                 return found
-            self.settling.lost(seq, out)
+            self.settling.lost(seq, now_ns, out)
         return None
 
     def _offer(

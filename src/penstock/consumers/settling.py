@@ -150,12 +150,13 @@ class Settling:
 
     # -- without an ack
 
-    def lost(self, seq: int, out: list[Effect]) -> None:
+    def lost(self, seq: int, now_ns: int, out: list[Effect]) -> None:
         """The stream has no such message any more; what was known of it is forgotten."""
         outstanding = self._outstanding
         entry = outstanding.log.state.pending.get(seq)
         deliveries = max(outstanding.redeliveries(seq), 1)
-        outstanding.acked(seq)
+        if outstanding.acked(seq):
+            self.last_ns = now_ns
         if entry is not None:
             out.append(self._events.terminated(entry[0], seq, deliveries, REASON_DELETED))
 
