@@ -59,7 +59,8 @@ def judged(
 def wrong_with(store: FileStore, versions: Sequence[Version]) -> list[str]:
     """What is wrong with a store that was just opened; nothing may be."""
     found = contents(store)
-    return _beyond(store, found, versions) + _totals(store, found)
+    wrong = [f"{span} is called damaged" for span in store.recovery.damaged]
+    return wrong + _beyond(store, found, versions) + _totals(store, found)
 
 
 def _beyond(
@@ -131,6 +132,8 @@ def _goes_on(
     after = contents(again)
     if after.keys() != before.keys() | {answer.seq} or any(after[s] != before[s] for s in before):
         return [f"went on from {sorted(before)} and the next cut left {sorted(after)}"]
+    if again.recovery.damaged:
+        return [f"went on, and the next cut left {again.recovery.damaged} damaged"]
     return _deadlines(again, after, versions)
 
 
