@@ -64,7 +64,7 @@ def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiErro
     others = sum(other != name for other in ctx.streams)
     if 0 < ctx.limits.max_streams <= others:
         return refusals.MAXIMUM_STREAMS_LIMIT
-    return _over_limits(cfg, ctx)
+    return _over_limits(cfg, ctx) if ctx.storage_given else None
 
 
 def _is_same(existing: StreamConfig, made: StreamConfig) -> bool:

@@ -49,6 +49,8 @@ class StreamContext(NamedTuple):
     """What the server has left to promise to streams in memory."""
     free_storage: int = NO_ROOM_LIMIT
     """The same in files."""
+    storage_given: bool = True
+    """Whether the request says where to store; if not, limits are asked later."""
     clustered: bool = False
     consumers: Mapping[str, ConsumerLimits] = {}
     """What each consumer of the stream uses, for its update."""

@@ -332,6 +332,10 @@ class Consumer:
         self._push.configure(cfg)
         return out + self.interest_changed(now_ns)
 
+    def retention_changed(self, *, by_interest: bool) -> None:
+        """The stream keeps messages for its consumers from now on, or does not any more."""
+        self._settling.keep_by_interest(by_interest)
+
     def pause(self, until_ns: int | None, now_ns: int) -> list[Effect]:
         """Deliver nothing before a time; go on if it is None, or has passed."""
         return self.update(structs.replace(self.cfg, pause_until=until_ns), now_ns)

@@ -72,6 +72,10 @@ class Settling:
         self._cfg = cfg
         self._share = sample_share(cfg.sample_freq)
 
+    def keep_by_interest(self, by_interest: bool) -> None:
+        """Whether the stream wants to know what is settled, from now on."""
+        self._by_interest = by_interest
+
     def note(self, first: int, last: int) -> None:
         """These sequences are needed no more."""
         if self._by_interest and first <= last:

@@ -228,7 +228,7 @@ class AtomicBatches:
         if not reason:
             return ()
         stream = self._ledger.cfg.name
-        event = BatchAbandoned(account=self._account, stream=stream, batch=batch_id, reason=reason)
+        event = BatchAbandoned(stream=stream, batch=batch_id, reason=reason)
         return (Advise(f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}", event),)
 
     # -- time
