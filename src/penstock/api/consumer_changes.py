@@ -166,7 +166,7 @@ def _changed(
 
 
 def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiError:
-    if not _is_internal(cfg):
+    if not is_internal(cfg):
         refused = _crowded(cfg, around)
         if refused is not None:
             return refused
@@ -179,7 +179,7 @@ def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiE
 
 def _crowded(cfg: ConsumerConfig, around: Surroundings) -> ApiError | None:
     """What the consumers that are there already say to one more."""
-    others = [other for other in around.consumers.values() if not _is_internal(other)]
+    others = [other for other in around.consumers.values() if not is_internal(other)]
     if 0 < _max_consumers(around.stream, around.caps) <= len(others):
         return refusals.MAXIMUM_CONSUMERS_LIMIT
     if around.stream.retention is not Retention.WORKQUEUE:
@@ -200,7 +200,8 @@ def _max_consumers(stream: StreamConfig, caps: ConsumerCaps) -> int:
     return min((limit for limit in limits if limit > 0), default=caps.server_max_consumers)
 
 
-def _is_internal(cfg: ConsumerConfig) -> bool:
+def is_internal(cfg: ConsumerConfig) -> bool:
+    """Whether the consumer feeds another stream."""
     return cfg.direct or cfg.sourcing
 
 
@@ -210,7 +211,7 @@ def _is_partition(cfg: ConsumerConfig, consumers: Mapping[str, ConsumerConfig]) 
     One without filter is not compared, as in the reference: it must be alone when it is created.
     """
     own = cfg.durable_name or cfg.name
-    others = [other for name, other in consumers.items() if name != own and not _is_internal(other)]
+    others = [other for name, other in consumers.items() if name != own and not is_internal(other)]
     return not any(
         not other.filters or any(collides(subject, theirs) for theirs in other.filters)
         for subject in cfg.filters

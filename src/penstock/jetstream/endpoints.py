@@ -47,6 +47,7 @@ class Held(NamedTuple):
 
     response: Response
     host: StreamHost
+    header: bytes = b""
 
 
 Outcome: TypeAlias = Response | Held | ApiError | None
@@ -166,7 +167,8 @@ class Endpoints:
             if response.error is not None:
                 assets.api_errors += 1
         payload = encode(response)
-        effects: list[Effect] = [Send(request.reply, payload)] if request.reply else []
+        header = outcome.header if isinstance(outcome, Held) else b""
+        effects: list[Effect] = [Send(request.reply, payload, header)] if request.reply else []
         if endpoint.is_audited or is_error:
             effects.append(self._audit(request, payload))
         if isinstance(outcome, Held):

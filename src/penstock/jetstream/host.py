@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
 from penstock.api.stream import ConsumerLimits, Retention
 from penstock.base.effects import Fetch, Send
+from penstock.consumers.consumer import Consumer
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.replicator import LocalReplicator
 from penstock.store.contract import Cold, Missing
@@ -27,11 +28,10 @@ from penstock.streams.stream import Stream
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.api.stream import StreamSourceInfo
     from penstock.base.effects import Effect
     from penstock.base.message import Inbound
-    from penstock.consumers.consumer import Consumer
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
+    from penstock.jetstream.upstream import Upstream
     from penstock.store.contract import Range, Removed, Work
     from penstock.streams.entries import Entry, Purge
     from penstock.streams.lane import StreamLane
@@ -47,16 +47,6 @@ class Commit(NamedTuple):
     work: Work
 
 
-class Upstream(Protocol):
-    """What feeds a mirror, or a stream with sources, as its host sees it."""
-
-    def mirror_info(self, now_ns: int) -> StreamSourceInfo | None:
-        """How far a mirror has come."""
-
-    def source_infos(self, now_ns: int) -> tuple[StreamSourceInfo, ...]:
-        """How far each source has been copied."""
-
-
 class StreamHost:
     """A stream, its consumers, and what waits for their disk."""
 
@@ -69,7 +59,7 @@ class StreamHost:
         self.held: list[Effect] = []
         self.failure: Exception | None = None
         self.is_closed = False
-        self.agenda: Agenda[Stream | Consumer] = Agenda()
+        self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
         self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.upstream: Upstream | None = None
@@ -94,8 +84,7 @@ class StreamHost:
         if self._unplanned:
             self._queue(msg)
             return
-        if self.lane is not None:
-            self._hear_lane()
+        self.hear_lane()
         self._publish(msg, now_ns)
 
     def _publish(self, msg: Inbound, now_ns: int) -> bool:
@@ -111,15 +100,16 @@ class StreamHost:
             else:
                 self.replicator.propose(planned)
         except StoreError as error:
-            self._broken(error)
+            self.broken(error)
             if msg.reply:
                 refused = refusals.STREAM_STORE_FAILED(err=str(error))
                 self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
         return True
 
-    def _hear_lane(self) -> None:
+    def hear_lane(self) -> None:
         """Takes note of what the fast lane did since it was last asked."""
-        assert self.lane is not None
+        if self.lane is None:
+            return
         taken, gone = self.lane.take_news()
         if taken:
             self.stream.passed_by_lane()
@@ -133,7 +123,8 @@ class StreamHost:
         elif len(self._unplanned) < INGEST_MAX:
             self._unplanned.append(msg)
 
-    def _broken(self, error: StoreError) -> None:
+    def broken(self, error: StoreError) -> None:
+        """The store cannot be written any more."""
         self.failure = self.failure or error
         self.open_lane()
 
@@ -187,8 +178,8 @@ class StreamHost:
         if settled:
             self._settle(settled)
 
-    def note(self, machine: Stream | Consumer) -> None:
-        if not isinstance(machine, Stream):
+    def note(self, machine: Stream | Consumer | Upstream) -> None:
+        if isinstance(machine, Consumer):
             self._changed.add(machine.name)
         self.agenda.note(machine, machine.next_deadline_ns())
 
@@ -263,8 +254,7 @@ class StreamHost:
         """Passes on what has become visible; lets consumers deliver."""
         if self.is_closed:
             return
-        if self.lane is not None:
-            self._hear_lane()
+        self.hear_lane()
         if self._fresh or self._taken:
             self._announce(now_ns)
         while self._ready:
@@ -312,6 +302,9 @@ class StreamHost:
             if isinstance(machine, Stream):
                 self._tick_stream(now_ns)
                 continue
+            if not isinstance(machine, Consumer):
+                machine.tick(now_ns)
+                continue
             if self.consumers.get(machine.name) is not machine:
                 continue
             self._take(machine, machine.tick(now_ns))
@@ -327,7 +320,7 @@ class StreamHost:
             for entry in due.entries:
                 self.replicator.propose(entry)
         except StoreError as error:
-            self._broken(error)
+            self.broken(error)
             return
         self.note(self.stream)
 
@@ -335,6 +328,8 @@ class StreamHost:
         """A block that something waited for is in memory."""
         while self._unplanned and self._publish(self._unplanned.popleft(), now_ns):
             continue
+        if self.upstream is not None:
+            self.upstream.resume(now_ns)
         self.open_lane()
         self._ready.update(self.consumers)
 
@@ -358,6 +353,9 @@ class StreamHost:
     def config_changed(self, now_ns: int) -> None:
         """The stream has another configuration; its consumers may have to know."""
         self.open_lane()
+        by_interest = self.stream.cfg.retention is not Retention.LIMITS
+        for consumer in self.consumers.values():
+            consumer.retention_changed(by_interest=by_interest)
         self.note(self.stream)
         self._ready.update(self.consumers)
         if self.stream.cfg.retention is Retention.INTEREST:

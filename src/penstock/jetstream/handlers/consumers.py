@@ -11,7 +11,13 @@ from penstock.api import refusals, subjects
 from penstock.api.advisories import ConsumerAction as ConsumerEvent
 from penstock.api.codec import encode
 from penstock.api.consumer import CreateConsumerRequest
-from penstock.api.consumer_changes import Surroundings, addressed, decide
+from penstock.api.consumer_changes import (
+    Surroundings,
+    addressed,
+    decide,
+    for_source,
+    is_internal,
+)
 from penstock.api.consumer_defaults import ConsumerCaps
 from penstock.api.consumer_rules import check_group
 from penstock.api.refusals import ApiError
@@ -33,6 +39,7 @@ from penstock.api.responses import (
     ConsumerUnpinResponse,
 )
 from penstock.base.effects import Advise
+from penstock.base.shorthash import short_hash
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import ConsumerMeta
 from penstock.jetstream.handlers.bodies import (
@@ -46,6 +53,9 @@ from penstock.jetstream.handlers.bodies import (
 from penstock.jetstream.making import make_consumer
 from penstock.jetstream.showing import show_consumer
 from penstock.store.errors import StoreError
+from penstock.streams.names import STREAM_IDENTITY
+from penstock.streams.sourcing import identity_of
+from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.consumer import ConsumerConfig
@@ -70,6 +80,9 @@ def create(call: Call) -> Outcome:
     host = call.assets.hosts.get(whom.stream)
     if host is None:
         return refusals.STREAM_NOT_FOUND
+    whom = for_source(whom, host.stream.cfg, short_hash(call.assets.ambient.nuid()))
+    if _is_for_another(call, host, whom.config):
+        return refusals.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity_of(host.stream.created_ns))
     cfg = decide(
         whom.config, request.action, _surroundings(call.assets, host), pedantic=request.pedantic
     )
@@ -82,6 +95,21 @@ def create(call: Call) -> Outcome:
         return _update(call, host, existing, cfg)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
+
+
+def _is_for_another(call: Call, host: StreamHost, cfg: ConsumerConfig) -> bool:
+    """Whether who copies the stream means another one, which had its name before."""
+    wanted = headers.get(call.request.header, STREAM_IDENTITY)
+    if not wanted or not is_internal(cfg):
+        return False
+    return wanted.decode(errors="replace") != identity_of(host.stream.created_ns)
+
+
+def _identified(host: StreamHost, cfg: ConsumerConfig) -> bytes:
+    """The header of an answer to who copies the stream: which one it is."""
+    if not is_internal(cfg):
+        return b""
+    return headers.added(b"", STREAM_IDENTITY, identity_of(host.stream.created_ns).encode())
 
 
 def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
@@ -105,12 +133,12 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
     call.port.watch(host, consumer)
     call.port.mark(host)
-    call.port.perform([_told(subjects.CONSUMER_CREATED, host, name, "create")])
+    call.port.perform([consumer_told(subjects.CONSUMER_CREATED, host, name, "create")])
     info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
         info = structs.replace(info, config=config)
-    return Held(ConsumerCreateResponse(info=info), host)
+    return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
 def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Outcome:
@@ -123,9 +151,19 @@ def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfi
         host.filters_changed(call.now_ns)
         call.port.unwatch(consumer)
         call.port.watch(host, consumer)
+    if cfg.sourcing:
+        _start_over(host, consumer, call.now_ns)
     call.port.mark(host)
     info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
-    return Held(ConsumerCreateResponse(info=info), host)
+    return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
+
+
+def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
+    """A copy comes back: everything that it did not answer for is delivered again."""
+    done = consumer.reset(0, now_ns)
+    if not isinstance(done, ApiError):
+        host.touched(consumer, done.effects)
+        host.await_state(consumer)
 
 
 def _meta(consumer: Consumer, cfg: ConsumerConfig) -> ConsumerMeta:
@@ -134,7 +172,8 @@ def _meta(consumer: Consumer, cfg: ConsumerConfig) -> ConsumerMeta:
     )
 
 
-def _told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
+def consumer_told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
+    """The event of a consumer that comes or goes."""
     return Advise(
         f"{subject}{host.name}.{name}",
         ConsumerEvent(stream=host.name, consumer=name, action=action),
@@ -210,7 +249,7 @@ def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: in
     if files is not None:
         files.delete()
     port.mark(host)
-    port.perform([_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
+    port.perform([consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
 
 
 def pause(call: Call) -> Outcome:
@@ -255,11 +294,14 @@ def reset(call: Call) -> Outcome:
     host.touched(consumer, done.effects)
     host.await_state(consumer)
     call.port.mark(host)
+    is_copy = headers.get(call.request.header, STREAM_IDENTITY) is not None
+    identity = identity_of(host.stream.created_ns).encode()
     return Held(
         ConsumerResetResponse(
             info=show_consumer(call.assets, host, consumer, call.now_ns), reset_seq=done.seq
         ),
         host,
+        headers.added(b"", STREAM_IDENTITY, identity) if is_copy else b"",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -40,6 +41,7 @@ from penstock.jetstream.handlers.bodies import (
     read_optional,
     stream_of,
 )
+from penstock.jetstream.handlers.consumers import consumer_told
 from penstock.jetstream.making import make_stream
 from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 SUBJECTS_LIMIT: Final = 100_000
+STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
 def create(call: Call) -> Outcome:
@@ -83,6 +86,7 @@ def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
         duplicate_window_max=call.assets.policy.duplicate_window_ns,
         free_memory=call.assets.room.unpromised(Storage.MEMORY),
         free_storage=call.assets.room.unpromised(Storage.FILE),
+        storage_given=STORAGE_KEY.search(call.request.body) is not None,
         consumers={} if host is None else host.consumer_limits,
     )
 
@@ -114,7 +118,7 @@ def update(call: Call) -> Outcome:
         return refusals.STREAM_UPDATE(err=str(error))
     call.assets.changed(host, old)
     host.config_changed(call.now_ns)
-    if old.subjects != cfg.subjects:
+    if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
         call.port.serve(host)
     call.port.mark(host)
     call.port.perform([_told(subjects.STREAM_UPDATED, host.name, "modify")])
@@ -209,6 +213,7 @@ def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
     """Takes a stream away with its consumers; durable when it returns."""
     for consumer in host.consumers.values():
         host.now.extend(consumer.closing(is_deleted=True))
+        host.now.append(consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
     port.retire(host)
     assets.drop(host)
     host.let_go()

@@ -18,6 +18,7 @@ from penstock.jetstream.endpoints import Endpoints, Request
 from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.handlers.consumers import delete_consumer
 from penstock.server.jetstream.clients import describe
+from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
 from penstock.server.jetstream.perform import Performer
 from penstock.server.logs import log
@@ -63,6 +64,7 @@ class AccountEdge:
         self._drivers: dict[str, HostDriver] = {}
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self.copying = Copying(self)
         self.performer = Performer(
             edge.plane,
             account.interest,
@@ -104,6 +106,7 @@ class AccountEdge:
             self.interest.remove(subscription)
         for consumer in host.consumers.values():
             self.watch(host, consumer)
+        self.copying.follow(host)
         driver.mark()
 
     def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
@@ -118,6 +121,7 @@ class AccountEdge:
             self.interest.remove(subscription)
         for consumer in host.consumers.values():
             self.unwatch(consumer)
+        self.copying.drop(host)
         driver = self._drivers.pop(host.name)
         host.is_closed = True
         self.edge.agenda.forget(driver)
@@ -232,11 +236,11 @@ class AccountEdge:
 
     def _direct_get(self, msg: Inbound) -> None:
         name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
-        driver = self._drivers.get(name)
-        if driver is None or not driver.host.stream.cfg.allow_direct:
+        host = self.copying.reader_of(name)
+        if host is None:
             self._nobody(msg.reply)
             return
-        self._read(driver, direct_get(driver.host.stream.store, driver.host.name, msg))
+        self._read(self._drivers[host.name], direct_get(host.stream.store, host.name, msg))
 
     def _read(self, driver: HostDriver, reading: Reading) -> None:
         """Sends a piece of an answer; the next when its block is there, or others had a turn."""

@@ -86,6 +86,8 @@ class HostDriver:
             return
         self._edge.keep_up(self)
         host.turn(self._edge.now_ns())
+        if host.upstream is not None and host.upstream.wires:
+            self._account.copying.tune(host.upstream, host)
         self._release()
         if not self._syncing:
             self._commit()

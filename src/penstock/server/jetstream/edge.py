@@ -255,8 +255,7 @@ class JetStreamEdge:
 
     def _after_turn(self) -> None:
         """Everything that happened in this turn is passed on."""
-        for account in self.accounts.values():
-            account.interest_changed()
+        self._interest_changed()
         for lane in self.service.router.take_lanes():
             self.dirty[lane.owner] = None  # type: ignore[index]
         for _ in range(ROUNDS_MAX):
@@ -265,7 +264,12 @@ class JetStreamEdge:
             dirty, self.dirty = self.dirty, {}
             for driver in dirty:
                 driver.run()
+            self._interest_changed()  # copies have begun to listen
         self._arm()
+
+    def _interest_changed(self) -> None:
+        for account in self.accounts.values():
+            account.interest_changed()
 
     def settle(self) -> None:
         """Outside a turn: passes on what happened, and flushes."""
