@@ -275,6 +275,10 @@ class StoreModel:
     # -- the edge's part
 
     @property
+    def lost(self) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    @property
     def durable_seq(self) -> int:
         return self.last_seq
 

@@ -28,7 +28,7 @@ COPIES_SEARCHED_MAX: Final = 64
 
 def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
     """Runs through all of it; yields whenever a block is needed, to go on when it is there."""
-    yield from _drop_torn_batch(ledger)
+    yield from _drop_torn_batches(ledger)
     yield from _last_msg_id(ledger)
     if ledger.cfg.duplicate_window > 0:
         yield from _seen_ids(ledger, now_ns)
@@ -38,25 +38,61 @@ def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterato
         yield from source_steps(ledger)
 
 
-def _drop_torn_batch(ledger: Ledger) -> Iterator[Cold]:
+def _drop_torn_batches(ledger: Ledger) -> Iterator[Cold]:
+    """Takes out what is left of batches that lost a part to a power cut."""
     if ledger.cfg.mirror is not None:
         # A mirror has what its origin has; what is missing will come.
         return
-    while isinstance(last := ledger.store.load(ledger.last_seq, unsynced=True), Cold):
-        yield last
-    if isinstance(last, Missing) or not headers.get(last.header, names.BATCH_ID):
-        return
-    number = sequence_of(headers.get(last.header, names.BATCH_SEQ) or b"")
-    if headers.get(last.header, names.BATCH_COMMIT) or not 0 < number < UNREADABLE:
-        return
-    ledger.store.truncate(max(ledger.last_seq - number, 0))
-    ledger.last_seq = ledger.store.state().last_seq
+    for first, last in ledger.store.lost:
+        yield from _drop_before(ledger, first)
+        yield from _drop_behind(ledger, last)
+    number = _unfinished((yield from _loaded(ledger, ledger.last_seq)))
+    if number:
+        ledger.store.truncate(max(ledger.last_seq - number, 0))
+        ledger.last_seq = ledger.store.state().last_seq
+
+
+def _drop_before(ledger: Ledger, gap: int) -> Iterator[Cold]:
+    """The beginning of a batch whose end is in a gap."""
+    number = _unfinished((yield from _loaded(ledger, gap - 1)))
+    for seq in range(max(gap - number, 1), gap):
+        ledger.store.remove(seq)
+
+
+def _drop_behind(ledger: Ledger, gap: int) -> Iterator[Cold]:
+    """The end of a batch whose beginning is in a gap."""
+    seq = gap + 1
+    found = yield from _loaded(ledger, seq)
+    while found is not None and _number(found) > 1:
+        ledger.store.remove(seq)
+        seq += 1
+        found = yield from _loaded(ledger, seq)
+
+
+def _loaded(ledger: Ledger, seq: int) -> Generator[Cold, None, MessageRecord | None]:
+    while isinstance(found := ledger.store.load(seq, unsynced=True), Cold):
+        yield found
+    return None if isinstance(found, Missing) else found
+
+
+def _number(record: MessageRecord) -> int:
+    """The number of a message in its batch; 0 if it is in none."""
+    if not record.header or not headers.get(record.header, names.BATCH_ID):
+        return 0
+    number = sequence_of(headers.get(record.header, names.BATCH_SEQ) or b"")
+    return 0 if number == UNREADABLE else number
+
+
+def _unfinished(record: MessageRecord | None) -> int:
+    """The number of a message that should have others of its batch behind it; 0 if it is last."""
+    if record is None or headers.get(record.header, names.BATCH_COMMIT):
+        return 0
+    return _number(record)
 
 
 def _last_msg_id(ledger: Ledger) -> Iterator[Cold]:
-    while isinstance(last := ledger.store.load(ledger.last_seq, unsynced=True), Cold):
-        yield last
-    if not isinstance(last, Missing):
+    last = yield from _loaded(ledger, ledger.last_seq)
+    if last is not None:
         ledger.last_msg_id = headers.get(last.header, names.MSG_ID) or b""
 
 
