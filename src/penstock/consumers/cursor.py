@@ -159,7 +159,10 @@ class Cursor:
             self._leave_row_entry(seq)
         else:
             self.next = seq + 1
-        self._count -= 1
+        if seq <= self._counted_to:
+            self._count -= 1
+        else:
+            self._counted_to = seq  # it was read before it was announced
 
     def _leave_row_entry(self, seq: int) -> None:
         self._row.popleft()
@@ -178,6 +181,11 @@ class Cursor:
         if self._stale:
             self._recount()
         return max(self._count, 0)
+
+    def pending_after(self, seq: int) -> int:
+        """As `pending`, once this message has been handed out for the first time."""
+        to_come = self.pending()
+        return to_come - 1 if seq <= self._counted_to and to_come else to_come
 
     def _recount(self) -> None:
         start = self._resume + 1 if self._row else self.next

@@ -184,7 +184,8 @@ class Delivery:
         """Give a message to whoever is next; its size, or 0 if nobody gets it now."""
         seq, ts_ns, subject, header, payload = record
         consumer_seq = self.log.state.delivered_consumer + 1
-        to_come = self.cursor.pending() - (not redeliveries)
+        cursor = self.cursor
+        to_come = cursor.pending() if redeliveries else cursor.pending_after(seq)
         reply = f"{self._ack_prefix}{redeliveries + 1}.{seq}.{consumer_seq}.{ts_ns}.{to_come}"
         if self._cfg.headers_only:
             header = headers.added(header, b"Nats-Msg-Size", b"%d" % len(payload))

@@ -116,3 +116,13 @@ def test_a_message_of_another_subject_wakes_nobody() -> None:
     stage = Stage(pull_config(filter_subject="a.*"))
     assert not stage.consumer.stored(1, "b", T0)
     assert stage.consumer.stored(1, "a.b", T0)
+
+
+def test_a_message_read_before_it_was_announced_is_counted_once() -> None:
+    stage = Stage(pull_config(), before=["a"])
+    assert stage.consumer.info(T0).num_pending == 1
+    seq = stage._append("a", b"", b"")
+    stage.pull("2")
+    assert [d.reply.rsplit(".", 1)[1] for d in stage.deliveries()] == ["0", "0"]
+    stage.consumer.stored(seq, "a", T0)
+    assert stage.consumer.info(T0).num_pending == 0
