@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bench.compare import Comparison, Effort, Series
-from penstock.bench.measure import Result
+from penstock.bench.outcome import Result
 from penstock.bench.probes.figures import Figure
 from penstock.bench.report import comparison_json, figures_json
 from penstock.bench.scenarios import STANDARD

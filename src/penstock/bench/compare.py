@@ -11,9 +11,10 @@ from statistics import median
 
 from penstock.bench.client import Endpoint
 from penstock.bench.failure import BenchError
-from penstock.bench.measure import MESSAGES_MIN, Result, fitting_count, run_scenario
+from penstock.bench.measure import MESSAGES_MIN, fitting_count, run_scenario
+from penstock.bench.outcome import Result
 from penstock.bench.process import ServerCommand, running
-from penstock.bench.scenarios import Scenario
+from penstock.bench.scenarios import Scenario, jetstream_setting
 from penstock.bench.stats import Latency, Spread, ratio
 
 ROUNDS_DEFAULT = 5
@@ -136,7 +137,7 @@ def compare(
 def _size(command: ServerCommand, series: Series, effort: Effort, progress: Progress) -> int:
     """The message count that takes this server the wanted time; the minimum if trials fail."""
     progress(f"{series.scenario.name}: sizing, {command.label}")
-    with running(command) as server:
+    with running(command, jetstream_setting(series.scenario)) as server:
         try:
             return fitting_count(series.scenario, server.endpoint, effort.seconds)
         except BenchError as error:
@@ -145,7 +146,7 @@ def _size(command: ServerCommand, series: Series, effort: Effort, progress: Prog
 
 
 def _fresh_run(command: ServerCommand, series: Series, count: int) -> None:
-    with running(command) as server:
+    with running(command, jetstream_setting(series.scenario)) as server:
         try:
             warm_up = max(MESSAGES_MIN, count // WARM_UP_SHARE)
             run_scenario(series.scenario, server.endpoint, warm_up)

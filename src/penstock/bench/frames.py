@@ -5,6 +5,7 @@ is a byte count. Each payload starts with its place in the batch as a decimal st
 the scanner prove that nothing was lost, doubled or reordered. Nothing is encoded per message.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 STAMP_DIGITS = 8  # agrees with scan.pxd
@@ -19,6 +20,19 @@ class Batch:
 
     data: bytes
     count: int
+
+    @property
+    def frame_bytes(self) -> int:
+        return len(self.data) // self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """Equally long encoded requests, each with its reply token at the same offset."""
+
+    data: bytes
+    count: int
+    token_at: int
 
     @property
     def frame_bytes(self) -> int:
@@ -84,3 +98,24 @@ def encode_request(subject: str, inbox: str, payload_bytes: int) -> tuple[bytear
     token = b"0" * TOKEN_DIGITS
     rest = b" %d\r\n%b\r\n" % (payload_bytes, b"x" * payload_bytes)
     return bytearray(head + token + rest), len(head)
+
+
+def encode_asks(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
+    """Requests to the equally long subjects in turn; stamped, each payload with its place."""
+    head = len(f"PUB {names[0]} {inbox}.")
+    token = "0" * TOKEN_DIGITS
+    first = encode_message(names[0], f"{inbox}.{token}", make_payload(0, payload_bytes))
+    # One round when nothing but the subject differs: frame n then asks for key n.
+    rounds = max(1, BATCH_BYTES_TARGET // (len(first) * len(names))) if payload_bytes else 1
+    count = rounds * len(names)
+    frames = [
+        encode_message(
+            names[place % len(names)], f"{inbox}.{token}", make_payload(place, payload_bytes)
+        )
+        for place in range(count)
+    ]
+    return Asks(b"".join(frames), count, head)
+
+
+def encode_message(subject: str, reply: str, payload: bytes) -> bytes:
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)

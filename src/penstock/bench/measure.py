@@ -1,6 +1,6 @@
 """Runs one scenario against one server and says what it took.
 
-Definitions: *messages* are those published (or requests made); *rate* is messages per second from
+Definitions: *messages* are those published, requested or read; *rate* is messages per second from
 the first publish until the last subscriber has the last message, or, without subscribers, until
 the PONG behind the last message; *CPU per million* is server CPU-seconds per million messages,
 whatever the number of copies delivered. Every run proves that each subscriber got exactly its
@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 
 from penstock.bench import loadgen, procfs
 from penstock.bench.client import NANOS, Client, Endpoint, deadline_after, open_client
@@ -27,7 +26,16 @@ from penstock.bench.frames import (
     encode_batch,
     encode_request,
 )
-from penstock.bench.scenarios import PubSub, RequestReply, Scenario
+from penstock.bench.jetload import run_get, run_publish, run_read
+from penstock.bench.outcome import Load, Result, Timing
+from penstock.bench.scenarios import (
+    BucketGet,
+    PubSub,
+    RequestReply,
+    Scenario,
+    StreamPublish,
+    StreamRead,
+)
 from penstock.bench.stats import Latency
 
 RUN_TIMEOUT_S = 60.0
@@ -35,62 +43,6 @@ TRIAL_SECONDS_MIN = 0.15  # a trial shorter than this says too little about the 
 TRIAL_GROWTH_MAX = 16
 TRIALS_MAX = 12
 MESSAGES_MIN = 200
-FIRST_TRIAL = {PubSub: 20_000, RequestReply: 300}
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One run: what went through, how long it took and what it cost the server."""
-
-    scenario: str
-    messages: int
-    deliveries: int
-    payload_bytes: int
-    seconds: float
-    cpu_seconds: float | None = None
-    rss_peak_bytes: int | None = None
-    latency: Latency | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.messages / self.seconds
-
-    @property
-    def megabytes_per_second(self) -> float:
-        """Payload (headers included) taken from publishers, in 10^6 bytes per second."""
-        return self.messages * self.payload_bytes / self.seconds / 1e6
-
-    @property
-    def cpu_per_million(self) -> float | None:
-        if self.cpu_seconds is None:
-            return None
-        return self.cpu_seconds / self.messages * 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What a runner needs to know about one run."""
-
-    endpoint: Endpoint
-    messages: int
-    pid: int | None
-    deadline_ns: int
-
-    def cpu_seconds(self) -> float:
-        return procfs.cpu_seconds(self.pid) if self.pid is not None else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What a runner reports back."""
-
-    messages: int
-    deliveries: int
-    payload_bytes: int
-    start_ns: int
-    end_ns: int
-    cpu_seconds: float
-    latency: Latency | None = None
 
 
 def run_scenario(
@@ -102,10 +54,7 @@ def run_scenario(
 ) -> Result:
     """One measured run. Raises BenchError if anything is lost, late or refused."""
     load = Load(endpoint, messages, pid, deadline_after(timeout_s))
-    if isinstance(scenario, PubSub):
-        timing = _run_pubsub(scenario, load)
-    else:
-        timing = _run_requests(scenario, load)
+    timing = _run(scenario, load)
     return Result(
         scenario=scenario.name,
         messages=timing.messages,
@@ -118,9 +67,23 @@ def run_scenario(
     )
 
 
+def _run(scenario: Scenario, load: Load) -> Timing:
+    match scenario:
+        case PubSub():
+            return _run_pubsub(scenario, load)
+        case RequestReply():
+            return _run_requests(scenario, load)
+        case StreamPublish():
+            return run_publish(scenario, load)
+        case StreamRead():
+            return run_read(scenario, load)
+        case BucketGet():
+            return run_get(scenario, load)
+
+
 def fitting_count(scenario: Scenario, endpoint: Endpoint, seconds: float) -> int:
     """How many messages keep this server busy for about `seconds`; found by growing trials."""
-    count = FIRST_TRIAL[type(scenario)]
+    count = scenario.first_trial
     for _ in range(TRIALS_MAX):
         trial = run_scenario(scenario, endpoint, count)
         wanted = int(trial.rate * seconds)

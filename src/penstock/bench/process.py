@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +60,18 @@ def reference_command(override: str | None = None) -> ServerCommand:
 
 
 @contextlib.contextmanager
-def running(command: ServerCommand, extra: Sequence[str] = ()) -> Iterator[RunningServer]:
-    """The server, listening on a free loopback port, for the duration of the context."""
+def running(command: ServerCommand, jetstream: str | None = None) -> Iterator[RunningServer]:
+    """The server, listening on a free loopback port, for the duration of the context.
+
+    With `jetstream`, the further lines of that section of its configuration (may be empty), it
+    persists in a folder that goes when it ends.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
         log = folder / "server.log"
-        flags = ("-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", name, *extra)
+        flags = ["-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", name]
+        if jetstream is not None:
+            flags += ["-c", _write_config(folder, jetstream)]
         with log.open("wb") as sink:
             try:
                 child = subprocess.Popen(
@@ -78,6 +84,13 @@ def running(command: ServerCommand, extra: Sequence[str] = ()) -> Iterator[Runni
             yield RunningServer(command.label, child.pid, endpoint)
         finally:
             _end(child)
+
+
+def _write_config(folder: Path, jetstream: str) -> str:
+    path = folder / "server.conf"
+    store = json.dumps(str(folder / "store"))
+    path.write_text(f"jetstream {{\n  store_dir: {store}\n  {jetstream}\n}}\n")
+    return str(path)
 
 
 def _await_listening(

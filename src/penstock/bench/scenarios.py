@@ -1,15 +1,23 @@
 """What is measured: declarations of load patterns and the standard suite.
 
-A scenario says who publishes what to whom and nothing about how it is run; `measure.py` has one
-runner per scenario type. A new kind of load (JetStream, say) joins by adding a frozen dataclass
-here, to the `Scenario` union and to the runner table there.
+A scenario says who publishes what to whom and nothing about how it is run; `measure.py` and
+`jetload.py` have one runner per scenario type. A new kind of load joins by adding a frozen
+dataclass here, to the `Scenario` union and to the choice of runners in `measure.py`. The
+`first_trial` is a message count that takes any server a moment.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from fnmatch import fnmatchcase
+from typing import ClassVar, Literal
 
 MANY_SUBJECTS = 10_000
+WINDOW = 1000  # unacknowledged publishes of an asynchronous publisher
+GET_WINDOW = 100
+KEYS = 1000  # of a bucket
+
+Storage = Literal["file", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,7 @@ class PubSub:
     one subject: published round-robin, received through a wildcard.
     """
 
+    first_trial: ClassVar[int] = 20_000
     name: str
     payload_bytes: int
     publishers: int = 1
@@ -55,6 +64,7 @@ class PubSub:
 class RequestReply:
     """Clients with one request in flight each, and one responder that echoes the payload."""
 
+    first_trial: ClassVar[int] = 300
     name: str
     payload_bytes: int
     clients: int = 1
@@ -65,9 +75,109 @@ class RequestReply:
         return f"request/reply · {size_text(self.payload_bytes)} · {clients}"
 
 
-Scenario = PubSub | RequestReply
+class Durability(Enum):
+    """When a server syncs what it stores: how both are configured, and how a title says so."""
 
-STANDARD: tuple[Scenario, ...] = (
+    SHIPPED = ("", "as shipped")
+    ALWAYS = ("sync_interval: always", "both sync always")
+    LAZY = ('sync_interval: "2m"', "both sync lazily")
+
+    def __init__(self, setting: str, words: str) -> None:
+        self.setting = setting  # a line of the server's jetstream section
+        self.words = words
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPublish:
+    """One publisher that waits for acks, with up to `window` of them outstanding.
+
+    A bucket is the stream behind a key-value bucket without history: every put replaces a value.
+    """
+
+    first_trial: ClassVar[int] = 500
+    name: str
+    payload_bytes: int = 128
+    storage: Storage = "file"
+    window: int = WINDOW
+    subjects: int = 1
+    durability: Durability = Durability.SHIPPED
+    bucket: bool = False
+
+    @property
+    def title(self) -> str:
+        parts = ["put" if self.bucket else f"publish · {self.storage}"]
+        parts += [size_text(self.payload_bytes), window_text(self.window)]
+        if self.subjects > 1 and not self.bucket:
+            parts.append(f"{self.subjects // 1000} k subjects")
+        if self.storage == "file":
+            parts.append(self.durability.words)
+        return " · ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRead:
+    """One reader of a filled file stream: pushed with flow control, or pulled in batches."""
+
+    first_trial: ClassVar[int] = 20_000
+    durability: ClassVar[Durability] = Durability.SHIPPED
+    storage: ClassVar[Storage] = "file"
+    subjects: ClassVar[int] = 1
+    bucket: ClassVar[bool] = False
+    name: str
+    payload_bytes: int = 128
+    pushed: bool = False
+    acks: bool = False
+
+    @property
+    def title(self) -> str:
+        way = "ordered push" if self.pushed else "durable pull"
+        acks = "every message acked" if self.acks else "no acks"
+        return f"{way} · {size_text(self.payload_bytes)} · {acks}"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketGet:
+    """One client that gets values of a bucket, key after key."""
+
+    first_trial: ClassVar[int] = 500
+    durability: ClassVar[Durability] = Durability.SHIPPED
+    storage: ClassVar[Storage] = "file"
+    subjects: ClassVar[int] = KEYS
+    bucket: ClassVar[bool] = True
+    name: str
+    payload_bytes: int = 128
+    window: int = 1
+
+    @property
+    def title(self) -> str:
+        return f"get · {size_text(self.payload_bytes)} · {window_text(self.window)}"
+
+
+CoreScenario = PubSub | RequestReply
+JetStreamScenario = StreamPublish | StreamRead | BucketGet
+Scenario = CoreScenario | JetStreamScenario
+
+
+def jetstream_setting(scenario: Scenario) -> str | None:
+    """What to add to the jetstream section of both servers; None if they need no JetStream."""
+    if isinstance(scenario, PubSub | RequestReply):
+        return None
+    return scenario.durability.setting
+
+
+def each_durability(scenario: StreamPublish) -> tuple[StreamPublish, ...]:
+    """As shipped, then both servers configured alike, one way and the other."""
+    others = (Durability.ALWAYS, Durability.LAZY)
+    return (
+        scenario,
+        *(
+            replace(scenario, name=f"{scenario.name}-{one.name.lower()}", durability=one)
+            for one in others
+        ),
+    )
+
+
+CORE: tuple[Scenario, ...] = (
     PubSub("publish-16B", 16),
     PubSub("publish-128B", 128),
     PubSub("publish-1KiB", 1024),
@@ -87,15 +197,48 @@ STANDARD: tuple[Scenario, ...] = (
     RequestReply("request-16", 128, clients=16),
 )
 
+JETSTREAM: tuple[Scenario, ...] = (
+    StreamPublish("js-publish-sync-memory", storage="memory", window=1),
+    *each_durability(StreamPublish("js-publish-sync-file", window=1)),
+    StreamPublish("js-publish-memory-128B", storage="memory"),
+    *each_durability(StreamPublish("js-publish-file-128B")),
+    *each_durability(StreamPublish("js-publish-file-1KiB", 1024)),
+    *each_durability(StreamPublish("js-publish-file-128B-10k-subjects", subjects=MANY_SUBJECTS)),
+    StreamRead("js-push-128B", pushed=True),
+    StreamRead("js-push-1KiB", 1024, pushed=True),
+    StreamRead("js-pull-128B-acked", acks=True),
+    StreamRead("js-pull-128B"),
+    *each_durability(StreamPublish("kv-put-sync", window=1, subjects=KEYS, bucket=True)),
+    *each_durability(StreamPublish("kv-put", subjects=KEYS, bucket=True)),
+    BucketGet("kv-get-sync"),
+    BucketGet("kv-get", window=GET_WINDOW),
+)
+
+STANDARD = (*CORE, *JETSTREAM)
+
 QUICK = ("publish-128B", "1-1-128B", "1-4-128B", "request-1", "request-16")
+JETSTREAM_QUICK = (
+    "js-publish-sync-file",
+    "js-publish-file-128B",
+    "js-publish-file-128B-always",
+    "js-publish-file-128B-lazy",
+    "js-push-128B",
+    "js-pull-128B-acked",
+    "kv-put",
+    "kv-get",
+)
 
 
 def size_text(count: int) -> str:
     return f"{count // 1024} KiB" if count and count % 1024 == 0 else f"{count} B"
 
 
+def window_text(window: int) -> str:
+    return "one at a time" if window == 1 else f"window {window}"
+
+
 def select(patterns: Sequence[str]) -> list[Scenario]:
-    """The standard scenarios whose name matches any of the glob patterns, in suite order."""
+    """The scenarios whose name matches any of the glob patterns, in suite order."""
     return [
         scenario
         for scenario in STANDARD

@@ -28,7 +28,15 @@ from penstock.bench.probes.idle import allow_connections, probe_idle
 from penstock.bench.probes.stalled import probe_stalled
 from penstock.bench.probes.subscriptions import probe_subscriptions
 from penstock.bench.process import ServerCommand, our_command, reference_command, running
-from penstock.bench.scenarios import QUICK, STANDARD, Scenario, select
+from penstock.bench.scenarios import (
+    CORE,
+    JETSTREAM,
+    JETSTREAM_QUICK,
+    QUICK,
+    STANDARD,
+    Scenario,
+    select,
+)
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 EXIT_OK = 0
@@ -104,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_effort(parser: argparse.ArgumentParser) -> None:
     effort = parser.add_argument_group("how much")
     effort.add_argument(
+        "--jetstream", action="store_true", help="the scenarios of streams and buckets instead"
+    )
+    effort.add_argument(
         "--scenario",
         action="append",
         metavar="NAME",
@@ -159,7 +170,11 @@ def _wants_probe(options: argparse.Namespace) -> bool:
 
 
 def _scenarios(options: argparse.Namespace) -> list[Scenario]:
-    return select(options.scenario or (QUICK if options.quick else ("*",)))
+    if options.scenario:
+        return select(options.scenario)
+    if options.jetstream:
+        return select(JETSTREAM_QUICK) if options.quick else list(JETSTREAM)
+    return select(QUICK) if options.quick else list(CORE)
 
 
 def _effort(options: argparse.Namespace) -> Effort:

@@ -3,7 +3,7 @@
 import json
 
 from penstock.bench.compare import Comparison, Effort, Series
-from penstock.bench.measure import Result
+from penstock.bench.outcome import Result
 from penstock.bench.report import comparison_chart, comparison_json
 from penstock.bench.scenarios import PubSub
 from penstock.bench.stats import Latency
