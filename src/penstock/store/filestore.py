@@ -278,10 +278,12 @@ class FileStore(IndexedStore):
         working = self._working
         if working is None or work is not working:
             raise ValueError("this is not the work that was given out")
+        self._working = None
         if failure is not None:
             self._failure = failure
+            for rewrite in working.swapped:  # what is cold is still read, from where it is now
+                self._blocks.adopt(rewrite)
             return
-        self._working = None
         if working.write_only:
             self._dirty |= {piece.number for piece in working.pieces}
             self._names_changed |= working.names_changed

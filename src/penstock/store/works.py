@@ -102,6 +102,8 @@ class SyncWork:
     write_only: bool = False
     names_changed: bool = False
     closing: bool = False
+    swapped: list[RewriteWork] = field(default_factory=list)
+    """Whose new files are in place, also when something failed later."""
 
     @property
     def short(self) -> bool:
@@ -218,6 +220,7 @@ class SyncWork:
         for rewrite in done:
             self.files.close(rewrite.number)
             self.files.disk.rename(rewrite.new_name, self.files.name(rewrite.number))
+            self.swapped.append(rewrite)
         if done:
             self.files.disk.sync_dir()
 
