@@ -96,6 +96,43 @@ def _overlap(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
+# -- restoration
+
+
+def plan_restore(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
+    """The configuration of a stream to be made from an archive, or why not."""
+    cfg = cfg if cfg.name else structs.replace(cfg, name=name)
+    if name != cfg.name:
+        return refusals.STREAM_MISMATCH
+    if "\\" in name or "/" in name:
+        return refusals.STREAM_NAME_CONTAINS_PATH_SEPARATORS
+    refused = check_stream(cfg, ctx)
+    if refused is not None:
+        return refused
+    made = normalise(cfg, ctx)
+    return _no_room(made, ctx) or _name_taken(made, ctx) or made
+
+
+def check_restored(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """Why a stream that `plan_restore` let pass cannot be made now."""
+    taken = _name_taken(cfg, ctx) or _no_room(cfg, ctx)
+    if taken is not None:
+        return taken
+    if cfg.num_replicas > 1 and not ctx.clustered:
+        return refusals.STREAM_REPLICAS_NOT_SUPPORTED
+    return _unfit_filter(cfg) or _overlap(cfg, ctx)
+
+
+def _name_taken(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    return refusals.STREAM_NAME_EXIST_RESTORE_FAILED if cfg.name in ctx.streams else None
+
+
+def _no_room(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    if 0 < ctx.limits.max_streams <= len(ctx.streams):
+        return refusals.MAXIMUM_STREAMS_LIMIT
+    return _over_limits(cfg, ctx)
+
+
 # -- limits
 
 

@@ -47,4 +47,10 @@ class Fetch(NamedTuple):
     cold: object
 
 
-Effect: TypeAlias = Send | Deliver | Advise | Fetch
+class Begin(NamedTuple):
+    """Something that takes long may begin: what was to leave before it has left."""
+
+    transfer: object
+
+
+Effect: TypeAlias = Send | Deliver | Advise | Fetch | Begin

@@ -151,6 +151,11 @@ class Assets:
         self.room.grow(cfg.storage, -held)
         self.room.promise(cfg.storage, -max(cfg.max_bytes, 0))
 
+    def hold(self, storage: Storage, n: int) -> None:
+        """So many bytes more, or less, belong to streams that are being restored."""
+        self._used[storage] += n
+        self.room.grow(storage, n)
+
     def used(self, storage: Storage) -> int:
         return self._used[storage]
 

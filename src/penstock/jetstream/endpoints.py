@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.host import StreamHost
+    from penstock.jetstream.transfer import Transfer
 
 FIRST_NAME: Final = 2
 """Where the part behind `$JS.API` begins."""
@@ -48,6 +49,8 @@ class Held(NamedTuple):
     response: Response
     host: StreamHost
     header: bytes = b""
+    then: tuple[Effect, ...] = ()
+    """What follows the answer."""
 
 
 Outcome: TypeAlias = Response | Held | ApiError | None
@@ -77,6 +80,9 @@ class Port(Protocol):
 
     def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
         """Read a block, then call again."""
+
+    def begin(self, transfer: Transfer) -> None:
+        """An archive is on its way from now on."""
 
     def sweep(self) -> None:
         """Streams were deleted: take away what is left of them, some time."""
@@ -172,7 +178,7 @@ class Endpoints:
         if endpoint.is_audited or is_error:
             effects.append(self._audit(request, payload))
         if isinstance(outcome, Held):
-            outcome.host.held.extend(effects)
+            outcome.host.held.extend((*effects, *outcome.then))
             self._port.mark(outcome.host)
         else:
             self._port.perform(effects)

@@ -5,8 +5,9 @@
     <account>/<stream>/obs/<consumer>.* configuration and state of every durable consumer
 
 An asset exists when its `meta` (`.meta`) does: that file is made last and removed first, so a crash
-leaves either a whole asset or remains that `sweep` clears away. Names on disk are the assets' own
-where that is safe, else a hash; the true name is in the configuration.
+leaves either a whole asset or remains that `sweep` clears away. A stream that is restored is made
+under a name of its own, which is changed when all of it is durable. Names on disk are the assets'
+own where that is safe, else a hash; the true name is in the configuration.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from penstock.store.slots import SlotFile, state_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.store.consumer_deltas import ConsumerState
     from penstock.store.consumer_state import RecoveryReport
     from penstock.store.disk import Disk
 
@@ -35,6 +37,8 @@ MESSAGES_NAME: Final = "msgs"
 CONSUMERS_NAME: Final = "obs"
 GONE_PREFIX: Final = "~gone-"
 """A directory of that name is being removed."""
+STAGED_PREFIX: Final = "~new-"
+"""A directory of that name is not a stream yet."""
 META_BYTES_MAX: Final = 1 << 20
 META_INCARNATION: Final = 0
 """What says which stream a directory belongs to cannot itself be bound to that stream."""
@@ -120,14 +124,18 @@ class StreamFiles:
         """Writes a new configuration, durably."""
         self._meta.write(msgspec.json.encode(meta))
 
-    def create_consumer(self, meta: ConsumerMeta) -> ConsumerFiles:
+    def create_consumer(
+        self, meta: ConsumerMeta, state: ConsumerState | None = None
+    ) -> ConsumerFiles:
         """Makes the files of a new consumer, durably. Blocks for a few syncs."""
         name = file_name(meta.name)
         self._remove_remains(name)
-        state = ConsumerStateStore.create(self._consumers, name, incarnation=self.incarnation)
+        kept = ConsumerStateStore.create(
+            self._consumers, name, incarnation=self.incarnation, state=state
+        )
         key = state_key(f"consumer-meta/{name}", self.incarnation)
         slots = SlotFile.create(self._consumers, name + META_SUFFIX, key, msgspec.json.encode(meta))
-        return ConsumerFiles(self._consumers, name, slots, state)
+        return ConsumerFiles(self._consumers, name, slots, kept)
 
     def _remove_remains(self, name: str) -> None:
         try:
@@ -160,6 +168,17 @@ class StreamFiles:
     def close(self) -> None:
         self._meta.close()
 
+    def publish(self, name: str) -> None:
+        """Makes a staged stream exist under its name, durably; nothing of that name may exist."""
+        self._account.rename(self.name, name)
+        self._account.sync_dir()
+        self.name = name
+
+    def discard(self) -> None:
+        """Removes a staged stream; what was open in it has been closed."""
+        self._meta.close()
+        remove_tree(self._account, self.name)
+
     def doom(self) -> str:
         """Makes the stream not exist, durably; `AccountFiles.sweep` takes away what is left."""
         self._meta.close()
@@ -180,12 +199,27 @@ class AccountFiles:
         """Makes the directory of a new stream, durably. Blocks for a few syncs."""
         directory = file_name(name)
         self._clear(directory)
+        return self._create(directory, config, created_ns, self._make_incarnation())
+
+    def stage_stream(self, config: bytes, created_ns: int) -> StreamFiles:
+        """As `create_stream`, but the stream does not exist before `publish`."""
+        incarnation = self._make_incarnation()
+        return self._create(f"{STAGED_PREFIX}{incarnation:x}", config, created_ns, incarnation)
+
+    def publish(self, staged: StreamFiles, name: str) -> None:
+        """A staged stream is whole: it exists from now on. Blocks for a sync."""
+        directory = file_name(name)
+        self._clear(directory)
+        staged.publish(directory)
+
+    def _create(
+        self, directory: str, config: bytes, created_ns: int, incarnation: int
+    ) -> StreamFiles:
         self.disk.mkdir(directory)
         inside = self.disk.subdir(directory)
         for part in (MESSAGES_NAME, CONSUMERS_NAME):
             inside.mkdir(part)
         inside.sync_dir()
-        incarnation = self._make_incarnation()
         meta = StreamMeta(
             config=msgspec.Raw(config), created_ns=created_ns, incarnation=incarnation
         )
@@ -200,7 +234,7 @@ class AccountFiles:
         """Every stream that is there, and those that cannot be read."""
         found, unreadable = [], []
         for directory in self.disk.directories():
-            if directory.startswith(GONE_PREFIX):
+            if directory.startswith((GONE_PREFIX, STAGED_PREFIX)):
                 continue
             try:
                 found.append(self._open_stream(directory))
@@ -217,10 +251,12 @@ class AccountFiles:
         meta = msgspec.json.decode(reading.value, type=StreamMeta)
         return meta, StreamFiles(self.disk, directory, slots, meta.incarnation)
 
-    def sweep(self) -> None:
-        """Removes what is left of streams that were deleted. Slow; nothing depends on it."""
+    def sweep(self, *, staged: bool = False) -> None:
+        """Removes what is left of streams that were deleted, and with `staged` (when none is being
+        restored) of those that never came to be. Slow; nothing depends on it."""
+        prefixes = (GONE_PREFIX, STAGED_PREFIX) if staged else (GONE_PREFIX,)
         for directory in self.disk.directories():
-            if directory.startswith(GONE_PREFIX):
+            if directory.startswith(prefixes):
                 remove_tree(self.disk, directory)
 
     def _clear(self, directory: str) -> None:

@@ -26,7 +26,7 @@ from penstock.streams.stream import Stream
 if TYPE_CHECKING:
     from penstock.api.consumer import ConsumerConfig
     from penstock.api.stream import StreamConfig
-    from penstock.consumers.state import StateLog
+    from penstock.consumers.state import ConsumerState, StateLog
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
     from penstock.store.contract import Store
@@ -50,6 +50,24 @@ def host_stream(
 ) -> StreamHost:
     """The machines of a stream whose files are there."""
     store = open_store(assets, cfg, files)
+    host = build_host(assets, cfg, store, files, created_ns=created_ns)
+    while (cold := host.stream.recover(now_ns)) is not None:
+        work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
+        work.run()
+        store.fetched(work)
+    assets.add(host)
+    return host
+
+
+def build_host(
+    assets: Assets,
+    cfg: StreamConfig,
+    store: Store,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+) -> StreamHost:
+    """The machines of a stream; it has yet to recover, and nobody knows of it."""
     host: StreamHost | None = None
 
     def wants(subject: str) -> bool:
@@ -67,12 +85,7 @@ def host_stream(
         batch_limits=assets.policy.batches,
         in_flight=assets.in_flight,
     )
-    while (cold := stream.recover(now_ns)) is not None:
-        work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
-        work.run()
-        store.fetched(work)
     host = StreamHost(stream, files)
-    assets.add(host)
     return host
 
 
@@ -128,9 +141,10 @@ def host_consumer(
     created_ns: int,
     now_ns: int,
     recovered: bool,
+    state: ConsumerState | None = None,
 ) -> Consumer:
-    """The machine of a consumer whose files are there."""
-    log: StateLog = MemoryLog() if files is None else files.state
+    """The machine of a consumer whose files are there; without any, `state` is where it begins."""
+    log: StateLog = MemoryLog(state) if files is None else files.state
     consumer = Consumer(
         name,
         cfg,

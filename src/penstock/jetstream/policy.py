@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.api.consumer_defaults import ConsumerCaps
 from penstock.streams.batch import BatchLimits
 
 if TYPE_CHECKING:
+    from penstock.api.account import AccountLimits
     from penstock.store.encryption import ServerKey
 
 
@@ -28,3 +30,14 @@ class Policy(NamedTuple):
     duplicate_window_ns: int = 0
     max_payload: int = 1_048_576
     batches: BatchLimits = BatchLimits()
+
+
+def consumer_caps(policy: Policy, limits: AccountLimits) -> ConsumerCaps:
+    """What server and account allow a consumer."""
+    return ConsumerCaps(
+        server_max_ack_pending=policy.max_ack_pending,
+        server_max_batch=policy.max_request_batch,
+        account_max_ack_pending=limits.max_ack_pending,
+        account_max_consumers=limits.max_consumers,
+        server_max_consumers=policy.default_max_consumers,
+    )

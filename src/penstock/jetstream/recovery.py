@@ -38,6 +38,10 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
     report = AccountRecovery()
     if assets.files is None:
         return report
+    try:
+        assets.files.sweep(staged=True)
+    except StoreError as error:
+        report.problems.append(f"remains of streams: {error}")
     found, unreadable = assets.files.open_streams()
     report.problems += [f"stream directory {item.name}: {item.why}" for item in unreadable]
     for meta, files in found:

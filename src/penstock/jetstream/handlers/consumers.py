@@ -18,7 +18,6 @@ from penstock.api.consumer_changes import (
     for_source,
     is_internal,
 )
-from penstock.api.consumer_defaults import ConsumerCaps
 from penstock.api.consumer_rules import check_group
 from penstock.api.refusals import ApiError
 from penstock.api.requests import (
@@ -51,6 +50,7 @@ from penstock.jetstream.handlers.bodies import (
     stream_of,
 )
 from penstock.jetstream.making import make_consumer
+from penstock.jetstream.policy import consumer_caps
 from penstock.jetstream.showing import show_consumer
 from penstock.store.errors import StoreError
 from penstock.streams.names import STREAM_IDENTITY
@@ -113,16 +113,9 @@ def _identified(host: StreamHost, cfg: ConsumerConfig) -> bytes:
 
 
 def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
-    policy = assets.policy
     return Surroundings(
         stream=host.stream.cfg,
-        caps=ConsumerCaps(
-            server_max_ack_pending=policy.max_ack_pending,
-            server_max_batch=policy.max_request_batch,
-            account_max_ack_pending=assets.limits.max_ack_pending,
-            account_max_consumers=assets.limits.max_consumers,
-            server_max_consumers=policy.default_max_consumers,
-        ),
+        caps=consumer_caps(assets.policy, assets.limits),
         consumers={name: consumer.cfg for name, consumer in host.consumers.items()},
         has_interest=lambda subject: assets.ambient.has_interest(subject, None),
     )

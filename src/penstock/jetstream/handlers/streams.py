@@ -78,15 +78,21 @@ def create(call: Call) -> Outcome:
 
 
 def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
-    host = call.assets.hosts.get(request.name)
-    return StreamContext(
-        streams=call.assets.configs,
-        limits=call.assets.limits,
+    return stream_context(call.assets, request.name)._replace(
         pedantic=request.pedantic,
-        duplicate_window_max=call.assets.policy.duplicate_window_ns,
-        free_memory=call.assets.room.unpromised(Storage.MEMORY),
-        free_storage=call.assets.room.unpromised(Storage.FILE),
         storage_given=STORAGE_KEY.search(call.request.body) is not None,
+    )
+
+
+def stream_context(assets: Assets, name: str) -> StreamContext:
+    """What the configuration of a stream is judged by now."""
+    host = assets.hosts.get(name)
+    return StreamContext(
+        streams=assets.configs,
+        limits=assets.limits,
+        duplicate_window_max=assets.policy.duplicate_window_ns,
+        free_memory=assets.room.unpromised(Storage.MEMORY),
+        free_storage=assets.room.unpromised(Storage.FILE),
         consumers={} if host is None else host.consumer_limits,
     )
 

@@ -21,6 +21,7 @@ from penstock.server.jetstream.clients import describe
 from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
 from penstock.server.jetstream.perform import Performer
+from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
 from penstock.subjects.trie import Subscription
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.directget import Reading
     from penstock.jetstream.files import AccountFiles
     from penstock.jetstream.host import StreamHost
+    from penstock.jetstream.transfer import Transfer
     from penstock.server.accounts import Account
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.link import Link
@@ -65,6 +67,7 @@ class AccountEdge:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
         self.copying = Copying(self)
+        self.transfers = Transfers(self)
         self.performer = Performer(
             edge.plane,
             account.interest,
@@ -78,15 +81,16 @@ class AccountEdge:
 
     def start(self) -> None:
         """Begins to answer. Streams that are there already begin to take messages."""
-        self._listen("$JS.API.>", self._called)
+        self.listen("$JS.API.>", self._called)
         if self.assets.ambient.domain:
-            self._listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
-        self._listen("$JS.ACK.>", self._acked)
-        self._listen("$JS.FC.>", self._flow_answered)
+            self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
+        self.listen("$JS.ACK.>", self._acked)
+        self.listen("$JS.FC.>", self._flow_answered)
         for host in self.assets:
             self.serve(host)
 
-    def _listen(self, subject: str, call: object) -> Subscription:
+    def listen(self, subject: str, call: object) -> Subscription:
+        """Has a function of ours called for every message on a subject."""
         subscription = Subscription(subject, value=call)
         self.interest.insert(subscription, call=True)
         return subscription
@@ -149,6 +153,9 @@ class AccountEdge:
     def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
         self._drivers[host.name].fetch(cold, again)  # type: ignore[arg-type]
 
+    def begin(self, transfer: Transfer) -> None:
+        self.transfers.begin(transfer)
+
     def sweep(self) -> None:
         files = self.assets.files
         if files is not None:
@@ -169,6 +176,7 @@ class AccountEdge:
 
     def close(self) -> None:
         """Makes everything durable and lets go of the files."""
+        self.transfers.abandon()
         for host in list(self.assets):
             host.is_closed = True
             host.let_go()
@@ -199,6 +207,7 @@ class AccountEdge:
     def interest_changed(self) -> None:
         """Tells push consumers whose subscribers came or went."""
         for subject, queue, _present in self.interest.drain_interest_changes():
+            self.transfers.interest_changed(subject)
             for driver, consumer in self._watched.get((subject, queue), ()):
                 effects = consumer.interest_changed(self.edge.now_ns())
                 driver.host.touched(consumer, effects)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.base.effects import Fetch
+from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
 from penstock.server.jetstream.commit import run_here
 from penstock.server.logs import log
@@ -108,6 +108,8 @@ class HostDriver:
             for effect in effects:
                 if isinstance(effect, Fetch):
                     self.fetch(effect.cold)  # type: ignore[arg-type]
+                elif isinstance(effect, Begin):
+                    self._account.begin(effect.transfer)  # type: ignore[arg-type]
 
     def tick(self) -> None:
         """A deadline of the host has come."""

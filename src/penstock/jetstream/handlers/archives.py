@@ -1,0 +1,94 @@
+"""Requests to take a stream away in an archive, or to make one from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals, subjects
+from penstock.api.advisories import RestoreCreate, SnapshotCreate
+from penstock.api.refusals import ApiError
+from penstock.api.requests import RestoreRequest, SnapshotRequest, is_empty_body
+from penstock.api.responses import RestoreResponse, SnapshotResponse
+from penstock.api.stream_changes import check_restored, plan_restore
+from penstock.base.effects import Advise, Begin
+from penstock.jetstream.endpoints import Endpoint, Held
+from penstock.jetstream.handlers.bodies import read_body, read_needed, stream_of
+from penstock.jetstream.handlers.streams import stream_context
+from penstock.jetstream.restoring import Restore
+from penstock.jetstream.snapshotting import Snapshot, capture
+from penstock.subjects.tokens import is_valid_literal
+
+if TYPE_CHECKING:
+    from penstock.api.stream import StreamConfig
+    from penstock.jetstream.endpoints import Call, Outcome
+
+
+def snapshot(call: Call) -> Outcome:
+    """STREAM.SNAPSHOT: tells what there is, then sends it."""
+    if is_empty_body(call.request.body):
+        return refusals.BAD_REQUEST
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    request = read_body(call, SnapshotRequest)
+    if isinstance(request, ApiError):
+        return request
+    if not is_valid_literal(request.deliver_subject):
+        return refusals.SNAPSHOT_DELIVER_SUBJECT_INVALID
+    extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
+    client = call.port.describe_client(call.request.client)
+    ambient = call.assets.ambient
+    transfer = Snapshot(
+        host,
+        request,
+        head=head,
+        last_seq=extent.state.last_seq,
+        inlet=f"{subjects.SNAPSHOT_ACK_PREFIX}{host.name}.{ambient.nuid()}",
+        client=client,
+        has_interest=lambda subject: ambient.has_interest(subject, None),
+        now_ns=call.now_ns,
+    )
+    for consumer in host.consumers.values():
+        host.await_state(consumer)
+    told = SnapshotCreate(stream=host.name, state=extent.state, client=client)
+    return Held(
+        SnapshotResponse(config=host.stream.cfg, state=extent.state),
+        host,
+        then=(Advise(f"{subjects.SNAPSHOT_CREATE}{host.name}", told), Begin(transfer)),
+    )
+
+
+def restore(call: Call) -> Outcome:
+    """STREAM.RESTORE: says where the archive is to be sent."""
+    request = read_needed(call, RestoreRequest)
+    if isinstance(request, ApiError):
+        return request
+    assets = call.assets
+    cfg = plan_restore(call.names[0], request.config, stream_context(assets, call.names[0]))
+    if isinstance(cfg, ApiError):
+        return cfg
+    name = cfg.name
+    client = call.port.describe_client(call.request.client)
+
+    def admit(wanted: StreamConfig) -> ApiError | None:
+        return check_restored(wanted, stream_context(assets, wanted.name))
+
+    transfer = Restore(
+        assets,
+        cfg,
+        inlet=f"{subjects.RESTORE_PREFIX}{name}.{assets.ambient.nuid()}",
+        client=client,
+        admit=admit,
+        serve=call.port.serve,
+        now_ns=call.now_ns,
+    )
+    told = RestoreCreate(stream=name, client=client)
+    call.port.perform([Advise(f"{subjects.RESTORE_CREATE}{name}", told)])
+    call.port.begin(transfer)
+    return RestoreResponse(deliver_subject=transfer.inlet)
+
+
+ENDPOINTS: Final = {
+    "STREAM.SNAPSHOT": Endpoint(SnapshotResponse, snapshot, 1, 1),
+    "STREAM.RESTORE": Endpoint(RestoreResponse, restore, 1, 1),
+}
