@@ -313,6 +313,11 @@ class Store(Protocol):
     # -- the edge's part
 
     @property
+    def lost(self) -> tuple[Range, ...]:
+        """Sequences a power cut took before this store was opened, that nobody was told were
+        durable, and that stay unused. What was appended together may have lost a part here."""
+
+    @property
     def durable_seq(self) -> int:
         """Everything up to this sequence, and every removal before it was reached, outlives a
         power cut. Never above `last_seq`; equal to it in a store that has no disk."""

@@ -37,7 +37,7 @@ from penstock.store.works import BlockFiles, FetchWork, SyncWork, resumed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.contract import Cold, Work
+    from penstock.store.contract import Cold, Range, Work
     from penstock.store.disk import Disk
     from penstock.store.encryption import ServerKey
 
@@ -178,6 +178,11 @@ class FileStore(IndexedStore):
             self._sync_now()  # nothing may be seen before its sequence is reserved
 
     # -- durability
+
+    @property
+    def lost(self) -> tuple[Range, ...]:
+        unsynced = self.recovery.unsynced
+        return self.recovery.torn + ((unsynced,) if unsynced else ())
 
     @property
     def durable_seq(self) -> int:

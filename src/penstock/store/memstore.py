@@ -11,7 +11,7 @@ from penstock.store.log import MessageLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.contract import Cold, Work
+    from penstock.store.contract import Cold, Range, Work
 
 BLOCK_BYTES: Final = 1_048_576
 """Of a block image: the step in which memory of removed messages comes back."""
@@ -30,6 +30,10 @@ class MemStore(IndexedStore):
     ) -> None:
         log = MessageLog(block_bytes=BLOCK_BYTES, first_seq=first_seq, seed=seed)
         super().__init__(log, limits or Limits(), noise)
+
+    @property
+    def lost(self) -> tuple[Range, ...]:
+        return ()
 
     @property
     def durable_seq(self) -> int:
