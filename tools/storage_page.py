@@ -76,13 +76,13 @@ def growth_text(rows: list[Json]) -> str:
     if not rows:
         return "Not measured in this run."
     costs = [["messages", "subjects", *(f"{heading} µs" for heading in COST_HEADINGS)]]
-    opening = [["messages", "subjects", "open, clean s", "open, crash s", "resident bytes/message"]]
+    opening = [["messages", "subjects", "open, clean s", "open, crash s", "index bytes/message"]]
     for row in rows:
         size = [f"{row['messages']:,}", f"{row['subjects']:,}"]
         costs.append([*size, *(f"{row[f'{name}_ns'] / 1000:.2f}" for name in COSTS)])
-        resident = row["clean_resident_bytes_per_message"]
+        index = row["index_bytes_per_message"]
         opening.append(
-            [*size, f"{row['clean_open_s']:.2f}", f"{row['crash_open_s']:.2f}", f"{resident:.0f}"]
+            [*size, f"{row['clean_open_s']:.2f}", f"{row['crash_open_s']:.2f}", f"{index:.0f}"]
         )
     return f"{_table(costs)}\n\n{_table(opening)}"
 

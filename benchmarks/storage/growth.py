@@ -1,8 +1,9 @@
 """What an operation costs as a store grows: messages and subjects, memory, and opening it again.
 
 One process per point, so that memory can be read off: it fills a store, times each operation over
-many calls, closes, and is followed by two more that only open it, once after a clean close and
-once after a process that ended without one. Run as a program it is one such process.
+many calls, closes, and is followed by others that only open it: after a clean close, after a
+process that ended without one, and once without block images in memory, to weigh the index alone.
+Run as a program it is one such process.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def grow(place: Path, messages_max: int, tell: Callable[[str], None]) -> list[di
         row = _child("fill", store, messages, subjects)
         row |= {f"clean_{k}": v for k, v in _child("open", store, messages, subjects).items()}
         row |= {f"crash_{k}": v for k, v in _child("open", store, messages, subjects).items()}
+        row |= _child("weigh", store, messages, subjects)
         rows.append({"messages": messages, "subjects": subjects, **row})
         shutil.rmtree(store)
     return rows
@@ -70,9 +72,9 @@ def resident_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def opened(place: Path) -> FileStore:
+def opened(place: Path, **options: Any) -> FileStore:
     disk = RealDisk.at(place, create=True)
-    return FileStore.open(disk, incarnation=1, noise=os.urandom)
+    return FileStore.open(disk, incarnation=1, noise=os.urandom, **options)
 
 
 def settle(store: FileStore) -> None:
@@ -158,22 +160,27 @@ def _fill(place: Path, messages: int, subjects: int) -> dict[str, float]:
 
 def _open(place: Path) -> dict[str, float]:
     """Opens, writes a little, and ends without closing: the next to open finds a crash."""
-    before = resident_bytes()
     begun = time.perf_counter()
     store = opened(place)
     open_s = time.perf_counter() - begun
     state = store.state()
-    index = (resident_bytes() - before) / max(1, state.msgs)
     store.append("s.0", b"", PAYLOAD, state.last_ts_ns)
     settle(store)
-    return {"open_s": open_s, "resident_bytes_per_message": index, "msgs": state.msgs}
+    return {"open_s": open_s, "msgs": state.msgs}
+
+
+def _weigh(place: Path) -> dict[str, float]:
+    before = resident_bytes()
+    store = opened(place, warm_bytes_max=0)
+    grown = resident_bytes() - before
+    return {"index_bytes_per_message": grown / store.state().msgs}
 
 
 def main(job: str, place: str, messages: str, subjects: str) -> None:
     if job == "fill":
         answer = _fill(Path(place), int(messages), int(subjects))
     else:
-        answer = _open(Path(place))
+        answer = (_weigh if job == "weigh" else _open)(Path(place))
     print(json.dumps(answer), flush=True)
     os._exit(0)
 
