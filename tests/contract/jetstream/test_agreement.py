@@ -1,0 +1,71 @@
+"""Random lives of streams, lived on both servers at once: every answer must be the same.
+
+A step that only looks is taken again for a moment before a difference counts, since consequences
+of acknowledgements may come after their answers; a step that changes something is not.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support_jetstream import Client
+from support_lives import LOOKING, Actor, Life, Step
+from support_schemas import check_answer
+from support_servers import OURS, REFERENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support_servers import Implementation, ServerUnderTest
+
+SEEDS = range(40)
+STEPS = 60
+SETTLE_SECONDS = 2.0
+
+
+@pytest.fixture
+def clients(
+    shared: Callable[[Implementation | None], ServerUnderTest],
+) -> Iterator[list[Client]]:
+    """One client on each server."""
+    addresses = [shared(one).address for one in (REFERENCE, OURS)]
+    opened = [Client(address, check=check_answer) for address in addresses]
+    yield opened
+    for client in opened:
+        client.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_servers_live_the_same_life(seed: int, clients: list[Client]) -> None:
+    life = Life(seed)
+    config = life.config
+    actors = [Actor(client, life) for client in clients]
+    story = [f"stream {config}"]
+    try:
+        assert_equal([actor.begin(config) for actor in actors], story)
+        for step in life.steps(STEPS):
+            story.append(f"{step.verb} {step.details}")
+            assert_equal(taken(step, actors), story)
+        for name in ("", "k", "l", "m"):
+            assert_equal(taken(Step("look", {"consumer": name}), actors), [*story, f"look {name}"])
+    finally:
+        for actor in actors:
+            actor.end()
+
+
+def taken(step: Step, actors: list[Actor]) -> list[Any]:
+    """What each server says to a step."""
+    answers = [actor.take(step) for actor in actors]
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while step.verb in LOOKING and answers[0] != answers[1] and time.monotonic() < deadline:
+        answers = [actor.take(step) for actor in actors]
+    return answers
+
+
+def assert_equal(answers: list[Any], story: list[str]) -> None:
+    reference, ours = answers
+    told = "\n".join(story[-25:])
+    assert ours == reference, f"ours     {ours}\nreference {reference}\nafter\n{told}"
