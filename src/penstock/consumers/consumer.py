@@ -88,7 +88,13 @@ class Consumer:
         return start
 
     def _recover(self) -> Start:
-        return Start(changing.reconcile(self._outstanding, self._around.store))
+        start = Start(changing.reconcile(self._outstanding, self._around.store))
+        if not self.cfg.sourcing:
+            return start
+        # A stream that feeds on this one counts deliveries from its own start.
+        floor = self.log.state.floor_stream
+        self._outstanding.reset(0, floor)
+        return Start(floor + 1)
 
     @property
     def busy(self) -> bool:
@@ -323,6 +329,8 @@ class Consumer:
         if (cfg.pause_until or 0) != (old.pause_until or 0):
             paused = self._delivery.pause_end_ns is not None
             out.append(self._events.paused(cfg.pause_until or 0, paused=paused))
+        if cfg.sourcing:
+            self._go_to(self.log.state.floor_stream + 1)
         if self._pull is not None:
             self._pull.configure(cfg)
             return out + self.wake(now_ns)
@@ -346,11 +354,14 @@ class Consumer:
         target = changing.reset_target(seq, self.cfg, state.floor_stream, self._around.store)
         if isinstance(target, ApiError):
             return target
-        self._outstanding.reset(0, target - 1)
-        self._cursor.jump(target)
-        self._settling.note(self._around.store.state().first_seq, target - 1)
-        self._delivery.last_ns = self._settling.last_ns = 0
+        self._go_to(target)
         return Reset(target, self.wake(now_ns))
+
+    def _go_to(self, seq: int) -> None:
+        self._outstanding.reset(0, seq - 1)
+        self._cursor.jump(seq)
+        self._settling.note(self._around.store.state().first_seq, seq - 1)
+        self._delivery.last_ns = self._settling.last_ns = 0
 
     def unpin(self, group: str, now_ns: int) -> list[Effect]:
         """Set the pinned client of a group free."""

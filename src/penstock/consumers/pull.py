@@ -88,6 +88,8 @@ class PullSide:
         self.queue = WaitingQueue(cfg.max_waiting, prioritized=prioritized)
         self.queue.keep_only(kept)
         self._is_plain = cfg.priority_policy is PriorityPolicy.NONE
+        if cfg.priority_policy is not PriorityPolicy.PINNED_CLIENT:
+            self.pin.release()
 
     # -- requests
 

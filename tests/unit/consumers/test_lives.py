@@ -197,3 +197,14 @@ def test_the_state_of_a_new_consumer_says_where_it_starts() -> None:
     log = MemoryLog()
     Stage(pull_config(deliver_policy=DeliverPolicy.NEW), log=log, before=["a"] * 3)
     assert (log.state.delivered_stream, log.state.floor_stream) == (3, 3)
+
+
+def test_a_consumer_that_feeds_a_stream_counts_from_its_floor_again() -> None:
+    stage = Stage(pull_config(), before=["a"] * 3)
+    stage.pull("2")
+    one, _ = stage.deliveries()
+    stage.ack(one)
+    stage.consumer.cfg = structs.replace(stage.consumer.cfg, sourcing=True)
+    reborn = again(stage)
+    reborn.pull("1")
+    assert [d.reply.split(".")[4:7] for d in reborn.deliveries()] == [["1", "2", "1"]]
