@@ -86,13 +86,13 @@ def _carry_out(options: argparse.Namespace) -> int:
         finished = store_repair.finish_swap(options.directory)
         if not finished:
             raise Unusable(f"{options.directory} is not a directory")
-    try:
-        refuse_if_served(options.directory)
-    except Locked as held:
-        raise Unusable(f"{held.path} is held by a running server: stop it first") from None
     places = find_places(options.directory)
     if not places:
         raise Unusable(f"there is no store in or below {options.directory}")
+    try:
+        refuse_if_served(places)
+    except Locked as held:
+        raise Unusable(f"{held.path} is held by a running server: stop it first") from None
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PLAIN_COLUMNS

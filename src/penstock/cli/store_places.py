@@ -13,7 +13,7 @@ from penstock.jetstream.files import CONSUMERS_NAME, MESSAGES_NAME, META_NAME
 from penstock.store.blockfile import number_of
 from penstock.store.consumer_recovery import STATE_SUFFIX
 from penstock.store.disk import RealDisk
-from penstock.store.errors import Locked, StoreError
+from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +75,14 @@ def _place(messages: Path) -> Place:
     return Place(messages, consumers if consumers.is_dir() else None, stream / META_NAME)
 
 
-def refuse_if_served(root: Path) -> None:
-    """Raises Locked if a server holds this directory, or one above it."""
-    here = root.resolve()
-    for directory in [here, *here.parents][:LOCK_LEVELS]:
+def refuse_if_served(places: list[Place]) -> None:
+    """Raises Locked if a server holds the directory of a stream, or one above it."""
+    above = {
+        directory
+        for place in places
+        for directory in [place.messages, *place.messages.parents][:LOCK_LEVELS]
+    }
+    for directory in sorted(above):
         try:
             disk = RealDisk.at(directory)
         except StoreError:
@@ -95,6 +99,3 @@ def aside_name(path: Path, suffix: str = ASIDE) -> Path:
     while (free := path.with_name(f"{path.name}{suffix}{number}")).exists():
         number += 1
     return free
-
-
-__all__ = ["Locked", "Place", "aside_name", "find_places", "refuse_if_served"]

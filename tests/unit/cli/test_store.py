@@ -192,13 +192,15 @@ def test_a_key_from_a_file_opens_and_a_wrong_one_does_not(
 def test_a_store_that_a_server_holds_is_refused(
     plain: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = RealDisk.at(plain.directory.parent)
-    server.lock()
-    try:
-        assert command.run(["verify", str(plain.directory)]) == command.EXIT_UNUSABLE
-        assert "running server" in capsys.readouterr().err
-    finally:
-        server.close()
+    for held in (plain.directory, plain.directory.parent):
+        server = RealDisk.at(held)
+        server.lock()
+        try:
+            for asked in (plain.directory, plain.directory.parent):
+                assert command.run(["verify", str(asked)]) == command.EXIT_UNUSABLE
+                assert "running server" in capsys.readouterr().err
+        finally:
+            server.close()
 
 
 @pytest.mark.parametrize("words", [[], ["burn", "x"], ["verify"]])
