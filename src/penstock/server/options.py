@@ -109,7 +109,7 @@ class JetStreamLimits(Struct, frozen=True, kw_only=True):
 
     max_ack_pending: Annotated[int, Doc("Cap and default of consumers' max_ack_pending.")] = 0
     max_request_batch: Annotated[int, Doc("Cap of consumers' max_batch.")] = 0
-    default_max_consumers: Annotated[int, Doc("max_consumers of streams that say none.")] = 0
+    default_max_consumers: Annotated[int, Doc("max_consumers of streams that say none.")] = 1000
     duplicate_window_ns: Annotated[int, Doc("Cap of streams' duplicate_window.")] = 0
     batch: Annotated[BatchLimits, Doc("Bounds of batched publishing.")] = BatchLimits()
 

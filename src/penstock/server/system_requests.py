@@ -145,8 +145,21 @@ def _account_leafz(service: Service, now: Now, payload: bytes, account: str) -> 
     return absent.leafz(service, now)
 
 
+def _jsz(service: Service, now: Now, payload: bytes) -> object:
+    from penstock.server.monitor.jsz import JszOptions, jsz
+
+    return jsz(service, read_body(payload, JszOptions), now)
+
+
 def _account_jsz(service: Service, now: Now, payload: bytes, account: str) -> object:
-    raise BadQuery("jetstream not enabled")
+    from penstock.server.monitor.jsz import JszOptions, account_jsz
+
+    edge = service.jetstream
+    if edge is None:
+        raise BadQuery("jetstream not enabled")
+    if account not in edge.accounts or not edge.accounts[account].assets.is_enabled:
+        raise BadQuery(f'account "{account}" not jetstream enabled')
+    return account_jsz(edge, account, read_body(payload, JszOptions), now)
 
 
 PAGES: Final[dict[str, Callable[[Any, Now, bytes], object]]] = {
@@ -154,12 +167,12 @@ PAGES: Final[dict[str, Callable[[Any, Now, bytes], object]]] = {
     "SUBSZ": _subsz,
     "HEALTHZ": _healthz,
     "ACCOUNTZ": _accountz,
+    "JSZ": _jsz,
 }
 ABSENT: Final[dict[str, Callable[[Any, Now], object]]] = {
     "ROUTEZ": absent.routez,
     "GATEWAYZ": absent.gatewayz,
     "LEAFZ": absent.leafz,
-    "JSZ": absent.jsz,
     "RAFTZ": lambda service, now: {},
     "IPQUEUESZ": lambda service, now: {},
 }

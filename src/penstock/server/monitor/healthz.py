@@ -1,7 +1,7 @@
 """/healthz: whether clients can be served, with the status code that says so.
 
-There is no JetStream to judge; questions about its assets are checked for sense and then answered
-as a server without it does.
+Questions about JetStream's assets are checked for sense, and answered as a server without it does
+where there is none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.monitor.query import Query
     from penstock.server.service import Service
 
@@ -39,8 +40,13 @@ class HealthOptions(Struct, frozen=True, kw_only=True):
         )
 
 
-class HealthError(Struct, frozen=True):
+class HealthError(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong, and with which asset."""
+
     type: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
     error: str
 
 
@@ -62,7 +68,60 @@ def healthz(service: Service, options: HealthOptions) -> tuple[int, Health]:
         names = ", ".join([*closed, "server"])
         text = f"failed to be ready for connections after 1ms: {names}"
         return 500, _unwell(options, "CONNECTION", text)
+    problem = _jetstream_problem(service, options)
+    if problem is not None:
+        return problem
     return 200, Health(status="ok")
+
+
+def _jetstream_problem(service: Service, options: HealthOptions) -> tuple[int, Health] | None:
+    """What keeps JetStream, or the asset asked about, from being served."""
+    edge = service.jetstream
+    if edge is None:
+        return None
+    if not options.account:
+        return _broken_store(edge, options)
+    account, stream, consumer = options.account, options.stream, options.consumer
+    if account not in edge.accounts:
+        return _missing(options, "ACCOUNT", f'JetStream account "{account}" not found')
+    if not stream:
+        return None
+    host = edge.accounts[account].assets.hosts.get(stream)
+    if host is None:
+        text = f'JetStream stream "{stream}" not found on account "{account}"'
+        return _missing(options, "STREAM", text)
+    if consumer and consumer not in host.consumers:
+        text = (
+            f'JetStream consumer "{consumer}" not found for stream "{stream}"'
+            f' on account "{account}"'
+        )
+        return _missing(options, "CONSUMER", text)
+    return None
+
+
+def _broken_store(edge: JetStreamEdge, options: HealthOptions) -> tuple[int, Health] | None:
+    """A stream that can not be written any more is no good health."""
+    if options.js_enabled_only or options.js_server_only or options.js_meta_only:
+        return None
+    for account in edge.accounts.values():
+        for host in account.assets:
+            if host.failure is not None:
+                text = f"JetStream stream '{account.name} > {host.name}' failed: {host.failure}"
+                return _missing(options, "STREAM", text, 503)
+    return None
+
+
+def _missing(options: HealthOptions, kind: str, text: str, code: int = 404) -> tuple[int, Health]:
+    if options.details:
+        found = HealthError(
+            type=kind,
+            account=options.account,
+            stream=options.stream,
+            consumer=options.consumer,
+            error=text,
+        )
+        return code, Health(status="error", errors=(found,))
+    return code, Health(status="unavailable", error=text)
 
 
 def _bad(options: HealthOptions, text: str) -> tuple[int, Health]:
@@ -71,5 +130,5 @@ def _bad(options: HealthOptions, text: str) -> tuple[int, Health]:
 
 def _unwell(options: HealthOptions, kind: str, text: str) -> Health:
     if options.details:
-        return Health(status="error", errors=(HealthError(kind, text),))
+        return Health(status="error", errors=(HealthError(type=kind, error=text),))
     return Health(status="error", error=text)

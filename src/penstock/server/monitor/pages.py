@@ -151,8 +151,9 @@ class Pages:
         return json_answer(absent.leafz(self._service, Now.read()))
 
     def _jsz(self, query: Query) -> Answer:
-        absent.check_jsz(query)
-        return json_answer(absent.jsz(self._service, Now.read()))
+        from penstock.server.monitor.jsz import JszOptions, jsz
+
+        return json_answer(jsz(self._service, JszOptions.from_query(query), Now.read()))
 
     def _metrics(self, query: Query) -> Answer:
         from penstock.server.monitor.metrics import metrics

@@ -203,11 +203,20 @@ def _other_listeners(service: Service) -> dict[str, Any]:
         "leaf": _leaf(options.leafnodes, ports.get("leafnodes", 0)),
         "mqtt": {},
         "websocket": _websocket(options.websocket, ports.get("websocket", 0)),
-        "jetstream": {},
+        "jetstream": _jetstream(service),
         "routes": 0,
         "remotes": 0,
         "leafnodes": 0,
     }
+
+
+def _jetstream(service: Service) -> dict[str, Any]:
+    edge = service.jetstream
+    if edge is None:
+        return {}
+    from penstock.server.monitor import jsz
+
+    return {"config": jsz.config(edge), "stats": jsz.stats(edge), "limits": jsz.limits(edge)}
 
 
 def _life(service: Service, share: ProcessorShare, now: Now) -> dict[str, Any]:

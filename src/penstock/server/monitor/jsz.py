@@ -1,0 +1,227 @@
+"""/jsz: what JetStream holds, in all and by account, stream and consumer.
+
+Answers with the reference's fields; a server without JetStream answers that it is disabled.
+Listings are paged by account, as there: `offset` and `limit` count accounts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, json
+
+from penstock.api.codec import encode
+from penstock.api.stream import Storage
+from penstock.base.version import REFERENCE_API_LEVEL
+from penstock.server.monitor.values import timestamp
+
+if TYPE_CHECKING:
+    from penstock.jetstream.assets import Assets
+    from penstock.jetstream.host import StreamHost
+    from penstock.server.clients import Now
+    from penstock.server.jetstream.edge import JetStreamEdge
+    from penstock.server.monitor.query import Query
+    from penstock.server.service import Service
+
+LIMIT_DEFAULT: Final = 1024
+
+
+class JszOptions(Struct, frozen=True, kw_only=True):
+    """What is asked, over HTTP or in a system request."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    direct_consumer: bool = False
+    config: bool = False
+    leader_only: bool = False
+    offset: int = 0
+    limit: int = 0
+    raft: bool = False
+    stream_leader_only: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> JszOptions:
+        return cls(
+            account=query.text("acc"),
+            accounts=query.flag("accounts"),
+            streams=query.flag("streams"),
+            consumer=query.flag("consumers"),
+            direct_consumer=query.flag("direct-consumers"),
+            config=query.flag("config"),
+            leader_only=query.flag("leader-only"),
+            stream_leader_only=query.flag("stream-leader-only"),
+            raft=query.flag("raft"),
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+        )
+
+
+def jsz(service: Service, options: JszOptions, now: Now) -> dict[str, Any]:
+    """The page."""
+    edge = service.jetstream
+    head = {"server_id": service.server_id, "now": timestamp(now.wall_ns)}
+    if edge is None:
+        disabled = {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
+        return {**_no_stats(), **head, **disabled, **_no_totals(), "total": 0}
+    assets = _enabled(edge)
+    page: dict[str, Any] = {
+        **stats(edge),
+        **head,
+        "config": config(edge),
+        "limits": limits(edge),
+        **_totals(assets),
+    }
+    details = _details(assets, options, now)
+    if details:
+        page["account_details"] = details
+    page["total"] = len(assets)
+    return page
+
+
+def account_jsz(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> dict[str, Any]:
+    """What one account holds."""
+    return _account(edge.accounts[name].assets, options, now)
+
+
+def _enabled(edge: JetStreamEdge) -> list[Assets]:
+    """The accounts that use JetStream."""
+    return [each.assets for each in edge.accounts.values() if each.assets.is_enabled]
+
+
+def stats(edge: JetStreamEdge) -> dict[str, Any]:
+    """What the server uses and has promised."""
+    assets = _enabled(edge)
+    return {
+        "memory": sum(each.used(Storage.MEMORY) for each in assets),
+        "storage": sum(each.used(Storage.FILE) for each in assets),
+        "reserved_memory": edge.room.reserved_memory,
+        "reserved_storage": edge.room.reserved_storage,
+        "accounts": len(assets),
+        "ha_assets": 0,
+        "api": {
+            "level": REFERENCE_API_LEVEL,
+            "total": sum(each.api_total for each in assets),
+            "errors": sum(each.api_errors for each in assets),
+        },
+    }
+
+
+def config(edge: JetStreamEdge) -> dict[str, Any]:
+    """How it is set up. An interval of 0 syncs before every acknowledgement."""
+    found: dict[str, Any] = {
+        "max_memory": edge.room.max_memory,
+        "max_storage": edge.room.max_storage,
+        "store_dir": edge.store_dir,
+    }
+    if edge.options.sync_interval_ns:
+        found["sync_interval"] = edge.options.sync_interval_ns
+    else:
+        found["sync_always"] = True
+    if edge.options.domain:
+        found["domain"] = edge.options.domain
+    if edge.options.max_memory >= 0 or edge.options.max_store >= 0:
+        found["compress_ok"] = True
+    if edge.options.strict:
+        found["strict"] = True
+    return found
+
+
+def limits(edge: JetStreamEdge) -> dict[str, int]:
+    """What is bounded for all accounts."""
+    given = edge.options.limits
+    found = {
+        "max_request_batch": given.max_request_batch,
+        "max_ack_pending": given.max_ack_pending,
+        "default_max_consumers": given.default_max_consumers,
+        "duplicate_window": given.duplicate_window_ns,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _no_stats() -> dict[str, Any]:
+    return {
+        "memory": 0,
+        "storage": 0,
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": 0, "errors": 0},
+    }
+
+
+def _no_totals() -> dict[str, int]:
+    return {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
+
+
+def _totals(assets: list[Assets]) -> dict[str, int]:
+    hosts = [host for each in assets for host in each]
+    states = [host.stream.store.state() for host in hosts]
+    return {
+        "streams": len(hosts),
+        "consumers": sum(len(host.listed_consumers) for host in hosts),
+        "messages": sum(state.msgs for state in states),
+        "bytes": sum(state.bytes for state in states),
+    }
+
+
+def _details(assets: list[Assets], options: JszOptions, now: Now) -> list[dict[str, Any]]:
+    if options.account:
+        chosen = [each for each in assets if each.ambient.account == options.account]
+    elif options.accounts or options.streams or options.consumer:
+        ordered = sorted(assets, key=lambda each: each.ambient.account)
+        limit = options.limit or LIMIT_DEFAULT
+        chosen = ordered[options.offset : options.offset + limit] if options.accounts else []
+    else:
+        chosen = []
+    return [_account(each, options, now) for each in chosen]
+
+
+def _account(assets: Assets, options: JszOptions, now: Now) -> dict[str, Any]:
+    name = assets.ambient.account
+    found: dict[str, Any] = {
+        "name": name,
+        "id": name,
+        "memory": assets.used(Storage.MEMORY),
+        "storage": assets.used(Storage.FILE),
+        "reserved_memory": _unsigned(assets.limits.max_memory),
+        "reserved_storage": _unsigned(assets.limits.max_storage),
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": assets.api_total, "errors": assets.api_errors},
+    }
+    if options.streams or options.consumer:
+        found["stream_detail"] = [_stream(assets, host, options, now) for host in assets]
+    return found
+
+
+def _unsigned(value: int) -> int:
+    """No limit is -1, which the reference shows as the largest number there is."""
+    return value % 2**64
+
+
+def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> dict[str, Any]:
+    cfg = host.stream.cfg
+    found: dict[str, Any] = {
+        "name": cfg.name,
+        "created": timestamp(host.stream.created_ns),
+        "cluster": {"leader": assets.ambient.server_name},
+    }
+    if options.config:
+        found["config"] = plain(cfg)
+    found["state"] = plain(host.stream.state(consumers=len(host.listed_consumers)))
+    if options.consumer:
+        details = [plain(host.consumers[name].info(now.wall_ns)) for name in host.listed_consumers]
+        if not options.config:
+            for detail in details:
+                detail.pop("config", None)
+        if details:
+            found["consumer_detail"] = details
+    return found
+
+
+def plain(value: Struct) -> Any:
+    """A value of the API as it stands in a larger answer."""
+    return json.decode(encode(value))

