@@ -184,8 +184,10 @@ class Cursor:
 
     def pending_after(self, seq: int) -> int:
         """As `pending`, once this message has been handed out for the first time."""
-        to_come = self.pending()
-        return to_come - 1 if seq <= self._counted_to and to_come else to_come
+        if self._stale:
+            self._recount()
+        to_come = self._count - (seq <= self._counted_to)
+        return to_come if to_come > 0 else 0
 
     def _recount(self) -> None:
         start = self._resume + 1 if self._row else self.next

@@ -123,13 +123,12 @@ class WaitingQueue:
 
     def serve(self, waiting: Waiting) -> None:
         """The head gets a message: it goes behind the others, or out if that was its last."""
-        lane = self._lane_of(waiting)
         waiting.given += 1
         waiting.left -= 1
         if waiting.left <= 0:
             self.drop_head()
-        elif len(lane) > 1:
-            lane.rotate(-1)
+        elif self._size > 1:
+            self._lane_of(waiting).rotate(-1)
 
     def drop_head(self) -> None:
         """The head is done with."""
