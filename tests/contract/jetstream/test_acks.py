@@ -116,6 +116,14 @@ def test_a_consumer_without_acks_keeps_nothing_pending(stream: Stream) -> None:
     assert (info["ack_floor"]["consumer_seq"], info["ack_floor"]["stream_seq"]) == (2, 2)
 
 
+@pytest.mark.parametrize("payload", [b"+ACK", b"+WPI", b"-NAK", b"nonsense"])
+def test_an_ack_that_nobody_wanted_is_answered(stream: Stream, payload: bytes) -> None:
+    consumer = stream.consumer(ack_policy="none")
+    [message] = consumer.fetch(1)
+    assert consumer.answer(message, payload).payload == b""
+    assert stream_sequences(consumer.available()) == [2, 3]
+
+
 def test_the_floor_follows_the_first_gap(stream: Stream, consumer: Consumer) -> None:
     stream.fill("d", "e")
     messages = consumer.fetch(5)

@@ -129,6 +129,18 @@ def test_a_pending_message_that_a_limit_removes_moves_the_floor(jetstream: JetSt
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 1)
 
 
+def test_a_rollup_of_all_moves_consumers_on_as_a_purge_does(jetstream: JetStream) -> None:
+    stream = jetstream.stream(allow_rollup_hdrs=True)
+    stream.fill("a", "b", "c", "d")
+    consumer = stream.consumer(ack_policy="explicit")
+    consumer.fetch(2)
+    stream.publish("e", Nats_Rollup="all")
+    until(lambda: consumer.info()["num_ack_pending"] == 0, "nothing is pending")
+    info = consumer.info()
+    assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (4, 4)
+    assert stream_sequences(consumer.available()) == [5]
+
+
 # -- subjects and features
 
 

@@ -300,8 +300,9 @@ def test_a_push_consumer_cannot_be_pulled_from(stream: Stream) -> None:
 
 
 def test_an_unknown_consumer_has_no_responders(stream: Stream) -> None:
-    answer = stream.client.request(f"{API}CONSUMER.MSG.NEXT.{stream.name}.nope")
-    assert answer.status == "503"
+    subject = f"{API}CONSUMER.MSG.NEXT.{stream.name}.nope"
+    answer = stream.client.request(subject)
+    assert answer.header == f"NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n".encode()
 
 
 # -- how much may be out
