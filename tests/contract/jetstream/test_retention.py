@@ -306,6 +306,19 @@ def test_work_that_is_given_up_stays(jetstream: JetStream) -> None:
     assert stream.sequences() == [1]
 
 
+@pytest.mark.parametrize(("retention", "left"), [("workqueue", [1, 2, 3]), ("interest", [3])])
+def test_passing_over_messages_ends_interest_but_not_work(
+    jetstream: JetStream, retention: str, left: list[int]
+) -> None:
+    stream = jetstream.stream(retention=retention)
+    consumer = stream.consumer(ack_policy="explicit")
+    stream.fill("a", "b", "c")
+    consumer.fetch(1)
+    assert consumer.call("RESET", {"seq": 3})["reset_seq"] == 3
+    assert stream_sequences(consumer.available()) == [3]
+    until(lambda: stream.sequences() == left, f"{left} are left")
+
+
 def test_expired_work_is_not_delivered(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="workqueue", max_age=SECOND // 5)
     consumer = stream.consumer(ack_policy="explicit")
