@@ -115,12 +115,16 @@ def plan_restore(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConf
 
 def check_restored(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     """Why a stream that `plan_restore` let pass cannot be made now."""
-    taken = _name_taken(cfg, ctx) or _no_room(cfg, ctx)
-    if taken is not None:
-        return taken
+    refused = _name_taken(cfg, ctx) or _no_room(cfg, ctx)
+    if refused is not None:
+        return refused
+    refused = _unfit_filter(cfg) or _overlap(cfg, ctx)
     if cfg.num_replicas > 1 and not ctx.clustered:
-        return refusals.STREAM_REPLICAS_NOT_SUPPORTED
-    return _unfit_filter(cfg) or _overlap(cfg, ctx)
+        refused = refusals.STREAM_REPLICAS_NOT_SUPPORTED
+    if refused is None:
+        return None
+    why = f"error adding stream: {refused.description} ({refused.err_code})"
+    return refusals.STREAM_RESTORE(err=why)
 
 
 def _name_taken(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:

@@ -72,9 +72,11 @@ class SavedMessage(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Messages that came before in the archive were removed."""
+    """Messages that came before in the archive, or were left out of it, were removed."""
 
     seqs: tuple[int, ...]
+    ts_ns: int = 0
+    """When they were stored, if that is told."""
 
 
 class Created(NamedTuple):

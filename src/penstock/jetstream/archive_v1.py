@@ -116,7 +116,7 @@ class ArchiveReaderV1:
             record = yield from self._record()
             body = yield from self._take(record.body_bytes)
             if record.seq & _REMOVES:
-                yield Gone((record.seq & ~_REMOVES,))
+                yield Gone((record.seq & ~_REMOVES,), record.ts_ns)
             elif record.seq and not record.seq & _ERASED:
                 yield _message(record, body)
 

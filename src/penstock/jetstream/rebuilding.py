@@ -8,11 +8,12 @@ the configuration's limits hold for what is restored as for anything else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import structs
 
+from penstock.api import refusals
 from penstock.api.codec import encode
 from penstock.api.consumer import ConsumerAction
 from penstock.api.consumer_changes import Surroundings, decide
@@ -25,7 +26,7 @@ from penstock.jetstream.policy import consumer_caps
 from penstock.store.contract import SEQ_MAX, Cold
 from penstock.streams import names
 from penstock.streams.ttl import parse_ttl, ttl_ns
-from penstock.subjects.tokens import is_valid_literal
+from penstock.subjects.tokens import is_valid_subject
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.files import ConsumerFiles
     from penstock.jetstream.host import StreamHost
+
+
+SUBJECT_LENGTH_MAX: Final = 16_383
+"""Longer subjects could have more bytes than a record has room for."""
 
 
 class Rebuilding:
@@ -84,9 +89,7 @@ class Rebuilding:
         state = item.state
         if state.last_seq >= SEQ_MAX:
             raise InvalidArchive("invalid stream state: no sequence is left")
-        refused = self._assets.room_for(self._cfg.storage, state.bytes - self._held)
-        if refused is not None:
-            raise refused
+        self._check_room(state.bytes - self._held)
         self._told_last_seq, self._told_last_ts_ns = state.last_seq, state.last_ts
         if state.first_seq - 1 > self._last_seq:
             self._skip_to(state.first_seq - 1, 0)
@@ -102,16 +105,15 @@ class Rebuilding:
         seq, subject, header = msg.seq, msg.subject, msg.header
         if not self._last_seq < seq < SEQ_MAX:
             raise InvalidArchive(f"message sequence {seq} out of order")
-        if not is_valid_literal(subject):
+        if not is_valid_subject(subject) or len(subject) > SUBJECT_LENGTH_MAX:
             raise InvalidArchive(f"message sequence {seq} has an invalid subject")
         size = len(header) + len(msg.payload)
         if 0 <= self._cfg.max_msg_size < size:
             raise InvalidArchive(f"message sequence {seq} exceeds maximum message size")
         # A store relies on times that do not fall; clocks that were set back do not care.
         ts_ns = max(msg.ts_ns, self._last_ts_ns, 0)
-        seconds = self._ttl(msg)
-        lives_ns = ttl_ns(seconds, ts_ns)
-        if seconds > 0 and self._now_ns > ts_ns + seconds * 1_000_000_000:
+        lives_ns = ttl_ns(self._ttl(msg), ts_ns)
+        if 0 < lives_ns < self._now_ns - ts_ns:
             self._skip_to(seq, ts_ns)
             return
         self.store.append(
@@ -132,7 +134,7 @@ class Rebuilding:
     def _remove(self, item: Gone) -> None:
         for seq in item.seqs:
             if seq > self._last_seq:
-                self._skip_to(seq, 0)  # the sequence was given out, the message is nowhere
+                self._skip_to(seq, item.ts_ns)  # it was given out, and is nowhere
             else:
                 self.store.remove(seq)
 
@@ -156,9 +158,15 @@ class Rebuilding:
         grown = self.store.total_bytes - self._held
         self._assets.hold(self._cfg.storage, grown)
         self._held += grown
-        refused = self._assets.room_for(self._cfg.storage, 0)
-        if refused is not None:
-            raise refused
+        self._check_room(0)
+
+    def _check_room(self, n: int) -> None:
+        storage = self._cfg.storage
+        if self._assets.room_for(storage, n) is None:
+            return
+        if storage is Storage.MEMORY:
+            raise refusals.MEMORY_RESOURCES_EXCEEDED
+        raise refusals.STORAGE_RESOURCES_EXCEEDED
 
     # -- the end
 

@@ -89,7 +89,7 @@ class Restore:
         serve: Callable[[StreamHost], None],
         now_ns: int,
     ) -> None:
-        """`admit` says whether the stream may still be made; `serve` has it take messages."""
+        """`admit` says why the stream may not be made now; `serve` has it take messages."""
         self.inlet = inlet
         self.is_over = False
         self._assets = assets
@@ -118,17 +118,11 @@ class Restore:
         if self._phase is not _Phase.RECEIVING:
             return
         if not reply:
-            self._fail(f"restore for stream '{self._place}' requires reply subject for each chunk")
-            payload = b""
+            self._fail("every chunk must have a reply subject")
         elif self._queued + len(payload) > QUEUED_BYTES_MAX:
             self._fail("too many chunks at once")
-            payload = b""
         self._queued += len(payload)
         self._chunks.append(_Chunk(reply, payload))
-
-    @property
-    def _place(self) -> str:
-        return f"{self._assets.ambient.account} > {self._cfg.name}"
 
     def worked(self, work: Work, failure: Exception | None) -> None:
         """A sync, the files of consumers, or a block."""
@@ -262,7 +256,9 @@ class Restore:
         else:
             assert self._error is not None
             response = StreamCreateResponse.refused(self._error)
-        return Step((*effects, Send(self._reply, encode(response))))
+        if self._reply:
+            effects = (*effects, Send(self._reply, encode(response)))
+        return Step(effects)
 
     # -- reading
 

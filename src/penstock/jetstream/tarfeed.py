@@ -71,7 +71,7 @@ class TarFeed:
                 self.is_whole = True
                 self._buffer.clear()
                 return None
-            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            info = _header(block)
             at += BLOCK_BYTES
             if info.type == tarfile.REGTYPE:
                 return self._begin(at, names, info)
@@ -92,6 +92,13 @@ class TarFeed:
         self._left = size
         self._padding = -size % BLOCK_BYTES
         return TarMember(names.get("path", info.name), size)
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.TarError as error:
+        raise ValueError(str(error)) from error
 
 
 def _extended(data: bytes) -> dict[str, str]:
