@@ -192,7 +192,7 @@ class Consumer:
 
     def stored_some(self) -> bool:
         """Messages became visible, nobody says which; whether to `wake` this consumer."""
-        self._cursor.recount()
+        self._cursor.stored_some()
         return True
 
     def removed(self, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:

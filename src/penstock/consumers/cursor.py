@@ -9,20 +9,28 @@ after removals whose subjects are not known. Reads the store, changes nothing in
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.consumer import DeliverPolicy
-from penstock.store.contract import Missing
-from penstock.subjects.match import match_literal
-from penstock.subjects.tokens import WILDCARDS, tokenise
+from penstock.consumers.filters import SubjectFilter
+from penstock.store.contract import Cold, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.api.consumer import ConsumerConfig
-    from penstock.store.contract import Cold, MessageRecord, Range, Store, StoreState
+    from penstock.store.contract import MessageRecord, Range, Store, StoreState
 
-EVERYTHING = ">"
+EVERYTHING: Final = ">"
+SCAN_MAX: Final = 32
+"""Messages looked at one by one before the index is asked: it answers a wildcard by looking at
+every subject that matches, which costs more than a few neighbours where most of them match."""
+TAIL_SCAN_MAX: Final = 256
+"""New messages counted one by one instead of counting everything anew."""
+DOUBT_MAX: Final = 256
+"""Removals after which messages to come are counted anew in any case."""
+CHEAP_SUBJECTS_MAX: Final = 256
+"""Up to so many subjects counting anew costs about as much as delivering a message."""
 
 
 class Start(NamedTuple):
@@ -91,12 +99,14 @@ class Cursor:
     __slots__ = (
         "_count",
         "_counted_to",
-        "_literals",
+        "_doubt",
+        "_filter",
         "_resume",
         "_row",
+        "_scans",
         "_stale",
         "_store",
-        "_wild",
+        "_tail_unknown",
         "filters",
         "next",
     )
@@ -108,21 +118,23 @@ class Cursor:
         self._resume = start.resume
         self._count = 0
         self._counted_to = 0
+        self._doubt = 0
+        """How many of `_count` may be gone: removed, and nobody said whether they matched."""
+        self._tail_unknown = False
+        """Whether there may be messages behind `_counted_to` that were not announced."""
         self._stale = True
         self.set_filters(cfg)
 
     def set_filters(self, cfg: ConsumerConfig) -> None:
         """From now on these; what was handed out stays so."""
         self.filters = effective_filters(cfg)
-        self._wild = tuple(f for f in self.filters if not WILDCARDS.isdisjoint(tokenise(f)))
-        self._literals = frozenset(self.filters) - frozenset(self._wild)
+        self._filter = SubjectFilter(self.filters)
+        self._scans = SCAN_MAX
         self._stale = True
 
     def matches(self, subject: str) -> bool:
         """Whether the filters let a subject through."""
-        if not self.filters or subject in self._literals:
-            return True
-        return any(match_literal(subject, pattern) for pattern in self._wild)
+        return self._filter.matches(subject)
 
     # -- reading
 
@@ -132,10 +144,29 @@ class Cursor:
             found = self._peek_row()
             if found is not None:
                 return found
-        record = self._store.next_match(self.filters, self.next)
+        if self._filter.is_wild:
+            record = self._search()
+        else:
+            record = self._store.next_match(self.filters, self.next)
         if record is None:
             self._reached_end()
         return record
+
+    def _search(self) -> MessageRecord | Cold | None:
+        """The next match among the neighbours, or else by the index."""
+        at = self.next
+        for _ in range(self._scans):
+            record = self._store.next_match((), at)
+            if record is None:
+                return None
+            if isinstance(record, Cold):
+                break  # the index may know that nothing in that block is wanted
+            if self._filter.matches(record.subject):
+                self._scans = SCAN_MAX
+                return record
+            at = record.seq + 1
+        self._scans = 1
+        return self._store.next_match(self.filters, at)
 
     def _peek_row(self) -> MessageRecord | Cold | None:
         while self._row:
@@ -178,42 +209,81 @@ class Cursor:
 
     def pending(self) -> int:
         """How many messages are still to come."""
-        if self._stale:
+        if self._tail_unknown:
+            self._count_tail()
+        if self._stale or self._doubt:
             self._recount()
         return max(self._count, 0)
 
     def pending_after(self, seq: int) -> int:
-        """As `pending`, once this message has been handed out for the first time."""
-        if self._stale:
+        """As `pending`, once this message has been handed out for the first time.
+
+        Where counting is dear it may include what was removed a moment ago, as long as that does
+        not turn none into some: clients take 0 for the end.
+        """
+        if self._tail_unknown:
+            self._count_tail()
+        if self._stale or (self._doubt and not self._may_doubt()):
             self._recount()
         to_come = self._count - (seq <= self._counted_to)
         return to_come if to_come > 0 else 0
+
+    def _may_doubt(self) -> bool:
+        if not self._filter.is_wild or self._doubt > DOUBT_MAX or self._count - self._doubt <= 1:
+            return False
+        return self._store.state().num_subjects > CHEAP_SUBJECTS_MAX
 
     def _recount(self) -> None:
         start = self._resume + 1 if self._row else self.next
         self._count = len(self._row) + self._store.num_pending(start, self.filters)
         self._counted_to = self._store.visible_seq
-        self._stale = False
+        self._doubt = 0
+        self._stale = self._tail_unknown = False
+
+    def _count_tail(self) -> None:
+        """Add what came behind `_counted_to`, or see that everything must be counted."""
+        self._tail_unknown = False
+        start = max(self._counted_to + 1, self._resume + 1 if self._row else self.next)
+        last = self._store.visible_seq
+        if self._stale or start > last:
+            return
+        if not self.filters:
+            self._count += self._store.num_pending(start, ())
+        elif last - start < TAIL_SCAN_MAX:
+            self._count_one_by_one(start)
+        else:
+            self._stale = True
+        self._counted_to = last
+
+    def _count_one_by_one(self, start: int) -> None:
+        while (record := self._store.next_match((), start)) is not None:
+            if isinstance(record, Cold):
+                self._stale = True
+                return
+            self._count += self._filter.matches(record.subject)
+            start = record.seq + 1
 
     def stored(self, seq: int, subject: str) -> bool:
         """A message became visible; whether it is one for this consumer."""
-        if self.filters and not self.matches(subject):
+        if self.filters and not self._filter.matches(subject):
             return False
         if seq > self._counted_to:
             self._count += 1
             self._counted_to = seq
         return True
 
-    def recount(self) -> None:
+    def stored_some(self) -> None:
         """Messages became visible, nobody says which."""
-        self._stale = True
+        self._tail_unknown = True
 
     def removed(self, ranges: Iterable[Range]) -> None:
         """The stream lost what was in these ranges."""
         for first, last in ranges:
             if last < self.next:
                 continue
-            if first == last and not self.filters and not self._row and last <= self._counted_to:
-                self._count -= 1
-            else:
+            if first != last or self._row or last > self._counted_to:
                 self._stale = True
+            elif self.filters:
+                self._doubt += 1
+            else:
+                self._count -= 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.api.consumer import DeliverPolicy
+from penstock.consumers import cursor
+from penstock.consumers.cursor import TAIL_SCAN_MAX
 from penstock.store.contract import Limits
 from penstock.store.memstore import MemStore
 from support_consuming import SECOND, T0, Stage, pull_config
@@ -125,4 +127,49 @@ def test_a_message_read_before_it_was_announced_is_counted_once() -> None:
     stage.pull("2")
     assert [d.reply.rsplit(".", 1)[1] for d in stage.deliveries()] == ["0", "0"]
     stage.consumer.stored(seq, "a", T0)
+    assert stage.consumer.info(T0).num_pending == 0
+
+
+@pytest.mark.parametrize("wanted", [1, 40, 90])
+def test_a_wildcard_finds_its_messages_among_any_number_of_others(wanted: int) -> None:
+    before = [*["x"] * 50, *["w.a"] * wanted, *["x"] * 50, "w.b"]
+    stage = Stage(pull_config(filter_subject="w.*"), before=before)
+    stage.pull("999")
+    assert stage.seqs() == [*range(51, 51 + wanted), 101 + wanted]
+
+
+@pytest.mark.parametrize("filters", [(), ("a",), ("w.>",), ("w.*", "a")])
+@pytest.mark.parametrize("many", [3, TAIL_SCAN_MAX + 50])
+def test_messages_nobody_announced_are_counted(filters: tuple[str, ...], many: int) -> None:
+    stage = Stage(pull_config(filter_subjects=filters), before=["a", "w.a", "x"])
+    stage.consumer.info(T0)
+    for n in range(many):
+        stage._append(("a", "w.b", "x")[n % 3], b"", b"")
+    stage.consumer.stored_some()
+    told = stage.consumer.info(T0).num_pending
+    stage.pull("999")
+    assert told == len(stage.seqs())
+
+
+@pytest.mark.parametrize("pattern", ["a", "*"])
+def test_removals_are_taken_off_what_is_to_come(pattern: str) -> None:
+    stage = Stage(pull_config(filter_subject=pattern), before=["a"] * 8 + ["b.c"] * 2)
+    stage.pull("1")
+    for seq in (3, 5, 9):
+        stage.remove(seq)
+    stage.pull("99")
+    assert [d.reply.rsplit(".", 1)[1] for d in stage.deliveries()][-3:] == ["2", "1", "0"]
+    assert stage.consumer.info(T0).num_pending == 0
+
+
+def test_where_counting_is_dear_the_last_message_still_says_that_none_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cursor, "CHEAP_SUBJECTS_MAX", 0)
+    stage = Stage(pull_config(filter_subject="*"), before=["a"] * 8 + ["b.c"] * 2)
+    stage.pull("1")
+    for seq in (3, 5, 9):
+        stage.remove(seq)
+    stage.pull("99")
+    assert [d.reply.rsplit(".", 1)[1] for d in stage.deliveries()][-2:] == ["1", "0"]
     assert stage.consumer.info(T0).num_pending == 0
