@@ -47,7 +47,7 @@ NEW_SUFFIX: Final = ".new"
 SEAL_MAGIC: Final = b"PENSEAL\x01"
 TRAILER_MAGIC: Final = b"PENFOOT\x01"
 ALIGNMENT: Final = 8
-HEAD_BYTES: Final = 64 * 1024
+HEAD_BYTES: Final = 4096
 """What is read at first of a block file to find its header."""
 HEADER_BYTES_MIN: Final = 72
 CIPHER_PLACE: Final = 33

@@ -36,6 +36,7 @@ __all__ = [
     "Store",
     "StoreState",
     "SubjectState",
+    "Syncing",
     "Work",
 ]
 
@@ -150,6 +151,15 @@ class Work(Protocol):
 
     def run(self) -> None:
         """Does it. Touches nothing the store's owner may touch meanwhile."""
+
+
+class Syncing(Work, Protocol):
+    """The work of a sync."""
+
+    @property
+    def short(self) -> bool:
+        """It writes a few pages and syncs one file: with a single message waiting for it, running
+        it at once costs less than handing it to a thread."""
 
 
 class Store(Protocol):
@@ -330,7 +340,7 @@ class Store(Protocol):
         is not durable; a lazy one only when its reserved sequences run short.
         """
 
-    def pending_sync(self, *, write_only: bool = False) -> Work | None:
+    def pending_sync(self, *, write_only: bool = False) -> Syncing | None:
         """What must run for everything done so far to be durable; None if nothing is open.
 
         At most one is out at a time: the answer is None too until `synced` came. The store has no

@@ -11,7 +11,7 @@ from penstock.store.log import MessageLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.contract import Cold, Range, Work
+    from penstock.store.contract import Cold, Range, Syncing, Work
 
 BLOCK_BYTES: Final = 1_048_576
 """Of a block image: the step in which memory of removed messages comes back."""
@@ -43,7 +43,7 @@ class MemStore(IndexedStore):
     def sync_wanted(self) -> bool:
         return False
 
-    def pending_sync(self, *, write_only: bool = False) -> Work | None:
+    def pending_sync(self, *, write_only: bool = False) -> Syncing | None:
         return None
 
     def synced(self, work: Work, failure: Exception | None = None) -> None:

@@ -70,6 +70,7 @@ cdef class RecordLog:
     cdef uint64_t put(self, const char* subject, size_t subject_len, const char* header,
                       size_t header_len, const char* payload, size_t payload_len, int64_t ts,
                       uint64_t seq, int64_t deadline_ns)
+    cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)
     cdef char* room(self, size_t n, uint64_t seq, int64_t ts)
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,
                         uint32_t length, Subject* subject, uint32_t size) noexcept nogil

@@ -292,7 +292,7 @@ cdef class RecordLog:
         if self.msgs == 0:
             self.first_seq = last + 1
 
-    def note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns) -> None:
+    cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns):
         """A record about sequences, for whoever recovers this log."""
         cdef char* at
         cdef Block* block
@@ -504,8 +504,10 @@ cdef class RecordLog:
     cdef Block* adopt_block(self, uint64_t number, uint64_t first_seq):
         """A block found on disk, still without entries."""
         cdef Block* block
+        cdef uint64_t unused = self.next_number
         self.next_number = number
         block = self.new_block(first_seq, 0)
+        self.next_number = max(unused, number + 1)
         free(block.image)
         block.image = NULL
         block.image_cap = 0
