@@ -18,9 +18,16 @@ from penstock.base.effects import Fetch, Send
 from penstock.consumers.consumer import Consumer
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.replicator import LocalReplicator
-from penstock.store.contract import Cold, Missing
+from penstock.store.contract import NOTHING_REMOVED, Cold, Missing
 from penstock.store.errors import StoreError
-from penstock.streams.entries import Answer, Applied, NotLoaded, Remove
+from penstock.streams.entries import (
+    ROLLUP_SUBJECT,
+    Answer,
+    Applied,
+    NotLoaded,
+    Publish,
+    Remove,
+)
 from penstock.streams.lanes import configure_lane, removed_one_by_one
 from penstock.streams.pubacks import PubAcks
 from penstock.streams.stream import Stream
@@ -129,7 +136,13 @@ class StreamHost:
         self.open_lane()
 
     def _apply(self, entry: Entry) -> None:
-        self._applied(self.stream.apply(entry))
+        applied = self.stream.apply(entry)
+        if type(entry) is Publish and entry.special is not None and entry.special.rollup:
+            # To consumers, what a message rolls up is purged.
+            subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
+            self._tell_purged(subject, applied.removed, entry.ts_ns)
+            applied = applied._replace(removed=NOTHING_REMOVED)
+        self._applied(applied)
 
     def _applied(self, applied: Applied) -> None:
         self.held.extend(applied.effects)
@@ -338,11 +351,13 @@ class StreamHost:
     def purge(self, entry: Purge, now_ns: int) -> int:
         """Takes messages out; answers how many. Consumers that were behind them move on."""
         removed = self.stream.apply(entry).removed
-        for consumer in self.consumers.values():
-            effects = consumer.purged(entry.subject or None, removed.seqs, now_ns)
-            self._take(consumer, effects)
-            self._ready.add(consumer.name)
+        self._tell_purged(entry.subject or None, removed, now_ns)
         return removed.msgs
+
+    def _tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
+        for consumer in list(self.consumers.values()):
+            self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
+            self._ready.add(consumer.name)
 
     def open_lane(self) -> None:
         """Lets the fast lane take what the configuration allows, unless something must wait."""

@@ -95,6 +95,7 @@ class Stream:
         self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
         self._timing = Timing(self._ledger, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
+        self._begun = False  # purged, if never written to
         self._configure()
 
     @property
@@ -223,6 +224,8 @@ class Stream:
         applied = self._applier.apply(entry)
         if type(entry) is Update:
             self._reconfigure()
+        elif type(entry) is Purge:
+            self._begun = True
         return applied
 
     def _reconfigure(self) -> None:
@@ -274,7 +277,7 @@ class Stream:
         """Totals for the API; `subjects` is a filter for the count of each subject."""
         state = self.store.state(deleted=deleted)
         # A stream that never had a message reports no first sequence, unless it was given one.
-        is_new = state.last_seq == 0
+        is_new = state.last_seq == 0 and not self._begun
         counts = self.store.subject_states(subjects) if subjects else {}
         listed = islice(state.deleted or (), DELETED_LISTED_MAX)
         return StreamState(

@@ -37,6 +37,7 @@ from penstock.api.responses import (
     ConsumerResetResponse,
     ConsumerUnpinResponse,
 )
+from penstock.api.stream import Retention
 from penstock.base.effects import Advise
 from penstock.base.shorthash import short_hash
 from penstock.jetstream.endpoints import Endpoint, Held
@@ -284,6 +285,8 @@ def reset(call: Call) -> Outcome:
     done = consumer.reset(request.seq, call.now_ns)
     if isinstance(done, ApiError):
         return done
+    if host.stream.cfg.retention is Retention.WORKQUEUE:
+        consumer.take_settled()  # passed over is not done
     host.touched(consumer, done.effects)
     host.await_state(consumer)
     call.port.mark(host)
