@@ -165,13 +165,6 @@ class Consumer:
         self._delivery.pump(now_ns, out)
         return out
 
-    def undelivered(self, seq: int, to: str, now_ns: int) -> list[Effect]:
-        """A delivery found nobody: it does not count, and the message goes out again at once."""
-        self._outstanding.take_back(seq)
-        if self._pull is not None:
-            self._pull.credit(to)
-        return self.interest_changed(now_ns)
-
     def closing(self, *, is_deleted: bool) -> list[Effect]:
         """The consumer goes, or else the server does: what waiting requests are told."""
         out: list[Effect] = []

@@ -95,14 +95,6 @@ class Outstanding:
         for seq in seqs:
             self.queue.setdefault(seq, None)
 
-    def take_back(self, seq: int) -> None:
-        """A delivery never happened: it is not counted, and the message is to go out again."""
-        entry = self.log.state.pending.get(seq)
-        if entry is None:
-            return
-        self.log.nacked(seq, entry[1], max(self.redeliveries(seq) - 1, 0))
-        self.requeue((seq,))
-
     def dropped(self, seq: int, redeliveries: int) -> None:
         """Delivered too often: not outstanding any more, but remembered with its count."""
         self.queue.pop(seq, None)

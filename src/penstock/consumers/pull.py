@@ -234,14 +234,6 @@ class PullSide:
         if waiting.left <= 0 and waiting.bytes_left > 0:
             self._end(waiting, status.BATCH_COMPLETED, out)
 
-    def credit(self, reply: str) -> None:
-        """A message did not reach who asked for it."""
-        for waiting in self.queue:
-            if waiting.reply == reply:
-                waiting.left += 1
-                waiting.given -= 1
-                return
-
     # -- time
 
     def sweep(self, now_ns: int, out: list[Effect], *, at_end: bool = False) -> int:

@@ -182,15 +182,6 @@ def test_waiting_requests_are_told_when_the_server_stops() -> None:
     assert stage.statuses() == ["409 Server Shutdown" + REST.format(3, 0)]
 
 
-def test_what_nobody_received_goes_to_the_next_and_is_credited() -> None:
-    stage = Stage(pull_config(), before=["a"])
-    stage.pull("2", reply="x")
-    (lost,) = stage.deliveries()
-    stage.take(stage.consumer.undelivered(seq_of(lost), "x", stage.now_ns))
-    stage.publish()
-    assert stage.seqs() == [1, 2]
-
-
 # -- priorities
 
 
