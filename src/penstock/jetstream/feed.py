@@ -113,6 +113,12 @@ class Feed:
         if self.is_waiting and self.due_ns is not None:
             self._fails, self.due_ns = 0, now_ns
 
+    def lost(self, now_ns: int) -> None:
+        """The origin is gone; nothing will come until it is asked again."""
+        if self._is_feeding:
+            self._consumer = ""
+            self._again(now_ns)
+
     def tick(self, now_ns: int) -> None:
         """What is due: to ask, or to give up waiting for an answer or a sign of life."""
         if self.due_ns is None or now_ns < self.due_ns:

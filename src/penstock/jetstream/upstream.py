@@ -116,7 +116,8 @@ class Upstream:
         """Lets every feed whose time has come do what is due."""
         for feed in self._agenda.due(now_ns):
             feed.tick(now_ns)
-            self._note(feed)
+            self._agenda.note(feed, feed.due_ns)
+        self._host.note(self)
 
     def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
         """A message came where a feed wanted to listen; perhaps it no longer does."""
@@ -136,10 +137,23 @@ class Upstream:
 
     def origin_came(self, name: str, now_ns: int) -> None:
         """A stream of this name is there now; who waits for it need not wait longer."""
-        for feed in self._feeds():
-            if feed.source.name == name and feed.source.external is None and feed.is_waiting:
-                feed.hurry(now_ns)
-                self._note(feed)
+        for feed in self._reading(name):
+            feed.hurry(now_ns)
+            self._note(feed)
+
+    def origin_left(self, name: str, now_ns: int) -> None:
+        """The stream of this name is deleted; nobody has to find out by waiting."""
+        for feed in self._reading(name):
+            feed.lost(now_ns)
+            self._note(feed)
+
+    def _reading(self, name: str) -> list[Feed]:
+        """The feeds whose origin is the stream of this name here."""
+        return [
+            feed
+            for feed in self._feeds()
+            if feed.source.name == name and feed.source.external is None
+        ]
 
     def _note(self, feed: Feed) -> None:
         self._agenda.note(feed, feed.due_ns)

@@ -42,9 +42,8 @@ class Copying:
             host.upstream.follow(now_ns)
             for name in host.upstream.origins:
                 self._copies.setdefault(name, []).append(host)
-        for copy in self._copies.get(host.name, ()):
-            assert copy.upstream is not None
-            copy.upstream.origin_came(host.name, now_ns)
+        for copy, upstream in self._copies_of(host):
+            upstream.origin_came(host.name, now_ns)
             self._account.mark(copy)
 
     def drop(self, host: StreamHost) -> None:
@@ -54,6 +53,13 @@ class Copying:
             host.upstream.close()
             self.tune(host.upstream, host)
             host.upstream = None
+        for copy, upstream in self._copies_of(host):
+            upstream.origin_left(host.name, self._account.edge.now_ns())
+            self._account.mark(copy)
+
+    def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, Upstream]]:
+        copies = self._copies.get(host.name, ())
+        return [(copy, copy.upstream) for copy in copies if copy.upstream is not None]
 
     def _forget(self, host: StreamHost) -> None:
         for name in () if host.upstream is None else host.upstream.origins:
