@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from support_servers import Implementation, ServerPool, ServerUnderTest
 
 #: Our server takes part in this suite.
-OURS_SERVES_JETSTREAM = False
+OURS_SERVES_JETSTREAM = True
 #: JetStream on, its files in the server's own directory.
 STORE_FLAGS = ("-js", "-sd", "store")
 
