@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format reference bench bench-probes bench-storage fuzz faults wheel clean
+.PHONY: help setup demo test check lint types layers format reference bench bench-jetstream bench-probes bench-storage fuzz faults wheel clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/built ## create .venv with the penstock command and everything for development
 
@@ -58,6 +58,10 @@ reference: setup ## write docs/reference from the declarations in the code
 bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
 	mkdir -p out
 	$(BIN)/penstock bench --compare --json out/bench.json --chart out/bench.svg
+
+bench-jetstream: setup ## streams and buckets beside the reference; out/jetstream.json, jetstream.svg
+	mkdir -p out
+	$(BIN)/penstock bench --compare --jetstream --json out/jetstream.json --chart out/jetstream.svg
 
 bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stalled subscriber
 	mkdir -p out

@@ -1,10 +1,11 @@
 """Fills the tables of docs/benchmarks.md from what `penstock bench --json` wrote.
 
-    python tools/benchmark_page.py                 # out/bench.json, out/probe-*.json, out/bench.svg
+    python tools/benchmark_page.py                 # what there is of the files below, in out/
     python tools/benchmark_page.py --comparison a.json --probe b.json --probe c.json --chart c.svg
 
-Only the text between the page's markers changes; the prose is written by hand. Every scenario of
-the file is in the table, failed runs and losses included: nothing is left out here.
+bench.json and bench.svg, jetstream.json and jetstream.svg, probe-*.json. Only the text between
+the page's markers changes; the prose is written by hand. Every scenario of a file is in its table,
+failed runs and losses included: nothing is left out here.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-CHART = ROOT / "docs" / "benchmarks.svg"
+CHART = "benchmarks.svg"
+JETSTREAM_CHART = "benchmarks-jetstream.svg"
 OUT = ROOT / "out"
 JSON_VERSION = 1
+JETSTREAM = "jetstream "  # what the markers of that section start with
 NOT_KNOWN = "–"
 MIB = 1024 * 1024
 LATENCY_MARKS = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
@@ -50,8 +53,11 @@ def main(argv: list[str]) -> int:
     if probes:
         text = replace_between(text, "probes", probes_text(probes))
     if options.chart.exists():
-        shutil.copyfile(options.chart, CHART)
-        text = replace_between(text, "chart", f"![Factors by scenario]({CHART.name})")
+        text = with_chart(text, options.chart, CHART)
+    if options.jetstream.exists():
+        text = with_comparison(text, _load(options.jetstream), JETSTREAM)
+    if options.jetstream_chart.exists():
+        text = with_chart(text, options.jetstream_chart, JETSTREAM_CHART, JETSTREAM)
     PAGE.write_text(text, encoding="utf-8")
     return 0
 
@@ -61,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--comparison", type=Path, default=OUT / "bench.json")
     parser.add_argument("--probe", type=Path, action="append")
     parser.add_argument("--chart", type=Path, default=OUT / "bench.svg")
+    parser.add_argument("--jetstream", type=Path, default=OUT / "jetstream.json")
+    parser.add_argument("--jetstream-chart", type=Path, default=OUT / "jetstream.svg")
     return parser
 
 
@@ -81,20 +89,27 @@ def replace_between(text: str, name: str, fresh: str) -> str:
     return f"{before}{begin}\n\n{fresh.strip()}\n\n{end}{after}"
 
 
-def with_comparison(text: str, content: Json) -> str:
+def with_comparison(text: str, content: Json, section: str = "") -> str:
     """The page with every table that a comparison fills."""
-    text = replace_between(text, "machine", machine_text(content))
-    text = replace_between(text, "comparison", comparison_text(content["scenarios"]))
-    text = replace_between(text, "latency", latency_text(content["scenarios"]))
-    return replace_between(text, "losses", losses_text(content["scenarios"]))
+    scenarios = content["scenarios"]
+    text = replace_between(text, f"{section}machine", machine_text(content))
+    text = replace_between(text, f"{section}comparison", comparison_text(scenarios))
+    text = replace_between(text, f"{section}latency", latency_text(scenarios))
+    return replace_between(text, f"{section}losses", losses_text(scenarios))
+
+
+def with_chart(text: str, drawn: Path, name: str, section: str = "") -> str:
+    shutil.copyfile(drawn, PAGE.parent / name)
+    return replace_between(text, f"{section}chart", f"![Factors by scenario]({name})")
 
 
 def machine_text(content: Json) -> str:
     machine, effort = content["machine"], content["effort"]
+    stores = f", stores on {machine['filesystem']}" if "filesystem" in machine else ""
     return (
         f"Taken {content['taken']} on {machine['cores']} cores ({machine['architecture']}), "
         f"Linux {machine['kernel']}, Python {machine['python']}; {effort['rounds']} rounds of "
-        f"about {effort['seconds']} s, generator and server on the same machine."
+        f"about {effort['seconds']} s, generator and server on the same machine{stores}."
     )
 
 
@@ -127,7 +142,7 @@ def latency_text(scenarios: list[Json]) -> str:
                 rows.append(
                     [one["title"], side["server"], *(f"{mark / 1000:.0f}" for mark in marks)]
                 )
-    return _table(rows) if len(rows) > 1 else "No request/reply scenario was run."
+    return _table(rows) if len(rows) > 1 else "No scenario with single requests was run."
 
 
 def losses_text(scenarios: list[Json]) -> str:

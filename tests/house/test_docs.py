@@ -285,6 +285,18 @@ def test_the_benchmark_page_shows_losses_and_failures() -> None:
     assert page_tool.with_comparison(page, content) == page
 
 
+def test_the_benchmark_page_has_a_section_for_streams() -> None:
+    page_tool = tool("benchmark_page")
+    ours = series("penstock", seconds=1.0, mib=20, p50_ns=1000, failures=[])
+    content = page_tool.json.loads(comparison_json([Comparison(ours, ours)], Effort()))
+    before = (DOCS / "benchmarks.md").read_text()
+    page = page_tool.with_comparison(before, content, page_tool.JETSTREAM)
+    section = page.partition("## Streams and buckets")[2]
+    assert f"| {STANDARD[0].title} | penstock | 1 | 2 | 3 | 4 |" in section
+    assert f"stores on {content['machine']['filesystem']}" in section
+    assert page.partition("## Streams and buckets")[0] == before.partition("## Streams")[0]
+
+
 def test_the_benchmark_page_takes_probes() -> None:
     page_tool = tool("benchmark_page")
     figures = {"penstock": [Figure("memory", 2048, "bytes")], "other": [Figure("memory", None)]}

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from math import ceil, floor, log2
 from xml.sax.saxutils import escape
 
-WIDTH = 860
-LABEL_WIDTH = 250
+BARS_WIDTH = 550
+LABEL_WIDTH_MIN = 250
+LETTER_WIDTH = 7.0  # more than the average letter of the font below takes
+LABEL_GAP = 14
+MARGIN = 16
 VALUE_WIDTH = 60  # room for the figure behind the longest bar
 HEAD_HEIGHT = 78
 ROW_HEIGHT = 40
@@ -46,14 +49,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps factors to horizontal positions."""
+    """Maps factors to horizontal positions, from where the labels end."""
 
+    left: int
     low: float
     high: float
 
+    @property
+    def width(self) -> int:
+        return self.left + BARS_WIDTH + VALUE_WIDTH
+
     def x(self, factor: float) -> float:
         share = (log2(factor) - self.low) / (self.high - self.low)
-        return LABEL_WIDTH + share * (WIDTH - LABEL_WIDTH - VALUE_WIDTH)
+        return self.left + share * BARS_WIDTH
 
     def ticks(self) -> list[float]:
         return [2.0**power for power in range(ceil(self.low), floor(self.high) + 1)]
@@ -64,11 +72,11 @@ def render(title: str, rows: Sequence[Row]) -> str:
     axis = _axis(rows)
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{axis.width}" height="{height}" '
+        f'viewBox="0 0 {axis.width} {height}" role="img">',
         f"<title>{escape(title)}</title>",
         f"<style>{STYLE}</style>",
-        f'<text class="title" x="16" y="26">{escape(title)}</text>',
+        f'<text class="title" x="{MARGIN}" y="26">{escape(title)}</text>',
         *_legend(),
         *_grid(axis, height),
     ]
@@ -80,12 +88,14 @@ def render(title: str, rows: Sequence[Row]) -> str:
 def _axis(rows: Sequence[Row]) -> Axis:
     factors = [factor for row in rows for factor in (row.cpu_advantage, row.rate_ratio) if factor]
     exponents = [log2(factor) for factor in factors]
-    return Axis(min([EXPONENT_MIN, *exponents]), max([EXPONENT_MAX, *exponents]))
+    longest = max((len(row.label) for row in rows), default=0)
+    left = max(LABEL_WIDTH_MIN, ceil(longest * LETTER_WIDTH) + LABEL_GAP + MARGIN)
+    return Axis(left, min([EXPONENT_MIN, *exponents]), max([EXPONENT_MAX, *exponents]))
 
 
 def _legend() -> list[str]:
     entries = (
-        ("cpu", "CPU advantage (reference ÷ ours)", 16),
+        ("cpu", "CPU advantage (reference ÷ ours)", MARGIN),
         ("rate", "rate (ours ÷ reference)", 270),
         ("loss", "reference is better", 450),
     )
@@ -111,10 +121,8 @@ def _grid(axis: Axis, height: int) -> list[str]:
 
 
 def _row(axis: Axis, row: Row, top: int) -> list[str]:
-    middle = top + BAR_HEIGHT + 5
-    parts = [
-        f'<text x="{LABEL_WIDTH - 14}" y="{middle}" text-anchor="end">{escape(row.label)}</text>'
-    ]
+    right, middle = axis.left - LABEL_GAP, top + BAR_HEIGHT + 5
+    parts = [f'<text x="{right}" y="{middle}" text-anchor="end">{escape(row.label)}</text>']
     parts += _bar(axis, "cpu", row.cpu_advantage, top)
     parts += _bar(axis, "rate", row.rate_ratio, top + BAR_HEIGHT + 2)
     return parts

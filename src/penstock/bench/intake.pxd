@@ -5,6 +5,7 @@ from penstock.bench.loadgen cimport Outcome
 cdef enum:
     ROOM_BYTES = 262144  # must hold one whole message
     COMPLAINT_BYTES_MAX = 256
+    NUMBER_DIGITS_MAX = 18
 
 
 cdef struct Span:
@@ -44,7 +45,18 @@ cdef Outcome complain(Intake* intake, const char* text) noexcept nogil
 cdef Outcome complain_of(Intake* intake, const char* text, const Span* said) noexcept nogil
 # A status (NATS/1.0 503) in place of a message's headers; 0 for ordinary headers and none.
 cdef int status_of(const Message* message) noexcept nogil
-# The number a span spells, -1 if it is none.
-cdef long long number_in(const char* data, Py_ssize_t size) noexcept nogil
 # What a conversation that did not end well raises.
 cdef object failure(Outcome outcome, Intake* intake, str role, str done)
+
+
+cdef inline long long number_in(const char* data, Py_ssize_t size) noexcept nogil:
+    """The number these bytes spell, -1 if they spell none."""
+    cdef long long value = 0
+    cdef Py_ssize_t index
+    if size <= 0 or size > NUMBER_DIGITS_MAX:
+        return -1
+    for index in range(size):
+        if not c"0" <= data[index] <= c"9":
+            return -1
+        value = value * 10 + (data[index] - c"0")
+    return value

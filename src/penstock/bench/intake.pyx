@@ -7,7 +7,7 @@ between two frames of its own. -ERR, and a message the room cannot hold, end the
 
 from libc.errno cimport errno
 from libc.stdio cimport snprintf
-from libc.string cimport memchr, memmove, memset, strerror
+from libc.string cimport memchr, memmove, strerror
 
 from penstock.bench.failure import BenchError
 
@@ -19,7 +19,6 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     FIELDS_MAX = 6
-    NUMBER_DIGITS_MAX = 18
     SAID_BYTES_MAX = 160
     STATUS_AT = 9  # behind "NATS/1.0 "
     STATUS_DIGITS = 3
@@ -80,16 +79,18 @@ cdef Found read_message(
     cdef bint with_header = line[0] == c"H"
     cdef int sizes = 2 if with_header else 1
     cdef long long header = 0
-    cdef long long total = number_in(fields[count - 1].data, fields[count - 1].size)
-    if with_header and count > 1:
-        header = number_in(fields[count - 2].data, fields[count - 2].size)
-    if count < 3 + sizes or total < 0 or header < 0 or header > total:
+    cdef long long total = -1
+    if count >= 3 + sizes:
+        total = number_in(fields[count - 1].data, fields[count - 1].size)
+        if with_header:
+            header = number_in(fields[count - 2].data, fields[count - 2].size)
+    if total < 0 or header < 0 or header > total:
         complain(intake, b"message line without a size")
         return BROKEN
     if line_bytes + total + 2 > intake.filled - intake.used:
         return NOTHING
-    memset(message, 0, sizeof(Message))
     message.subject = fields[1]
+    message.reply.size = 0
     if count == 4 + sizes:
         message.reply = fields[3]
     message.header.data = line + line_bytes
@@ -103,31 +104,22 @@ cdef Found read_message(
 
 
 cdef int split(const char* line, Py_ssize_t size, Span* fields) noexcept nogil:
-    """Fields of a line between blanks, at least one."""
+    """Fields of a line between blanks, its CRLF left out."""
+    cdef const char* end = line + size - 1
+    cdef const char* stop
     cdef int count = 0
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t pos
-    for pos in range(size):
-        if line[pos] != c" " and line[pos] != c"\r" and line[pos] != c"\n":
-            continue
-        if pos > start and count < FIELDS_MAX:
-            fields[count].data = line + start
-            fields[count].size = pos - start
+    if end > line and end[-1] == c"\r":
+        end -= 1
+    while line < end and count < FIELDS_MAX:
+        stop = <const char*> memchr(line, b" ", end - line)
+        if stop == NULL:
+            stop = end
+        if stop > line:
+            fields[count].data = line
+            fields[count].size = stop - line
             count += 1
-        start = pos + 1
-    return max(count, 1)
-
-
-cdef long long number_in(const char* data, Py_ssize_t size) noexcept nogil:
-    cdef long long value = 0
-    cdef Py_ssize_t index
-    if size <= 0 or size > NUMBER_DIGITS_MAX:
-        return -1
-    for index in range(size):
-        if not c"0" <= data[index] <= c"9":
-            return -1
-        value = value * 10 + (data[index] - c"0")
-    return value
+        line = stop + 1
+    return count
 
 
 cdef int status_of(const Message* message) noexcept nogil:

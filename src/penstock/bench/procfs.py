@@ -1,4 +1,4 @@
-"""What the kernel says about a server process: CPU seconds and memory.
+"""What the kernel says about a server process and where it stores: CPU, memory, file system.
 
 CPU is user plus system time of all threads of the process, those that ended included, read from
 the process's CPU clock (nanoseconds) or, where that is refused, from /proc (clock ticks).
@@ -33,6 +33,18 @@ def rss_bytes(pid: int) -> int:
 def rss_peak_bytes(pid: int) -> int:
     """The most resident memory the process ever had."""
     return _status_bytes(pid, "VmHWM")
+
+
+def filesystem(path: str) -> str:
+    """The type of the file system a path is on: syncing to a tmpfs, say, costs nothing."""
+    wanted = os.path.realpath(path)
+    found, longest = "unknown", -1
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        place, kind = line.split()[1:3]
+        inside = wanted == place or wanted.startswith(place.rstrip("/") + "/")
+        if inside and len(place) >= longest:
+            found, longest = kind, len(place)
+    return found
 
 
 def _cpu_seconds_by_ticks(pid: int) -> float:

@@ -7,6 +7,7 @@ new pull follows every finished batch. The acks of what a read brought leave in 
 """
 
 from libc.stdlib cimport calloc, free
+from libc.string cimport memchr
 
 from penstock.bench.failure import BenchError
 
@@ -154,6 +155,8 @@ cdef Outcome hear_stored(Reading* reading, const Message* message) noexcept nogi
     cdef Position position
     cdef long long expected = reading.seen + 1
     cdef Outcome outcome = DONE
+    if reading.seen == reading.total:
+        return complain_of(&reading.intake, b"one more than was stored", &message.reply)
     if not read_position(&message.reply, &position):
         return complain_of(&reading.intake, b"a reply subject without position", &message.reply)
     if position.stream_seq != expected or position.consumer_seq != expected:
@@ -177,30 +180,33 @@ cdef Outcome hear_stored(Reading* reading, const Message* message) noexcept nogi
 
 
 cdef bint read_position(const Span* reply, Position* position) noexcept nogil:
-    cdef Py_ssize_t starts[TOKENS_MAX + 1]
-    cdef int count = 1
-    cdef int at = NUMBERS_AT
-    cdef Py_ssize_t pos
-    starts[0] = 0
-    for pos in range(reply.size):
-        if reply.data[pos] != c"." or count == TOKENS_MAX:
-            continue
-        starts[count] = pos + 1
+    cdef long long numbers[TOKENS_MAX]
+    cdef const char* at = reply.data
+    cdef const char* end = reply.data + reply.size
+    cdef const char* dot
+    cdef int count = 0
+    while at < end and count < TOKENS_MAX:
+        dot = <const char*> memchr(at, b".", end - at)
+        if dot == NULL:
+            dot = end
+        if count >= NUMBERS_AT:
+            numbers[count] = number_in(at, dot - at)
+        at = dot + 1
         count += 1
-    starts[count] = reply.size + 1
     if count >= DOMAIN_TOKENS:
-        at = DOMAIN_NUMBERS_AT
-    elif count != PLAIN_TOKENS:
+        take_position(numbers + DOMAIN_NUMBERS_AT, position)
+    elif count == PLAIN_TOKENS:
+        take_position(numbers + NUMBERS_AT, position)
+    else:
         return False
-    position.delivered = token_number(reply, starts, at)
-    position.stream_seq = token_number(reply, starts, at + 1)
-    position.consumer_seq = token_number(reply, starts, at + 2)
-    position.pending = token_number(reply, starts, at + 4)
     return True
 
 
-cdef long long token_number(const Span* reply, Py_ssize_t* starts, int index) noexcept nogil:
-    return number_in(reply.data + starts[index], starts[index + 1] - starts[index] - 1)
+cdef inline void take_position(const long long* numbers, Position* position) noexcept nogil:
+    position.delivered = numbers[0]
+    position.stream_seq = numbers[1]
+    position.consumer_seq = numbers[2]
+    position.pending = numbers[4]
 
 
 cdef Outcome acknowledge(Reading* reading, const Span* subject) noexcept nogil:

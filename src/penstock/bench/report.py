@@ -8,12 +8,14 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.bench import procfs
 from penstock.bench.chart import Row, render
 from penstock.bench.compare import Comparison, Effort, Series
 from penstock.bench.failure import BenchError
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 JSON_VERSION = 1
+PIPE_WIDTH = 200
 NOT_KNOWN = "–"
 DEFINITIONS = (
-    "msg/s: published messages per second until all are delivered; cpu-s/M: server CPU-seconds "
-    "per million published messages;\n± is the distance between the extremes of all rounds as a "
-    "share of the median; rate ×: ours ÷ reference; CPU ×: reference ÷ ours (above 1 is better)"
+    "msg/s: messages published (requested, read) per second until all are delivered (answered); "
+    "cpu-s/M: server CPU-seconds per million of them;\n± is the distance between the extremes of "
+    "all rounds as a share of the median; rate ×: ours ÷ reference; CPU ×: reference ÷ ours "
+    "(above 1 is better)"
 )
 
 
@@ -166,6 +170,7 @@ def _dump(content: dict[str, object]) -> str:
         "architecture": platform.machine(),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "filesystem": procfs.filesystem(tempfile.gettempdir()),
     }
     taken = datetime.now(UTC).isoformat(timespec="seconds")
     whole = {"version": JSON_VERSION, "taken": taken, "machine": machine, **content}
@@ -176,7 +181,7 @@ def _latency_tables(series: Sequence[Series]) -> list["Table"]:
     timed = [(one, one.latency) for one in series if one.latency is not None]
     if not timed:
         return []
-    table = _table("request/reply round trip, µs")
+    table = _table("round trips, µs")
     for heading in ("server", "p50", "p90", "p99", "max"):
         table.add_column(heading, justify="right")
     for one, latency in timed:
@@ -199,7 +204,7 @@ def _print(*parts: "Table | str") -> None:
     console = Console()
     if not console.is_terminal:
         # A pipe has no width of its own; wrapped tables cannot be compared line by line.
-        console = Console(width=160)
+        console = Console(width=PIPE_WIDTH)
     for part in parts:
         console.print(part, highlight=False)
 

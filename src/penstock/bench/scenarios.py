@@ -165,6 +165,11 @@ def jetstream_setting(scenario: Scenario) -> str | None:
     return scenario.durability.setting
 
 
+def fits_any_server(scenario: Scenario) -> bool:
+    """False if the scenario is about servers configured in a certain way."""
+    return not jetstream_setting(scenario)
+
+
 def each_durability(scenario: StreamPublish) -> tuple[StreamPublish, ...]:
     """As shipped, then both servers configured alike, one way and the other."""
     others = (Durability.ALWAYS, Durability.LAZY)

@@ -35,6 +35,7 @@ from penstock.bench.scenarios import (
     QUICK,
     STANDARD,
     Scenario,
+    fits_any_server,
     select,
 )
 
@@ -161,6 +162,9 @@ def _check_combination(parser: argparse.ArgumentParser, options: argparse.Namesp
         parser.error(f"no scenario is called {' or '.join(options.scenario)}; --list shows them")
     if options.chart and (not options.compare or _wants_probe(options)):
         parser.error("--chart draws a comparison of scenarios: it needs --compare and no probe")
+    configured = [one for one in _scenarios(options) if not fits_any_server(one)]
+    if configured and not options.compare:
+        parser.error(f"{configured[0].name} says how servers are configured: it needs --compare")
     if options.compare and options.pid:
         parser.error("--compare starts its own servers: leave --pid out")
 
@@ -173,7 +177,8 @@ def _scenarios(options: argparse.Namespace) -> list[Scenario]:
     if options.scenario:
         return select(options.scenario)
     if options.jetstream:
-        return select(JETSTREAM_QUICK) if options.quick else list(JETSTREAM)
+        suite = select(JETSTREAM_QUICK) if options.quick else list(JETSTREAM)
+        return [one for one in suite if options.compare or fits_any_server(one)]
     return select(QUICK) if options.quick else list(CORE)
 
 

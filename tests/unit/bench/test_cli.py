@@ -22,6 +22,7 @@ from penstock.cli.bench import run
         ["--url", "http://h"],
         ["--chart", "a.svg"],
         ["--compare", "--pid", "1"],
+        ["--scenario", "kv-put-lazy"],
         ["--subscriptions", "5", "--stalled-subscriber"],
     ],
     ids=shlex.join,
@@ -80,6 +81,19 @@ def test_a_comparison_of_the_reference_with_itself_fills_table_json_and_chart(
     assert len(scenario["reference"]["runs"]) == 1
     ElementTree.parse(chart)
     assert "publish only · 16 B" in capsys.readouterr().out
+
+
+def test_jetstream_scenarios_are_compared_on_servers_that_persist(
+    reference: ServerCommand, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    argv = ["--compare", "--ours-cmd", reference.argv[0], "--reference-cmd", reference.argv[0]]
+    argv += ["--scenario", "js-publish-sync-file-always", "--rounds", "1", "--seconds", "0.02"]
+    assert run([*argv, "--json", str(out)]) == 0
+    document = json.loads(out.read_text())
+    (scenario,) = document["scenarios"]
+    assert scenario["ours"]["latency"]["p50_ns"] > 0
+    assert document["machine"]["filesystem"] != "unknown"
 
 
 def test_a_probe_compares_both_servers(

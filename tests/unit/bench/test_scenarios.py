@@ -1,6 +1,20 @@
 """The standard suite is complete, named once each, and selectable."""
 
-from penstock.bench.scenarios import QUICK, STANDARD, PubSub, select
+import pytest
+
+from penstock.bench.scenarios import (
+    CORE,
+    JETSTREAM,
+    JETSTREAM_QUICK,
+    QUICK,
+    STANDARD,
+    Durability,
+    PubSub,
+    StreamPublish,
+    fits_any_server,
+    jetstream_setting,
+    select,
+)
 
 
 def test_names_and_titles_are_unique() -> None:
@@ -8,8 +22,9 @@ def test_names_and_titles_are_unique() -> None:
     assert len({scenario.title for scenario in STANDARD}) == len(STANDARD)
 
 
-def test_the_quick_set_is_part_of_the_suite() -> None:
-    assert [scenario.name for scenario in select(QUICK)] == list(QUICK)
+@pytest.mark.parametrize("quick", [QUICK, JETSTREAM_QUICK])
+def test_a_quick_set_is_part_of_the_suite(quick: tuple[str, ...]) -> None:
+    assert [scenario.name for scenario in select(quick)] == list(quick)
 
 
 def test_patterns_select_in_suite_order_without_doubles() -> None:
@@ -35,3 +50,17 @@ def test_a_queue_group_shares_and_plain_subscribers_multiply() -> None:
 def test_a_title_says_what_is_special() -> None:
     odd = PubSub("a", 2048, publishers=2, subscribers=3, subjects=5000, queue=True, headers=True)
     assert odd.title == "2 → 3 · 2 KiB · 5 k subjects · headers · queue group"
+
+
+def test_the_jetstream_suite_has_each_durability_where_something_is_stored_in_files() -> None:
+    stored = [one for one in JETSTREAM if isinstance(one, StreamPublish) and one.storage == "file"]
+    for shipped in [one for one in stored if one.durability is Durability.SHIPPED]:
+        names = [f"{shipped.name}-always", f"{shipped.name}-lazy"]
+        assert [one.name for one in select(names)] == names
+
+
+def test_only_jetstream_scenarios_configure_servers_and_only_shipped_ones_fit_any() -> None:
+    assert {jetstream_setting(one) for one in CORE} == {None}
+    assert {jetstream_setting(one) for one in JETSTREAM} == {one.setting for one in Durability}
+    assert all(fits_any_server(one) for one in CORE)
+    assert not any(fits_any_server(one) for one in select(["*-always", "*-lazy"]))
