@@ -23,11 +23,13 @@ from penstock.jetstream.making import make_stream
 from penstock.jetstream.policy import Policy
 from penstock.jetstream.restoring import Restore
 from penstock.store.contract import Cold
+from penstock.store.errors import StoreError
 from penstock.streams.batch import InFlight
 
 if TYPE_CHECKING:
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
+    from penstock.store.contract import Work
     from penstock.store.disk import Disk
 
 START_NS = 1_700_000_000_000_000_000
@@ -57,7 +59,7 @@ def account(disk: Disk | None = None, **limits: int) -> Assets:
 
 def configured(name: str = "S", **config: Any) -> StreamConfig:
     """A configuration as it is stored."""
-    given = StreamConfig(name=name, subjects=(f"{name}.>",), **config)
+    given = StreamConfig(name=name, **{"subjects": (f"{name}.>",), **config})
     made = plan_create(name, given, StreamContext())
     assert isinstance(made, StreamConfig), made
     return made
@@ -97,6 +99,15 @@ def contents(host: StreamHost) -> list[tuple[Any, ...]]:
     return found
 
 
+def run_here(work: Work) -> Exception | None:
+    """Runs disk work; answers what went wrong."""
+    try:
+        work.run()
+    except StoreError as error:
+        return error
+    return None
+
+
 class Wire:
     """The other side of a transfer."""
 
@@ -115,8 +126,7 @@ class Wire:
             self.told += [effect for effect in step.effects if isinstance(effect, Advise)]
             if step.work is not None:
                 self.works += 1
-                step.work.run()
-                self.transfer.worked(step.work, None)
+                self.transfer.worked(step.work, run_here(step.work))
             elif not step.more:
                 return
         raise AssertionError("a transfer that does not end")

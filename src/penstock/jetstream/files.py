@@ -171,8 +171,8 @@ class StreamFiles:
     def publish(self, name: str) -> None:
         """Makes a staged stream exist under its name, durably; nothing of that name may exist."""
         self._account.rename(self.name, name)
-        self._account.sync_dir()
         self.name = name
+        self._account.sync_dir()
 
     def discard(self) -> None:
         """Removes a staged stream; what was open in it has been closed."""
@@ -204,7 +204,13 @@ class AccountFiles:
     def stage_stream(self, config: bytes, created_ns: int) -> StreamFiles:
         """As `create_stream`, but the stream does not exist before `publish`."""
         incarnation = self._make_incarnation()
-        return self._create(f"{STAGED_PREFIX}{incarnation:x}", config, created_ns, incarnation)
+        directory = f"{STAGED_PREFIX}{incarnation:x}"
+        try:
+            return self._create(directory, config, created_ns, incarnation)
+        except StoreError:
+            with contextlib.suppress(StoreError):  # else the next start removes it
+                self._clear(directory)
+            raise
 
     def publish(self, staged: StreamFiles, name: str) -> None:
         """A staged stream is whole: it exists from now on. Blocks for a sync."""

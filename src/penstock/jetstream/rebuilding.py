@@ -8,6 +8,7 @@ the configuration's limits hold for what is restored as for anything else.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from penstock.jetstream.files import ConsumerMeta, StreamMeta
 from penstock.jetstream.making import build_host, host_consumer, open_store
 from penstock.jetstream.policy import consumer_caps
 from penstock.store.contract import SEQ_MAX, Cold
+from penstock.store.errors import StoreError
 from penstock.streams import names
 from penstock.streams.ttl import parse_ttl, ttl_ns
 from penstock.subjects.tokens import is_valid_subject
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.files import ConsumerFiles
     from penstock.jetstream.host import StreamHost
+    from penstock.store.contract import Store
 
 
 SUBJECT_LENGTH_MAX: Final = 16_383
@@ -54,7 +57,7 @@ class Rebuilding:
         self._files = None
         if cfg.storage is Storage.FILE and assets.files is not None:
             self._files = assets.files.stage_stream(encode(cfg), now_ns)
-        self.store = open_store(assets, cfg, self._files)
+        self.store = self._open()
         state = self.store.state()
         self._last_seq, self._last_ts_ns = state.last_seq, state.last_ts_ns
         self._told_last_seq = 0
@@ -64,6 +67,14 @@ class Rebuilding:
         self._host: StreamHost | None = None
         self._held = 0
         self.unsynced_bytes = 0
+
+    def _open(self) -> Store:
+        try:
+            return open_store(self._assets, self._cfg, self._files)
+        except StoreError:
+            if self._files is not None:
+                self._files.discard()
+            raise
 
     # -- items
 
@@ -232,8 +243,10 @@ class Rebuilding:
     def discard(self) -> None:
         """Nothing of it shall remain. Blocks; raises StoreError."""
         self._release()
-        for files in self._consumer_files.values():
-            files.close()
-        self.store.close()
+        with contextlib.suppress(StoreError):  # its last words are not wanted
+            for files in self._consumer_files.values():
+                files.close()
+        with contextlib.suppress(StoreError):
+            self.store.close()
         if self._files is not None:
             self._files.discard()

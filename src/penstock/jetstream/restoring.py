@@ -264,7 +264,10 @@ class Restore:
 
     def _goes_on(self) -> bool:
         """Reads a bounded piece; whether there is more to read."""
-        return bool(self._try(self._read))
+        is_more = bool(self._try(self._read))
+        if self._rebuilding is not None:
+            self._try(self._rebuilding.weigh)
+        return is_more and self._error is None
 
     def _try(self, act: Callable[[], object]) -> object:
         try:
@@ -319,8 +322,7 @@ class Restore:
         rebuilding = self._rebuilding
         if rebuilding is None:
             return None
-        self._try(rebuilding.weigh)
-        if self._error is not None or rebuilding.unsynced_bytes < SYNC_BYTES:
+        if rebuilding.unsynced_bytes < SYNC_BYTES:
             return None
         rebuilding.unsynced_bytes = 0
         return rebuilding.store.pending_sync()
