@@ -54,16 +54,12 @@ def show_stream(
 
 
 def show_consumer(
-    assets: Assets,
-    host: StreamHost,
     consumer: Consumer,
     now_ns: int,
     *,
-    with_cluster: bool = True,
     in_list: bool = False,
 ) -> ConsumerInfo:
     """A consumer's configuration and state."""
     info = consumer.info(now_ns)
     config = consumer.cfg if in_list else show_consumer_config(consumer.cfg)
-    cluster = ClusterInfo(leader=assets.ambient.server_name) if with_cluster else None
-    return structs.replace(info, config=config, cluster=cluster)
+    return structs.replace(info, config=config)

@@ -128,7 +128,7 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
     call.port.watch(host, consumer)
     call.port.mark(host)
     call.port.perform([consumer_told(subjects.CONSUMER_CREATED, host, name, "create")])
-    info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
+    info = show_consumer(consumer, call.now_ns)
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
         info = structs.replace(info, config=config)
@@ -148,7 +148,7 @@ def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfi
     if cfg.sourcing:
         _start_over(host, consumer, call.now_ns)
     call.port.mark(host)
-    info = show_consumer(call.assets, host, consumer, call.now_ns, with_cluster=False)
+    info = show_consumer(consumer, call.now_ns)
     return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
@@ -181,7 +181,7 @@ def info(call: Call) -> Outcome:
     found = consumer_of(call)
     if isinstance(found, ApiError):
         return found
-    return ConsumerInfoResponse(info=show_consumer(call.assets, *found, call.now_ns))
+    return ConsumerInfoResponse(info=show_consumer(found[1], call.now_ns))
 
 
 def names(call: Call) -> Outcome:
@@ -217,10 +217,7 @@ def list_all(call: Call) -> Outcome:
         total=len(found),
         offset=start,
         limit=LIST_LIMIT,
-        consumers=tuple(
-            show_consumer(call.assets, host, consumer, call.now_ns, in_list=True)
-            for consumer in page
-        ),
+        consumers=tuple(show_consumer(consumer, call.now_ns, in_list=True) for consumer in page),
     )
 
 
@@ -293,9 +290,7 @@ def reset(call: Call) -> Outcome:
     is_copy = headers.get(call.request.header, STREAM_IDENTITY) is not None
     identity = identity_of(host.stream.created_ns).encode()
     return Held(
-        ConsumerResetResponse(
-            info=show_consumer(call.assets, host, consumer, call.now_ns), reset_seq=done.seq
-        ),
+        ConsumerResetResponse(info=show_consumer(consumer, call.now_ns), reset_seq=done.seq),
         host,
         headers.added(b"", STREAM_IDENTITY, identity) if is_copy else b"",
     )

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.link import Link
 
-NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+
+PAIR: Final = 2
+"""Names of a consumer: its stream's and its own."""
 
 
 class Sweep:
@@ -219,9 +221,9 @@ class AccountEdge:
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
         if subject.startswith(NEXT_PREFIX):
-            self._next(subject, reply, header, payload)
+            self._next(Inbound(subject, reply, header, payload), source)
         elif subject.startswith(DIRECT_GET_PREFIX):
-            self._direct_get(Inbound(subject, reply, header, payload))
+            self._direct_get(Inbound(subject, reply, header, payload), source)
         else:
             request = Request(subject, reply, header, payload, self.edge.client_of(source))
             self.endpoints.handle(request, self.edge.now_ns())
@@ -232,22 +234,22 @@ class AccountEdge:
         local = API_PREFIX + subject.split(".", 3)[3]
         self._called(local, reply, header, payload, source)
 
-    def _next(self, subject: str, reply: str, header: bytes, payload: bytes) -> None:
-        tokens = subject.split(".")
-        found = self._consumer(tokens[5], ".".join(tokens[6:])) if len(tokens) > 6 else None
+    def _next(self, msg: Inbound, source: Link | None) -> None:
+        names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
+        found = self._consumer(*names) if len(names) == PAIR else None
         if found is None:
-            self._nobody(reply)
+            self._nobody(msg, source)
             return
         driver, consumer = found
-        effects = consumer.request(reply, header, payload, self.edge.now_ns())
+        effects = consumer.request(msg.reply, msg.header, msg.payload, self.edge.now_ns())
         driver.host.touched(consumer, effects)
         driver.mark()
 
-    def _direct_get(self, msg: Inbound) -> None:
+    def _direct_get(self, msg: Inbound, source: Link | None) -> None:
         name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
         host = self.copying.reader_of(name)
         if host is None:
-            self._nobody(msg.reply)
+            self._nobody(msg, source)
             return
         self._read(self._drivers[host.name], direct_get(host.stream.store, host.name, msg))
 
@@ -267,9 +269,13 @@ class AccountEdge:
         self._read(driver, more())
         self.edge.settle()
 
-    def _nobody(self, reply: str) -> None:
-        if reply:
-            self.edge.plane.post(self.interest, reply, b"", "", NO_RESPONDERS)
+    def _nobody(self, msg: Inbound, source: Link | None) -> None:
+        """As if nobody listened there; said to those who want to know such things."""
+        client = self.edge.client_of(source)
+        if msg.reply and client is not None and client.options.no_responders:
+            subject = msg.subject.encode("utf-8", "surrogateescape")
+            header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            self.edge.plane.post(self.interest, msg.reply, b"", "", header)
 
     def _consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
         driver = self._drivers.get(stream)
