@@ -125,7 +125,9 @@ class Consumer:
     def ack(self, ref: AckRef, reply: str, header: bytes, payload: bytes, now_ns: int) -> Acked:
         """An acknowledgement of any kind. Its effects may be sent once the state is durable."""
         if self.cfg.ack_policy not in _ANSWERING:
-            return Acked([])
+            # Nobody asked for it. It is answered all the same, unless flow control is the ack.
+            is_answered = reply and self.cfg.ack_policy is AckPolicy.NONE
+            return Acked([Send(reply)] if is_answered else [])
         out: list[Effect] = []
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
