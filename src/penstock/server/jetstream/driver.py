@@ -56,6 +56,8 @@ class HostDriver:
     def open_lane(self) -> None:
         """Makes the fast lane of the stream, if its store can have one."""
         host = self.host
+        if not self._edge.has_lanes:
+            return
         host.lane = make_lane(
             host.stream,
             self._edge.service.router,

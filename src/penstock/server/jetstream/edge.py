@@ -62,6 +62,8 @@ class JetStreamEdge:
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
         self.committer = Committer(service.loop)
+        self.has_lanes = True
+        """Whether streams made from now on have fast lanes; tests compare both."""
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
         self.accounts: dict[str, AccountEdge] = {}
