@@ -1,6 +1,7 @@
 """Where the assets of one account are kept: a directory per stream, its messages and consumers.
 
     <account>/<stream>/meta             configuration, in two slots
+    <account>/<stream>/sources          how far its sources have been copied, if it has any
     <account>/<stream>/msgs/            the blocks of its messages
     <account>/<stream>/obs/<consumer>.* configuration and state of every durable consumer
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.jetstream.positions import Positions
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.errors import CorruptRecord, NotFound, StoreError
 from penstock.store.slots import SlotFile, state_key
@@ -123,6 +125,10 @@ class StreamFiles:
     def save(self, meta: StreamMeta) -> None:
         """Writes a new configuration, durably."""
         self._meta.write(msgspec.json.encode(meta))
+
+    def positions(self) -> Positions:
+        """How far its sources have been copied; the file may not be there."""
+        return Positions(self._disk, self.incarnation)
 
     def create_consumer(
         self, meta: ConsumerMeta, state: ConsumerState | None = None

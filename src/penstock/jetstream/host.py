@@ -70,6 +70,7 @@ class StreamHost:
         self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.upstream: Upstream | None = None
+        self.positions = None if files is None else files.positions()
         self.releasing: list[Effect] = []
         self.num_releasing = 0
         """Answers that the commit under way is for."""
@@ -408,6 +409,10 @@ class StreamHost:
                 files.close()
         with contextlib.suppress(StoreError):
             self.stream.store.close()
+            if self.positions is not None and self.failure is None:
+                self.positions.keep_now(self.stream)
+        if self.positions is not None:
+            self.positions.close()
         if self.files is not None:
             self.files.close()
 
@@ -429,6 +434,10 @@ class StreamHost:
             work = store.pending_sync()
             if work is not None:
                 commits.append(Commit(store, work))
+        if self.failure is None and self.positions is not None:
+            keep = self.positions.pending_sync(self.stream)
+            if keep is not None:
+                commits.append(Commit(self.positions, keep))  # when all it speaks of is durable
         for name in self._unsynced:
             files = self.consumer_files.get(name)
             if files is not None:

@@ -51,10 +51,14 @@ def host_stream(
     """The machines of a stream whose files are there."""
     store = open_store(assets, cfg, files)
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
+    if host.positions is not None and cfg.sources:
+        host.positions.recall(host.stream)
     while (cold := host.stream.recover(now_ns)) is not None:
         work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
         work.run()
         store.fetched(work)
+    if host.positions is not None:
+        host.positions.settle(host.stream)
     assets.add(host)
     return host
 

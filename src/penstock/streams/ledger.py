@@ -38,6 +38,7 @@ class Ledger:
         "last_ts_ns",
         "max_payload",
         "may_store",
+        "recalled_seq",
         "sources",
         "store",
     )
@@ -63,6 +64,8 @@ class Ledger:
         self.last_msg_id = b""
         self.sources: dict[str, SourceRef] = {}
         """Where each source stands, by its index name, as far as it has copied anything."""
+        self.recalled_seq = 0
+        """What `sources` says of messages up to here was known when the stream was opened."""
 
     def look_again(self) -> None:
         """Somebody else appended to the store."""

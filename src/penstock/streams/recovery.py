@@ -120,15 +120,22 @@ def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Co
 
 
 def source_steps(ledger: Ledger) -> Iterator[Cold]:
-    """Looks backwards for the newest copy of each source that is not known yet."""
-    wanted = {index_name(source) for source in ledger.cfg.sources} - ledger.sources.keys()
+    """Looks backwards for the newest copy of each source that is not known yet, or of old."""
+    since, ledger.recalled_seq = ledger.recalled_seq, 0
+    if since > ledger.last_seq:
+        # A power cut took messages that are spoken of.
+        ledger.sources.clear()
+        since = 0
+    wanted = {index_name(source) for source in ledger.cfg.sources}
+    if not since:
+        wanted -= ledger.sources.keys()
     bound = ledger.last_seq
-    while wanted and bound > 0:
+    while wanted and bound > since:
         found = ledger.store.load_last(EVERYTHING, at_or_before=bound, unsynced=True)
         if isinstance(found, Cold):
             yield found
             continue
-        if isinstance(found, Missing):
+        if isinstance(found, Missing) or found.seq <= since:
             return
         bound = found.seq - 1
         note = headers.get(found.header, names.STREAM_SOURCE) if found.header else None

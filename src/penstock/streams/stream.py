@@ -172,6 +172,16 @@ class Stream:
         """The newest message copied from a source, by the source's index name."""
         return self._ledger.sources.get(index_name)
 
+    @property
+    def known_sources(self) -> dict[str, SourceRef]:
+        """The newest message copied from each source, whether configured now or not."""
+        return self._ledger.sources
+
+    def recall_sources(self, refs: dict[str, SourceRef], seq: int) -> None:
+        """Before `recover`: how far sources had come when this was the last sequence."""
+        self._ledger.sources.update(refs)
+        self._ledger.recalled_seq = seq
+
     def passed_by_lane(self) -> None:
         """Messages were stored that `apply` did not see: ordinary ones, without an id."""
         self._ledger.look_again()

@@ -379,3 +379,26 @@ def test_a_server_killed_at_any_time_loses_and_repeats_nothing(
             # The reference may keep what was acknowledged just before it was killed.
             origin = Stream(client, "ORIGIN", {})
             until(lambda: origin.state()["messages"] == 0, "all is acknowledged", WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_copies_that_limits_took_out_do_not_come_again(
+    own_server: Callable[..., ServerUnderTest], is_killed: bool
+) -> None:
+    server = own_server()
+    with life(server) as client:
+        origins = [client.stream(name) for name in ("ONE", "TWO")]
+        copy = client.stream("COPY", sources=[{"name": one.name} for one in origins], max_msgs=1)
+        for place, origin in enumerate(origins, 1):
+            origin.publish("a")
+            wait_for(copy, [place])
+    if not is_killed:
+        server.stop()
+    server.restart()
+    with life(server) as client:
+        copy = Stream(client, "COPY", {})
+        for place, name in enumerate(("ONE", "TWO"), 3):
+            Stream(client, name, {}).publish("b")
+            wait_for(copy, [place])
+        assert note(copy, 4)[1] == b"2"
+        assert [one["seq"] for one in copy.info()["sources"] if one["name"] == "TWO"] == [2]
