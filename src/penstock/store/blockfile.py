@@ -154,7 +154,10 @@ class BlockFile:
     number: int
     header: BlockHeader
     size: int
+    ending: Trailer | None = None
+    """The trailer, if it holds."""
     trailer: Trailer | None = None
+    """The same, if its index holds too."""
     index: bytes = field(default=b"", repr=False)
     stored: tuple[int, int] = (0, 0)
     """Compression and key number of a sealed body."""
@@ -250,6 +253,7 @@ def read_footer(
     """Puts trailer and index into `found`, if the file ends with them and they hold."""
     end = found.size - TRAILER_BYTES
     trailer = read_trailer(disk, file, found.size, binding)
+    found.ending = trailer
     if trailer is None:
         return
     if found.header.form == Form.SEALED:

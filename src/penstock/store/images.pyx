@@ -157,18 +157,26 @@ def block_facts(RecordLog log not None, uint64_t number) -> BlockFacts | None:
 def has_unwritten(RecordLog log not None) -> bool:
     """Whether the files lack something of the images."""
     cdef uint32_t i = log.block_last
-    while i > log.block_first and log.blocks[i - 1].image != NULL:
+    cdef Block* block
+    while i > log.block_first:
         i -= 1
-        if log.blocks[i].written < log.blocks[i].used:
+        block = log.blocks[i]
+        if block.written < block.used:
             return True
+        if block.sealed:
+            return False        # and so it is with all before it
     return False
 
 def take_unwritten(RecordLog log not None) -> list[Unwritten]:
     """What the files lack, counted as written from now on."""
-    cdef uint32_t i
+    cdef uint32_t i, first = log.block_last
     cdef Block* block
     pieces = []
-    for i in range(log.block_first, log.block_last):
+    # Only the newest can lack something: what is before a sealed block that is written, is too.
+    while first > log.block_first and not (log.blocks[first - 1].sealed and
+                                           log.blocks[first - 1].written == log.blocks[first - 1].used):
+        first -= 1
+    for i in range(first, log.block_last):
         block = log.blocks[i]
         if block.image != NULL and block.written < block.used:
             pieces.append(Unwritten(block.number, block.written,

@@ -56,6 +56,7 @@ class SealedBlocks:
         self.swaps: list[RewriteWork] = []
         self.litter: list[str] = []
         self._rewriting: RewriteWork | None = None
+        self._footed_up_to = 0
         self._log = log
         self._files = files
         self._sealing = sealing
@@ -85,7 +86,10 @@ class SealedBlocks:
 
     def footers(self) -> list[tuple[int, int, bytes]]:
         """Of plain blocks that lack one; frames get theirs when they are written anew."""
-        made = []
+        made: list[tuple[int, int, bytes]] = []
+        if self._footed_up_to == self._log.next_number:
+            return made  # no block was filled since, none changed
+        self._footed_up_to = self._log.next_number
         for number in unfooted(self._log):
             facts = block_facts(self._log, number)
             if facts is None or self.form(number) is not Form.PLAIN:
@@ -113,6 +117,7 @@ class SealedBlocks:
 
     def note_erased(self, seq: int, number: int, place: int, length: int) -> None:
         self.erased.setdefault(number, []).append((seq, place, length))
+        self._footed_up_to = 0
         set_footed(self._log, number, False)  # it would still name the subject
         for work in [work for work in self.swaps if work.number == number]:
             self.swaps.remove(work)
@@ -215,4 +220,5 @@ class SealedBlocks:
                 moved.append((seq, place, length))
         if moved:
             self.erased[number] = moved
+            self._footed_up_to = 0
             set_footed(self._log, number, False)
