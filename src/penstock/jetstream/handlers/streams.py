@@ -222,7 +222,6 @@ def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
         host.now.append(consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
     port.retire(host)
     assets.drop(host)
-    host.let_go()
     if host.files is not None:
         host.files.doom()
         port.sweep()

@@ -132,6 +132,7 @@ class AccountEdge:
         host.is_closed = True
         self.edge.agenda.forget(driver)
         driver.run()
+        driver.let_go()
 
     def driver(self, host: StreamHost) -> HostDriver:
         return self._drivers[host.name]

@@ -7,6 +7,7 @@ before its sync has returned without an error.
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ class Committer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
+        self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = (
+            deque()
+        )
         self.running = 0
         """Pieces of work that are out."""
 
@@ -36,20 +40,24 @@ class Committer:
         self._threads.submit(self._run, work, done)
 
     def _run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
-        failure = run_here(work)
+        self._finished.append((done, run_here(work)))
         try:
-            self._loop.call_soon_threadsafe(self._finish, done, failure)
+            self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    def _finish(self, done: Callable[[Exception | None], None], failure: Exception | None) -> None:
-        self.running -= 1
-        done(failure)
+    def _tell(self) -> None:
+        while self._finished:
+            done, failure = self._finished.popleft()
+            self.running -= 1
+            done(failure)
 
     def close(self) -> None:
-        """Waits for what is running."""
+        """Waits for what is running, and tells whose it was."""
         if self._threads is not None:
             self._threads.shutdown(wait=True)
+            self._threads = None
+        self._tell()
 
 
 def run_here(work: Work) -> Exception | None:

@@ -51,6 +51,7 @@ class HostDriver:
         self._edge = account.edge
         self._syncing = False
         self._compacting = False
+        self._is_leaving = False
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
     def open_lane(self) -> None:
@@ -154,8 +155,22 @@ class HostDriver:
         if failure is not None:
             self._failed(failure)
 
+    def let_go(self) -> None:
+        """The stream is gone: its files are closed as soon as nobody works on them."""
+        self._is_leaving = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._is_leaving and not (self._syncing or self._compacting or self._fetching):
+            self._is_leaving = False
+            self.host.let_go()
+
     def _synced(self, commits: list[Commit], failure: Exception | None) -> None:
         self._syncing = False
+        if self.host.is_closed:
+            self.host.end_commit(commits, failure)
+            self._leave()
+            return
         self._committed(commits, failure)
         self.mark()
         self._edge.settle()
@@ -189,6 +204,9 @@ class HostDriver:
     def _interval_synced(self, work: Work, failure: Exception | None) -> None:
         self._syncing = False
         self._wrote(work, failure)
+        if self.host.is_closed:
+            self._leave()
+            return
         self.mark()
         self._edge.settle()
 
@@ -213,9 +231,10 @@ class HostDriver:
 
     def _compacted(self, store: FileStore, work: Work, failure: Exception | None) -> None:
         self._compacting = False
-        if self.host.is_closed:
-            return
         store.compacted(work, failure)
+        if self.host.is_closed:
+            self._leave()
+            return
         if failure is not None:
             log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
         self.mark()
@@ -241,6 +260,7 @@ class HostDriver:
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
         waiting = self._fetching.pop(cold, [])
         if self.host.is_closed:
+            self._leave()
             return
         if failure is None:
             self.host.stream.store.fetched(work)
