@@ -20,9 +20,9 @@ from penstock.api.consumer import ConsumerConfig
 from penstock.api.refusals import ApiError
 from penstock.api.stream import StreamState
 from penstock.consumers.state import ConsumerState
-from penstock.jetstream.varints import Varints, unzigzag, zigzag
+from penstock.jetstream.varints import unzigzag, zigzag
+from penstock.records.varints import pack, unpack
 from penstock.store.consumer_deltas import ENTRIES_MAX
-from penstock.store.varint import put_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,8 @@ CONSUMER_BYTES_MAX: Final = 128 << 20
 END: Final = bytes(5)
 """An entry of nothing: the archive is whole."""
 
-_VARINT_BYTES_MAX: Final = 10
-_HEAD_BYTES_MAX: Final = 5 * _VARINT_BYTES_MAX
+_HEAD_NUMBERS: Final = 5
+_HEAD_BYTES_MAX: Final = 10 * _HEAD_NUMBERS
 
 
 class InvalidArchive(ValueError):
@@ -94,16 +94,8 @@ Item: TypeAlias = Extent | SavedConsumer | SavedMessage | Gone | Created
 
 def entry(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) -> bytes:
     """One entry, as it stands in an archive."""
-    out = bytearray()
-    put_uvarint(out, len(name))
-    put_uvarint(out, zigzag(ts_ns))
-    put_uvarint(out, seq)
-    put_uvarint(out, len(header))
-    put_uvarint(out, len(payload))
-    out += name
-    out += header
-    out += payload
-    return bytes(out)
+    head = pack(len(name), zigzag(ts_ns), seq, len(header), len(payload))
+    return b"".join((head, name, header, payload))
 
 
 def message_entry(seq: int, ts_ns: int, subject: str, header: bytes, payload: bytes) -> bytes:
@@ -214,18 +206,14 @@ class ArchiveReader:
                 return
 
     def _entry(self) -> _Entry | None:
-        head = bytes(self._buffer[:_HEAD_BYTES_MAX])
-        numbers = Varints(head)
         try:
-            name_bytes, time, seq, header_bytes, payload_bytes = (
-                numbers.unsigned() for _ in range(5)
-            )
+            head = unpack(self._buffer[:_HEAD_BYTES_MAX], 0, _HEAD_NUMBERS)
         except ValueError as error:
-            if len(head) < _HEAD_BYTES_MAX and _may_go_on(head):
-                return None
             raise InvalidArchive("an entry begins with no numbers") from error
+        if head is None:
+            return None
+        (name_bytes, time, seq, header_bytes, payload_bytes), at = head
         self._check_sizes(seq, name_bytes, header_bytes + payload_bytes)
-        at = numbers.at
         start = at + name_bytes
         stop = start + header_bytes + payload_bytes
         if len(self._buffer) < stop:
@@ -248,16 +236,6 @@ class ArchiveReader:
             raise InvalidArchive(f"message sequence {seq} exceeds maximum payload size")
         if body_bytes > max(STATE_BYTES_MAX, CONSUMER_BYTES_MAX, self._message_bytes_max):
             raise InvalidArchive("an entry that is too long")
-
-
-def _may_go_on(head: bytes) -> bool:
-    """Whether numbers that are cut off may still become some."""
-    run = 0
-    for byte in head:
-        run = run + 1 if byte & 0x80 else 0
-        if run >= _VARINT_BYTES_MAX:
-            return False
-    return True
 
 
 def _read_extent(found: _Entry) -> Extent:

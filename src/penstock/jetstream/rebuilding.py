@@ -24,7 +24,7 @@ from penstock.jetstream.archive import Created, Extent, Gone, InvalidArchive, Sa
 from penstock.jetstream.files import ConsumerMeta, StreamMeta
 from penstock.jetstream.making import build_host, host_consumer, open_store
 from penstock.jetstream.policy import consumer_caps
-from penstock.store.contract import SEQ_MAX, Cold
+from penstock.store.contract import SEQ_MAX
 from penstock.store.errors import StoreError
 from penstock.streams import names
 from penstock.streams.ttl import parse_ttl, ttl_ns
@@ -187,7 +187,20 @@ class Rebuilding:
             self._skip_to(self._told_last_seq, self._told_last_ts_ns)
 
     def run(self) -> None:
-        """Makes the files of consumers, durably. On a thread: nobody else uses them yet."""
+        """Makes the files of consumers, durably, and the machines. Raises StoreError.
+
+        Takes long, so it runs on a thread: nobody else knows of any of it yet.
+        """
+        self._make_consumer_files()
+        self._host = build_host(
+            self._assets, self._cfg, self.store, self._files, created_ns=self._created_ns
+        )
+        while (cold := self._host.stream.recover(self._now_ns)) is not None:
+            work = self.store.fetch(cold)
+            work.run()
+            self.store.fetched(work)
+
+    def _make_consumer_files(self) -> None:
         if self._files is None:
             return
         for name, (cfg, saved) in self._consumers.items():
@@ -199,14 +212,6 @@ class Rebuilding:
                 created_ns=saved.created_ns or self._now_ns,
             )
             self._consumer_files[name] = self._files.create_consumer(meta, saved.state)
-
-    def recover(self) -> Cold | None:
-        """Builds the machines in steps; a block that is needed, at last None."""
-        if self._host is None:
-            self._host = build_host(
-                self._assets, self._cfg, self.store, self._files, created_ns=self._created_ns
-            )
-        return self._host.stream.recover(self._now_ns)
 
     def publish(self, now_ns: int) -> StreamHost:
         """From now on the stream exists. Raises StoreError. Blocks for a few syncs."""

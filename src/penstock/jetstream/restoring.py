@@ -5,7 +5,7 @@ and the answer to it says whether there is a stream now. A chunk that cannot be 
 the transfer: as in the reference the rest is acknowledged unread, and the answer to the end tells
 why. A restore that hears nothing for a while is given up, and leaves nothing behind.
 
-    receiving ─ end ─► syncing ─► consumers ─► recovering ─► published
+    receiving ─ end ─► syncing ─► building ─► published
         └── nothing for 5 s ─► discarded ◄── anything that fails
 """
 
@@ -44,7 +44,7 @@ IDLE_NS: Final = 5_000_000_000
 """A restore that gets nothing for so long is given up."""
 STEP_BYTES: Final = 256 << 10
 """Of messages that are stored in one step, before others have a turn."""
-STEP_ITEMS: Final = 1_000
+STEP_ITEMS: Final = 100
 SYNC_BYTES: Final = 8 << 20
 """Of messages that may wait for their sync while chunks are acknowledged."""
 QUEUED_BYTES_MAX: Final = 64 << 20
@@ -54,8 +54,7 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 class _Phase(enum.Enum):
     RECEIVING = enum.auto()
     SYNCING = enum.auto()
-    CONSUMERS = enum.auto()
-    RECOVERING = enum.auto()
+    BUILDING = enum.auto()
 
 
 class _Chunk(NamedTuple):
@@ -125,14 +124,11 @@ class Restore:
         self._chunks.append(_Chunk(reply, payload))
 
     def worked(self, work: Work, failure: Exception | None) -> None:
-        """A sync, the files of consumers, or a block."""
+        """A sync has run, or the stream has been built."""
         rebuilding = self._rebuilding
         if rebuilding is None:
             return
-        if self._phase is _Phase.RECOVERING:
-            if failure is None:
-                rebuilding.store.fetched(work)
-        elif work is not rebuilding:
+        if work is not rebuilding:
             rebuilding.store.synced(work, failure)
         if failure is not None:
             self._fail(str(failure))
@@ -211,12 +207,8 @@ class Restore:
             work = rebuilding.store.pending_sync()
             if work is not None:
                 return Step(work=work)
-            self._phase = _Phase.CONSUMERS
+            self._phase = _Phase.BUILDING
             return Step(work=rebuilding)
-        self._phase = _Phase.RECOVERING
-        cold = rebuilding.recover()
-        if cold is not None:
-            return Step(work=rebuilding.store.fetch(cold))
         return self._publish(rebuilding, now_ns)
 
     def _publish(self, rebuilding: Rebuilding, now_ns: int) -> Step:

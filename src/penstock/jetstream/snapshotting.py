@@ -40,7 +40,7 @@ INTEREST_NS: Final = 2 * SECOND_NS
 """How long a receiver may take to appear."""
 STEP_BYTES: Final = 256 << 10
 """Of messages that are read in one step, before others have a turn."""
-STEP_MESSAGES: Final = 1_000
+STEP_MESSAGES: Final = 100
 
 WHOLE: Final = b"NATS/1.0 204\r\n\r\n"
 NO_INTEREST: Final = b"NATS/1.0 408 No Interest\r\n\r\n"

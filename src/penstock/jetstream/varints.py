@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.store.varint import read_uvarint
+from penstock.records.varints import unpack
 
 
 def unzigzag(number: int) -> int:
@@ -25,7 +25,10 @@ class Varints:
         self._at = at
 
     def unsigned(self) -> int:
-        number, self._at = read_uvarint(self._data, self._at)
+        found = unpack(self._data, self._at, 1)
+        if found is None:
+            raise ValueError("the bytes end too early")
+        [number], self._at = found
         return number
 
     def signed(self) -> int:
@@ -38,7 +41,3 @@ class Varints:
             raise ValueError("the bytes end too early")
         data, self._at = self._data[self._at : stop], stop
         return data
-
-    @property
-    def at(self) -> int:
-        return self._at

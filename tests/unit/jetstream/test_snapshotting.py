@@ -210,7 +210,7 @@ def test_what_is_written_meanwhile_is_left_out(host: StreamHost) -> None:
 
 def test_what_is_removed_before_it_was_read_is_missing_and_the_rest_is_there() -> None:
     host = stream(account())
-    noisy(host, 3 * STEP_MESSAGES // 2)
+    noisy(host, 15 * STEP_MESSAGES)
     _, wire = begun(host, window_size=CHUNK)
     wire.run()
     host.stream.store.remove(1400)
@@ -222,7 +222,7 @@ def test_what_is_removed_before_it_was_read_is_missing_and_the_rest_is_there() -
 
 def test_a_stream_that_is_deleted_ends_it() -> None:
     host = stream(account())
-    noisy(host, 2 * STEP_MESSAGES)
+    noisy(host, 20 * STEP_MESSAGES)
     snapshot, wire = begun(host, window_size=CHUNK)
     wire.run()
     host.is_closed = True
