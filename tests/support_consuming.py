@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.base.effects import Effect
     from penstock.consumers.state import StateLog
+    from penstock.consumers.surroundings import Outlet
     from penstock.store.contract import Limits
 
 T0 = 1_700_000_000_000_000_000
@@ -64,6 +65,7 @@ class Stage:
         by_interest: bool = False,
         recovered: bool = False,
         now_ns: int = T0,
+        outlet: Outlet | None = None,
     ) -> None:
         self.now_ns = now_ns
         self.store = store or MemStore(limits)
@@ -79,6 +81,7 @@ class Stage:
             has_interest=lambda subject, group: subject not in self.deaf,
             nuid=lambda: f"ID{next(self._ids):04}",
             by_interest=by_interest,
+            outlet=outlet,
         )
         self.consumer = Consumer(
             "C",

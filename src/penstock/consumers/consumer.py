@@ -103,11 +103,20 @@ class Consumer:
 
     # -- from clients
 
-    def wake(self, now_ns: int) -> list[Effect]:
-        """Deliver what may be delivered, up to a bound."""
+    def wake(self, now_ns: int, *, direct: bool = False) -> list[Effect]:
+        """Deliver what may be delivered, up to a bound.
+
+        With `direct` everything that was decided before has left, so that messages may go to the
+        outboxes without becoming effects.
+        """
         out: list[Effect] = []
-        self._delivery.pump(now_ns, out)
+        self._delivery.pump(now_ns, out, direct=direct)
         return out
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether it can use a `direct` wake."""
+        return self._delivery.lane is not None
 
     def request(self, reply: str, header: bytes, body: bytes, now_ns: int) -> list[Effect]:
         """A pull request: it waits, is served, or is told why not."""

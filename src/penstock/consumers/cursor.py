@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.api.consumer import ConsumerConfig
+    from penstock.consumers.pump import Run
     from penstock.store.contract import MessageRecord, Range, Store, StoreState
 
 EVERYTHING: Final = ">"
@@ -31,6 +32,9 @@ DOUBT_MAX: Final = 256
 """Removals after which messages to come are counted anew in any case."""
 CHEAP_SUBJECTS_MAX: Final = 256
 """Up to so many subjects counting anew costs about as much as delivering a message."""
+
+
+NO_LIMIT: Final = 2**62
 
 
 class Start(NamedTuple):
@@ -149,7 +153,7 @@ class Cursor:
         else:
             record = self._store.next_match(self.filters, self.next)
         if record is None:
-            self._reached_end()
+            self.reached_end()
         return record
 
     def _search(self) -> MessageRecord | Cold | None:
@@ -177,7 +181,8 @@ class Cursor:
             self._stale = True
         return None
 
-    def _reached_end(self) -> None:
+    def reached_end(self) -> None:
+        """All that is visible has been looked at."""
         end = self._store.visible_seq + 1
         if end > self.next:
             self.next = end
@@ -194,6 +199,28 @@ class Cursor:
             self._count -= 1
         else:
             self._counted_to = seq  # it was read before it was announced
+
+    # -- runs of the compiled lane
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the next messages are those that follow, not those of a row."""
+        return not self._row
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many are to come, up to where that is counted, and how many messages it may be
+        counted down for before it must be asked again."""
+        self.pending_after(self.next)
+        doubtless = self._count - self._doubt - 1 if self._doubt else NO_LIMIT
+        return self._count, self._counted_to, doubtless
+
+    def ran(self, run: Run) -> None:
+        """A run handed messages out, from `next` on."""
+        if run.sent:
+            self.next = run.last_seq + 1
+            self._count, self._counted_to = run.to_come, run.counted_to
+        if run.at_end:
+            self.reached_end()
 
     def _leave_row_entry(self, seq: int) -> None:
         self._row.popleft()

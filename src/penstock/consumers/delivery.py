@@ -3,8 +3,11 @@
 The parts of a consumer and the loop over them: redeliveries first, in their order, then what
 `Cursor` has next, as long as somebody may get it. Everything a message needs is decided before
 anything changes, so a message that finds no taker is as untouched as if nobody had looked. A call
-delivers a bounded number of bytes. This is the hot path: the ordinary message passes a few plain
-tests, one ack subject is formatted and one change noted.
+delivers a bounded number of bytes.
+
+There are two lanes that mean the same. Ordinary messages go in runs through the compiled `Pump`,
+which puts them into outboxes at once: only when everything decided before has left (`direct`).
+All others, one by one, become effects.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api.consumer import AckPolicy, PriorityPolicy, ReplayPolicy
 from penstock.base.effects import Deliver, Fetch
-from penstock.consumers.cursor import Cursor
+from penstock.consumers.cursor import NO_LIMIT, Cursor
 from penstock.consumers.pace import RateLimit, Replay
 from penstock.consumers.pending import OUTSTANDING_MAX
 from penstock.consumers.pull import PullSide
+from penstock.consumers.pump import TAKERS_MAX, Pump
 from penstock.consumers.push import PushSide
 from penstock.consumers.settling import Settling
 from penstock.store.contract import Cold, Missing
+from penstock.store.indexed import IndexedStore
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -29,7 +34,9 @@ if TYPE_CHECKING:
     from penstock.consumers.cursor import Start
     from penstock.consumers.events import Events
     from penstock.consumers.pending import Outstanding
+    from penstock.consumers.pump import Run
     from penstock.consumers.surroundings import Surroundings
+    from penstock.consumers.waiting import Waiting
     from penstock.store.contract import MessageRecord
 
 PUMP_BYTES_MAX: Final = 262_144
@@ -49,6 +56,8 @@ class Stop(enum.Enum):
     """The next message has its time."""
     BOUND = enum.auto()
     """Enough for one call."""
+    RUN = enum.auto()
+    """A run comes next, and not everything before it has left."""
 
 
 class Delivery:
@@ -81,6 +90,7 @@ class Delivery:
             self.push = PushSide(cfg, around, around.flow_prefix(name), now_ns)
         else:
             self.pull = PullSide(cfg, around, self, events, now_ns)
+        self.lane = make_pump(around, self._ack_prefix)
         self.busy = False
         self.hold_ns: int | None = None
         """When a message that was held back may go."""
@@ -98,6 +108,10 @@ class Delivery:
         self._rate: RateLimit | None = None
         if cfg.rate_limit_bps:
             self._rate = RateLimit(cfg.rate_limit_bps, self._around.burst_bytes, now_ns)
+        if self.lane is not None:
+            self.lane.set_filters(self.cursor.filters)
+        self._to = as_raw(cfg.deliver_subject)
+        self._runs = not (cfg.headers_only or cfg.rate_limit_bps)
         until_ns = cfg.pause_until or 0
         self.pause_end_ns = until_ns if until_ns > now_ns else None
 
@@ -122,46 +136,128 @@ class Delivery:
 
     # -- delivering
 
-    def pump(self, now_ns: int, out: list[Effect]) -> None:
+    def pump(self, now_ns: int, out: list[Effect], *, direct: bool = False) -> None:
         """Deliver what may be delivered, up to a bound; `busy` if there is more."""
         self.hold_ns = None
-        stop = self._deliver_all(now_ns, out)
-        self.busy = stop is Stop.BOUND
+        stop = self._deliver_all(now_ns, out, direct=direct)
+        self.busy = stop is Stop.BOUND or stop is Stop.RUN
         at_end = stop is Stop.END
         if at_end and self.replay is not None and self.replay.is_over(self.cursor.next):
             self.replay = None
         if self.pull is not None and self.pull.must_sweep(now_ns, at_end=at_end):
             self.pull.sweep(now_ns, out, at_end=at_end)
 
-    def _deliver_all(self, now_ns: int, out: list[Effect]) -> Stop:
+    def _deliver_all(self, now_ns: int, out: list[Effect], *, direct: bool) -> Stop:
         if self.pause_end_ns is not None and now_ns < self.pause_end_ns:
             return Stop.END
         room = PUMP_BYTES_MAX
-        pending, queue = self.log.state.pending, self.outstanding.queue
         while room > 0:
             if not (self.pull.queue if self.pull is not None else self._may_push()):
                 return Stop.END
-            redeliveries = 0
-            record = self._next_again(now_ns, out) if queue else None
-            if record is None:
-                if len(pending) >= self._outstanding_max:
-                    return Stop.ACKS
-                record = self.cursor.peek()
-                if record is None:
-                    return Stop.END
-            elif not isinstance(record, Cold):
-                redeliveries = self.outstanding.redeliveries(record.seq) + 1
-            if isinstance(record, Cold):
-                out.append(Fetch(record))
-                return Stop.COLD
-            size = self._offer(record, redeliveries, now_ns, out)
-            if not size:
-                return Stop.END if self.hold_ns is None else Stop.HELD
+            size: int | Stop = 0
+            if self.lane is not None and self._may_run():
+                size = self._run_next(self.lane, room, now_ns, out, direct=direct)
+            size = size or self._deliver_one(now_ns, out)
+            if isinstance(size, Stop):
+                return size
             room -= size
         return Stop.BOUND
 
+    # -- runs
+
+    def _may_run(self) -> bool:
+        return (
+            self._runs
+            and self.replay is None
+            and not self.outstanding.queue
+            and self.cursor.is_steady
+        )
+
+    def _run_next(
+        self, lane: Pump, room: int, now_ns: int, out: list[Effect], *, direct: bool
+    ) -> int | Stop:
+        """A run, if nothing must leave before it; 0 if the next message is one for the other
+        lane."""
+        if self.is_stalled:
+            return Stop.ACKS
+        if out or not direct:
+            if lane.has_next(self.cursor.next):
+                return Stop.RUN
+            self.cursor.reached_end()
+            return Stop.END
+        run = self._run(lane, room, now_ns, out)
+        if run is None:
+            return 0
+        return Stop.END if run.at_end else run.size
+
+    def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> Run | None:
+        """A run to whoever takes it without questions; None if somebody must be asked first."""
+        to_come, counted_to, at_most = self.cursor.counts()
+        if self._acks:
+            at_most = min(at_most, self._outstanding_max - len(self.log.state.pending))
+        takers, waiting = [(self._to, at_most)], []
+        if self.pull is not None:
+            waiting = self.pull.ready(now_ns, min(TAKERS_MAX, max(to_come, 1), at_most))
+            takers = [(as_raw(each.reply), max(each.left, 1)) for each in waiting]
+        if not takers:
+            return None
+        run = lane.run(
+            takers,
+            start=self.cursor.next,
+            consumer_seq=self.log.state.delivered_consumer,
+            to_come=to_come,
+            counted_to=counted_to,
+            msgs_max=at_most,
+            size_max=room,
+            flow_max=NO_LIMIT if self.push is None else self.push.room,
+            in_turns=self.pull is None or len(waiting) == len(self.pull.queue),
+            spans_kept=self._acks or self._around.by_interest,
+        )
+        self.cursor.ran(run)
+        if run.sent:
+            self._note_run(run, waiting, now_ns, out)
+        return run
+
+    def _note_run(self, run: Run, waiting: list[Waiting], now_ns: int, out: list[Effect]) -> None:
+        before = self.log.state.delivered_consumer
+        if self._acks:
+            self.outstanding.delivered_run(before + 1, run.spans, now_ns)
+        else:
+            self.log.passed(before + run.sent, run.last_seq)
+            for first, last in run.spans:
+                self.settling.note(first, last)
+        self.last_ns = now_ns
+        if self.pull is not None:
+            self.pull.ran(waiting, run.given, run.next_taker, now_ns)
+        elif self.push is not None:
+            at_limit = self.is_stalled
+            self.push.sent_run(
+                run.flow, run.last_flow, at_ack_limit=at_limit, now_ns=now_ns, out=out
+            )
+
+    # -- one by one
+
     def _may_push(self) -> bool:
         return self.push is not None and self.push.ready
+
+    def _deliver_one(self, now_ns: int, out: list[Effect]) -> int | Stop:
+        redeliveries = 0
+        record = self._next_again(now_ns, out) if self.outstanding.queue else None
+        if record is None:
+            if self.is_stalled:
+                return Stop.ACKS
+            record = self.cursor.peek()
+            if record is None:
+                return Stop.END
+        elif not isinstance(record, Cold):
+            redeliveries = self.outstanding.redeliveries(record.seq) + 1
+        if isinstance(record, Cold):
+            out.append(Fetch(record))
+            return Stop.COLD
+        size = self._offer(record, redeliveries, now_ns, out)
+        if size:
+            return size
+        return Stop.END if self.hold_ns is None else Stop.HELD
 
     def _next_again(self, now_ns: int, out: list[Effect]) -> MessageRecord | Cold | None:
         """The next message to redeliver; those that are gone or were out too often are not."""
@@ -239,3 +335,15 @@ class Delivery:
         if self._rate is not None:
             self._rate.left(size)
         return False
+
+
+def make_pump(around: Surroundings, ack_prefix: str) -> Pump | None:
+    """The compiled lane; None where there is no router, or a store that it cannot read."""
+    if around.outlet is None or not isinstance(around.store, IndexedStore):
+        return None
+    log = around.store.lane_parts()["log"]
+    return Pump(log=log, ack_prefix=ack_prefix, **around.outlet._asdict())
+
+
+def as_raw(subject: str) -> bytes:
+    return subject.encode("utf-8", "surrogateescape")

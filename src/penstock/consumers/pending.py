@@ -68,6 +68,13 @@ class Outstanding:
         wait_ns = self.wait_ns(redeliveries) if self._backoff_ns else self._ack_wait_ns
         self._arm(seq, now_ns + wait_ns)
 
+    def delivered_run(self, consumer_seq: int, spans: list[Range], now_ns: int) -> None:
+        """Messages went out for the first time, the first of them as this delivery."""
+        for first, last in spans:
+            for seq in range(first, last + 1):
+                self.delivered(consumer_seq, seq, now_ns, 0)
+                consumer_seq += 1
+
     def acked(self, seq: int) -> bool:
         """A message is settled; False if nothing was known of it."""
         self.queue.pop(seq, None)

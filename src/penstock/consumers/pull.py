@@ -178,6 +178,38 @@ class PullSide:
                         return None
         return None
 
+    def ready(self, now_ns: int, at_most: int) -> list[Waiting]:
+        """Requests from the head on that take any message without further questions."""
+        found: list[Waiting] = []
+        if not self._is_plain:
+            return found
+        for waiting in self.queue:
+            if len(found) >= at_most or not self._is_simple(waiting, now_ns):
+                break
+            found.append(waiting)
+        return found
+
+    def _is_simple(self, waiting: Waiting, now_ns: int) -> bool:
+        if waiting.bytes_left > 0 or waiting.is_over(now_ns):
+            return False
+        return self._listens(waiting, now_ns)
+
+    def ran(self, served: list[Waiting], given: list[int], next_one: int, now_ns: int) -> None:
+        """Requests got messages in turns, and whose turn it is; who got all it wanted goes."""
+        self.last_active_ns = now_ns
+        for waiting, got in zip(served, given, strict=True):
+            if got and waiting.heartbeat_ns:
+                waiting.next_heartbeat_ns = now_ns + waiting.heartbeat_ns
+        if max(given) <= 1:
+            for waiting in served[: sum(given)]:
+                self.queue.serve(waiting)
+            return
+        for waiting, got in zip(served, given, strict=True):
+            waiting.given += got
+            waiting.left -= got
+        in_order = served[next_one:] + served[:next_one]
+        self.queue.keep_only([waiting for waiting in in_order if waiting.left > 0])
+
     def _judge(
         self, waiting: Waiting, size: int, *, need_pin: bool, now_ns: int, out: list[Effect]
     ) -> Verdict:

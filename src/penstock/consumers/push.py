@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api.consumer import AckPolicy
 from penstock.base.effects import Send
 from penstock.consumers import status
+from penstock.consumers.cursor import NO_LIMIT
 
 if TYPE_CHECKING:
     from penstock.api.consumer import ConsumerConfig
@@ -73,6 +74,22 @@ class PushSide:
     def ready(self) -> bool:
         """Whether a message may go now."""
         return self.active and not (self._window and self._on_the_way > self._window)
+
+    @property
+    def room(self) -> int:
+        """Bytes that may be on the way before a message must be told of by `sent`."""
+        if not self._window:
+            return NO_LIMIT
+        look_at = self._window if self.asked else self._window // 2 + 1
+        return max(look_at - self._on_the_way, 1)
+
+    def sent_run(
+        self, size: int, last: int, *, at_ack_limit: bool, now_ns: int, out: list[Effect]
+    ) -> None:
+        """Messages are on the way; all but the last are within `room`."""
+        if self._window:
+            self._on_the_way += size - last
+        self.sent(last, at_ack_limit=at_ack_limit, now_ns=now_ns, out=out)
 
     def sent(self, size: int, *, at_ack_limit: bool, now_ns: int, out: list[Effect]) -> None:
         """A message is on the way; ask for an answer if it is time."""

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.broker.router import Router
     from penstock.store.contract import Store
+    from penstock.subjects.trie import SubList
 
 PAYLOAD_BYTES_MAX: Final = 1_048_576
 """The server's default for the largest message, which a rate limit lets through in one go."""
+
+
+class Outlet(NamedTuple):
+    """Where compiled code puts deliveries: the router, and who listens in the account."""
+
+    router: Router
+    interest: SubList
 
 
 class Surroundings(NamedTuple):
@@ -34,6 +43,8 @@ class Surroundings(NamedTuple):
     that is settled."""
     burst_bytes: int = PAYLOAD_BYTES_MAX
     """The largest message the stream may hold."""
+    outlet: Outlet | None = None
+    """None: every delivery is an effect."""
 
     def ack_prefix(self, consumer: str) -> str:
         """Ack subjects of a consumer up to the first number."""

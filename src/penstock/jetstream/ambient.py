@@ -14,6 +14,8 @@ from penstock.base.shorthash import short_hash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.consumers.surroundings import Outlet
+
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
@@ -31,6 +33,8 @@ class Ambient:
     server_id: str = ""
     domain: str = ""
     account: str = "$G"
+    outlet: Outlet | None = None
+    """Where compiled code may put deliveries."""
 
     @property
     def account_hash(self) -> str:

@@ -16,9 +16,10 @@ from penstock.api import refusals
 from penstock.api.stream import ConsumerLimits, Retention
 from penstock.base.effects import Fetch, Send
 from penstock.consumers.consumer import Consumer
+from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.replicator import LocalReplicator
-from penstock.store.contract import NOTHING_REMOVED, Cold, Missing
+from penstock.store.contract import NOTHING_REMOVED
 from penstock.store.errors import StoreError
 from penstock.streams.entries import (
     ROLLUP_SUBJECT,
@@ -80,6 +81,7 @@ class StreamHost:
         self._unsynced: set[str] = set()  # consumers whose state somebody waits for
         self._changed: set[str] = set()  # consumers whose state may not be written
         self._ready: set[str] = set()  # consumers that may have something to deliver
+        self._direct: set[str] = set()  # those of them that use a compiled lane
 
     @property
     def name(self) -> str:
@@ -175,6 +177,7 @@ class StreamHost:
         consumer = self.consumers.pop(name)
         self.agenda.forget(consumer)
         self._ready.discard(name)
+        self._direct.discard(name)
         self._unsynced.discard(name)
         self.now.extend(effects)
         if self.stream.cfg.retention is Retention.INTEREST:
@@ -188,6 +191,8 @@ class StreamHost:
     def _take(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
         self.now.extend(effects)
         self.note(consumer)
+        if consumer.busy:
+            self._ready.add(consumer.name)
         settled = consumer.take_settled()
         if settled:
             self._settle(settled)
@@ -225,42 +230,16 @@ class StreamHost:
     def _settle(self, settled: tuple[Range, ...]) -> None:
         if self.stream.cfg.retention is Retention.LIMITS:
             return
-        gone = [
-            seq
-            for first, last in settled
-            for seq in range(first, last + 1)
-            if not self._is_needed(seq)
-        ]
+        gone = keeping.settled_by_all(self.stream.store, self.consumers.values(), settled)
         if gone:
-            self.replicator.propose(Remove(self.stream.last_ts_ns, tuple(gone)))
+            self.replicator.propose(Remove(self.stream.last_ts_ns, gone))
             self.note(self.stream)
-
-    def _is_needed(self, seq: int) -> bool:
-        record = self.stream.store.load(seq)
-        if isinstance(record, Missing):
-            return False
-        if isinstance(record, Cold):
-            # Its subject is not at hand. Whoever looks at it next finds it settled.
-            return len(self.consumers) > 1
-        return any(consumer.needs(seq, record.subject) for consumer in self.consumers.values())
 
     def sweep_unwanted(self, now_ns: int) -> None:
         """Takes out what no consumer needs any more: one has gone, or a crash came between."""
-        store = self.stream.store
-        state = store.state()
-        gone, seq = [], state.first_seq
-        while seq <= state.last_seq:
-            record = store.next_match((), seq, unsynced=True)
-            if record is None or isinstance(record, Cold):
-                break  # what is cold now is looked at when it is acknowledged
-            needed = any(
-                consumer.needs(record.seq, record.subject) for consumer in self.consumers.values()
-            )
-            if not needed:
-                gone.append(record.seq)
-            seq = record.seq + 1
+        gone = keeping.needed_by_none(self.stream.store, self.consumers.values())
         if gone:
-            self.replicator.propose(Remove(now_ns, tuple(gone)))
+            self.replicator.propose(Remove(now_ns, gone))
 
     # -- turns
 
@@ -278,6 +257,9 @@ class StreamHost:
                 consumer = self.consumers.get(name)
                 if consumer is None:
                     continue
+                if consumer.has_lane:
+                    self._direct.add(name)
+                    continue
                 self._take(consumer, consumer.wake(now_ns))
                 if consumer.busy:
                     busy.append(name)
@@ -285,6 +267,19 @@ class StreamHost:
                 self._ready.update(busy)
                 return
         self.note(self.stream)
+
+    def flow(self, now_ns: int) -> bool:
+        """Lets a consumer deliver into outboxes at once; False if there is none that may.
+
+        To be called after `turn` until it answers so, each time when everything in `now` has left:
+        what was decided before must not come after.
+        """
+        while self._direct and not self.is_closed:
+            consumer = self.consumers.get(self._direct.pop())
+            if consumer is not None:
+                self._take(consumer, consumer.wake(now_ns, direct=True))
+                return True
+        return False
 
     @property
     def is_busy(self) -> bool:

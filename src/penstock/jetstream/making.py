@@ -176,4 +176,5 @@ def surroundings(assets: Assets, host: StreamHost) -> Surroundings:
         domain=ambient.domain,
         max_msgs_per_subject=cfg.max_msgs_per_subject,
         by_interest=cfg.retention is not Retention.LIMITS,
+        outlet=ambient.outlet,
     )

@@ -254,6 +254,11 @@ cdef class Plane(Sender):
         self.arm(0, self.settle)      # the rest gets a turn of its own
         return 0
 
+    def settle_spent(self) -> None:
+        """Subscriptions to which compiled lanes gave their last message go."""
+        if self.router.nspent:
+            settle_spent(self.router)
+
     def set_epilogue(self, epilogue) -> None:
         """Called once the internal subscribers of a turn have run, before anything is flushed."""
         self.epilogue = epilogue

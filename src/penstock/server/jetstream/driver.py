@@ -88,10 +88,7 @@ class HostDriver:
             self._release()
             return
         self._edge.keep_up(self)
-        host.turn(self._edge.now_ns())
-        if host.upstream is not None and host.upstream.wires:
-            self._account.copying.tune(host.upstream, host)
-        self._release()
+        self._turn()
         if not self._syncing:
             self._commit()
         if host.is_busy:
@@ -100,6 +97,16 @@ class HostDriver:
         if host.lane is not None:
             host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
         self._edge.agenda.note(self, host.agenda.next_ns)
+
+    def _turn(self) -> None:
+        """Lets consumers deliver: first what becomes effects, then what goes out at once."""
+        host, now_ns = self.host, self._edge.now_ns()
+        host.turn(now_ns)
+        if host.upstream is not None and host.upstream.wires:
+            self._account.copying.tune(host.upstream, host)
+        self._release()
+        while host.flow(now_ns):
+            self._release()
 
     def _release(self) -> None:
         host = self.host
@@ -179,8 +186,7 @@ class HostDriver:
         self.host.end_commit(commits, failure)
         if failure is not None:
             self._failed(failure)
-        self.host.turn(self._edge.now_ns())
-        self._release()
+        self._turn()
 
     def _failed(self, failure: Exception) -> None:
         log.error(

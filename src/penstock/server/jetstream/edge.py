@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.account import AccountLimits
+from penstock.consumers.surroundings import Outlet
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.ambient import Ambient
 from penstock.jetstream.assets import Assets, ServerRoom
@@ -186,6 +187,7 @@ class JetStreamEdge:
             server_id=self.service.server_id,
             domain=self.options.domain,
             account=account.name,
+            outlet=Outlet(self.service.router, interest),
         )
 
     def _seed(self) -> int:
@@ -266,6 +268,7 @@ class JetStreamEdge:
             dirty, self.dirty = self.dirty, {}
             for driver in dirty:
                 driver.run()
+            self.plane.settle_spent()
             self._interest_changed()  # copies have begun to listen
         self._arm()
 

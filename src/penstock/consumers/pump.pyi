@@ -1,0 +1,41 @@
+from typing import NamedTuple
+
+from penstock.broker.router import Router
+from penstock.store.log import MessageLog
+from penstock.subjects.trie import SubList
+
+TAKERS_MAX: int
+
+class Run(NamedTuple):
+    sent: int
+    size: int
+    flow: int
+    last_flow: int
+    last_seq: int
+    to_come: int
+    counted_to: int
+    at_end: bool
+    spans: list[tuple[int, int]]
+    given: list[int]
+    next_taker: int
+
+class Pump:
+    def __init__(
+        self, *, log: MessageLog, router: Router, interest: SubList, ack_prefix: str
+    ) -> None: ...
+    def set_filters(self, filters: tuple[str, ...]) -> None: ...
+    def run(
+        self,
+        takers: list[tuple[bytes, int]],
+        *,
+        start: int,
+        consumer_seq: int,
+        to_come: int,
+        counted_to: int,
+        msgs_max: int,
+        size_max: int,
+        flow_max: int,
+        in_turns: bool,
+        spans_kept: bool,
+    ) -> Run: ...
+    def has_next(self, start: int) -> bool: ...

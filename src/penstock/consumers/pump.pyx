@@ -1,0 +1,305 @@
+"""The pump: a run of ordinary deliveries in C, from block images into the subscribers' outboxes.
+
+Ordinary is a message that goes out for the first time, as it is stored, to whoever is next. How
+long a run may be, and who takes it, `Delivery` decides before; what it changes, `Delivery` notes
+after, from what `run` answers. Both lanes mean the same: a property test holds them to it. A run
+stops before whatever it cannot read (cold, damaged), and leaves that to the other lane.
+
+Ack subjects are written digit by digit behind a prefix; no Python object is made per message.
+Nothing is sent here, only put into outboxes, and nothing in the log changes.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from penstock.broker.router cimport Message, put_number
+from penstock.records.codec cimport MESSAGE, read_record
+from penstock.store.recordlog cimport Block, Entry
+from penstock.store.seqlist cimport seqs_at_least
+from penstock.store.subjectindex cimport Subject, subject_text
+from penstock.subjects.nodes cimport has_wildcard, xalloc, xrealloc
+
+from typing import NamedTuple
+
+from penstock.subjects.trie import Subscription
+
+cdef enum:
+    NUMBERS_BYTES_MAX = 160    # all numbers of a delivery line, and what is between them
+    SCRATCH_BYTES = 8192       # a delivery up to this is put together on the stack
+    MEMO_SLOTS = 1024          # subjects of which a run remembers whether they are wanted
+    SCAN_MAX = 1024            # messages passed over before the index is asked
+    ROW_MAX = 64               # takers of one run
+
+cdef enum Stop:
+    END = 0          # there is nothing more
+    ENOUGH = 1       # as much as was allowed
+    UNREADABLE = 2   # the next message is cold, or damaged
+
+TAKERS_MAX = ROW_MAX
+"""Requests that take turns within one run."""
+
+
+class Run(NamedTuple):
+    """What a run did."""
+
+    sent: int
+    size: int
+    """As a pump's bound counts: subjects, ack subjects, headers and payloads."""
+    flow: int
+    """As flow control counts: with the deliver subject for the message's own."""
+    last_flow: int
+    """Of that, the last message."""
+    last_seq: int
+    to_come: int
+    """How many are still to come, if the caller's number was right."""
+    counted_to: int
+    at_end: bool
+    """Nothing more is there that may be read."""
+    spans: list[tuple[int, int]]
+    """The stream sequences, if they were to be kept."""
+    given: list[int]
+    """How many each taker got."""
+    next_taker: int
+    """Whose turn it is."""
+
+
+cdef class Pump:
+    def __cinit__(self, *, MessageLog log not None, Router router not None,
+                  SubList interest not None, str ack_prefix not None):
+        self.log = log
+        self.router = router
+        self.interest = interest
+        self.prefix = f"{ack_prefix}1.".encode("utf-8", "surrogateescape")
+        self.filters = ()
+
+    def __dealloc__(self):
+        free(self.spans)
+
+    def set_filters(self, tuple filters not None) -> None:
+        """From now on only what one of these matches; () is everything."""
+        cdef bytes raw
+        self.filters = filters
+        self.literal = self.wanted = None
+        if len(filters) == 1:
+            raw = filters[0].encode("utf-8", "surrogateescape")
+            if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
+                self.literal = raw
+                return
+        if filters:
+            self.wanted = SubList(cache=False)
+            for pattern in filters:
+                self.wanted.insert(Subscription(pattern))
+
+    def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
+            uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
+            bint in_turns, bint spans_kept) -> Run:
+        """Delivers from `start` on to the takers, (subject, messages) each, one after the other.
+
+        With `in_turns` the first follows the last as long as it may get more; without, everybody
+        gets one at most. Ends with the message that reaches one of the bounds.
+        """
+        cdef uint64_t memo[MEMO_SLOTS]
+        cdef char small[SCRATCH_BYTES]
+        cdef Taker row[ROW_MAX]
+        cdef Scratch scratch
+        cdef uint32_t i
+        cdef bytes to
+        cdef int stop
+        self.ntakers = min(<uint32_t>len(takers), <uint32_t>ROW_MAX)
+        for i in range(self.ntakers):
+            to, left = takers[i]
+            row[i].to = PyBytes_AS_STRING(to)
+            row[i].to_len = PyBytes_GET_SIZE(to)
+            row[i].left = left
+            row[i].given = 0
+        if self.wanted is not None:
+            memset(memo, 0, sizeof(memo))
+        self.memo = memo
+        self.takers = row
+        scratch.data = scratch.small = small
+        scratch.cap = SCRATCH_BYTES
+        self.consumer_seq = consumer_seq
+        self.to_come = to_come
+        self.counted_to = counted_to
+        self.spans_kept = spans_kept
+        self.nspans = 0
+        self.sent = self.last_seq = 0
+        self.size = self.flow = self.last_flow = 0
+        self.turn = 0
+        stop = self.send_all(start, msgs_max, size_max, flow_max, in_turns, &scratch)
+        if scratch.data != small:
+            free(scratch.data)
+        self.memo = NULL
+        self.takers = NULL
+        spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
+        given = [row[i].given for i in range(self.ntakers)]
+        return Run(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
+                   self.counted_to, stop == END, spans, given, self.turn)
+
+    def has_next(self, uint64_t start) -> bool:
+        """Whether there is a message to deliver from `start` on."""
+        cdef uint64_t memo[MEMO_SLOTS]
+        cdef uint64_t seq
+        if self.wanted is not None:
+            memset(memo, 0, sizeof(memo))
+        self.memo = memo
+        seq = self.following(start)
+        self.memo = NULL
+        return 0 < seq <= self.log.visible_max
+
+    cdef int send_all(self, uint64_t start, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
+                      bint in_turns, Scratch* scratch) noexcept:
+        cdef RecordView view
+        cdef uint64_t seq = start
+        while self.sent < msgs_max and self.size < size_max and self.flow < flow_max:
+            if self.turn == self.ntakers or self.takers[self.turn].left == 0:
+                return ENOUGH
+            seq = self.following(seq)
+            if seq == 0 or seq > self.log.visible_max:
+                return END
+            if self.find(seq, &view) != 0:
+                return UNREADABLE
+            self.send(&view, self.takers + self.turn, scratch)
+            seq += 1
+            self.turn += 1
+            if in_turns:
+                self.skip_sated()
+        return ENOUGH
+
+    cdef void skip_sated(self) noexcept nogil:
+        """The turn goes to the next who may get more, if there is one."""
+        cdef uint32_t i
+        for i in range(self.ntakers):
+            if self.turn == self.ntakers:
+                self.turn = 0
+            if self.takers[self.turn].left:
+                return
+            self.turn += 1
+
+    # -- which
+
+    cdef uint64_t following(self, uint64_t start) noexcept:
+        """The first sequence from `start` on that is wanted; 0 if there is none."""
+        cdef Subject* subject
+        if self.wanted is not None:
+            return self.search(start)
+        if self.literal is None:
+            return self.log.live_from(start)
+        subject = self.log.subjects.find(PyBytes_AS_STRING(self.literal),
+                                         PyBytes_GET_SIZE(self.literal))
+        return 0 if subject == NULL else seqs_at_least(&subject.seqs, start)
+
+    cdef uint64_t search(self, uint64_t start) noexcept:
+        """As `following`, among the neighbours first: the index answers a wildcard by looking at
+        every subject that matches."""
+        cdef Block* block = NULL
+        cdef Entry* entry
+        cdef uint64_t seq = start
+        cdef uint32_t i
+        for i in range(SCAN_MAX):
+            seq = self.log.live_from(seq)
+            if seq == 0 or seq > self.log.visible_max:
+                return 0
+            entry = self.log.entry_at(seq, &block)
+            if self.is_wanted(entry.subject):
+                return seq
+            seq += 1
+        return self.log.find_next(self.filters, seq)
+
+    cdef bint is_wanted(self, uint32_t subject) noexcept:
+        """Whether a subject matches, by its number; remembered for the rest of the run."""
+        cdef uint64_t* slot = self.memo + subject % MEMO_SLOTS
+        cdef Subject* found
+        if slot[0] >> 1 != <uint64_t>subject + 1:
+            found = self.log.subjects.by_id[subject]
+            slot[0] = (<uint64_t>subject + 1) << 1
+            slot[0] |= self.wanted.interested(subject_text(found), found.length)
+        return slot[0] & 1
+
+    cdef int find(self, uint64_t seq, RecordView* view) noexcept:
+        cdef Block* block = NULL
+        cdef Entry* entry = self.log.entry_at(seq, &block)
+        if entry == NULL or block.image == NULL:
+            return -1
+        if read_record(block.image + entry.offset, entry.length, &block.keys, view,
+                       not block.verified) != 0:
+            return -1
+        return 0 if view.kind == MESSAGE and view.seq == seq else -1
+
+    # -- what
+
+    cdef void send(self, RecordView* view, Taker* taker, Scratch* scratch) noexcept:
+        """Puts the end of a delivery line and its body together, and routes it."""
+        cdef Message msg
+        cdef char* at
+        cdef size_t prefix_len = PyBytes_GET_SIZE(self.prefix)
+        cdef size_t body_len = view.header_len + view.payload_len
+        cdef size_t need = prefix_len + NUMBERS_BYTES_MAX + body_len
+        cdef int64_t to_come = self.to_come - (view.seq <= self.counted_to)
+        if need > scratch.cap:
+            if scratch.data != scratch.small:
+                free(scratch.data)
+            scratch.data = <char*>xalloc(need)
+            scratch.cap = need
+        at = scratch.data
+        memcpy(at, PyBytes_AS_STRING(self.prefix), prefix_len)
+        at += prefix_len
+        at = dotted(at, view.seq)
+        at = dotted(at, self.consumer_seq + 1)
+        at = dotted(at, <uint64_t>view.ts)
+        at += put_number(at, <uint64_t>(to_come if to_come > 0 else 0))
+        msg.reply = scratch.data
+        msg.reply_len = at - scratch.data
+        at[0] = c' '
+        at += 1
+        if view.header_len:
+            at += put_number(at, view.header_len)
+            at[0] = c' '
+            at += 1
+        at += put_number(at, body_len)
+        memcpy(at, b"\r\n", 2)
+        at += 2
+        msg.sizes = scratch.data
+        msg.sizes_len = at - scratch.data
+        msg.body = at
+        memcpy(at, view.header, body_len)      # the payload follows its header
+        memcpy(at + body_len, b"\r\n", 2)
+        msg.subject = view.subject
+        msg.subject_len = view.subject_len
+        msg.size = body_len
+        msg.hdr_len = view.header_len
+        self.router.route_to(self.interest, NULL, &msg, taker.to, taker.to_len)
+        self.note(view, taker, msg.reply_len)
+
+    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len) noexcept:
+        cdef Span* span
+        self.consumer_seq += 1
+        self.sent += 1
+        self.last_seq = view.seq
+        if view.seq <= self.counted_to:
+            self.to_come -= 1
+        else:
+            self.counted_to = view.seq     # it was read before it was announced
+        self.last_flow = reply_len + view.header_len + view.payload_len + taker.to_len
+        self.flow += self.last_flow
+        self.size += self.last_flow - taker.to_len + view.subject_len
+        taker.left -= 1
+        taker.given += 1
+        if not self.spans_kept:
+            return
+        if self.nspans and self.spans[self.nspans - 1].last + 1 == view.seq:
+            self.spans[self.nspans - 1].last = view.seq
+            return
+        if self.nspans == self.spans_cap:
+            self.spans_cap = 2 * self.spans_cap + 8
+            self.spans = <Span*>xrealloc(self.spans, self.spans_cap * sizeof(Span))
+        span = self.spans + self.nspans
+        span.first = span.last = view.seq
+        self.nspans += 1
+
+
+cdef inline char* dotted(char* at, uint64_t value) noexcept nogil:
+    at += put_number(at, value)
+    at[0] = c'.'
+    return at + 1

@@ -1,0 +1,51 @@
+"""Which messages of a stream that keeps them for its consumers are needed no more.
+
+Pure questions over a store and the consumers of its stream; whoever asks takes the messages out.
+What is not in memory now is left: it is looked at when it is acknowledged, or in the next sweep.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.store.contract import Cold, Missing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock.consumers.consumer import Consumer
+    from penstock.store.contract import Range, Store
+
+
+def settled_by_all(
+    store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
+) -> tuple[int, ...]:
+    """Those of some sequences, settled by one consumer, that no other needs."""
+    return tuple(
+        seq
+        for first, last in settled
+        for seq in range(first, last + 1)
+        if not _is_needed(store, consumers, seq)
+    )
+
+
+def _is_needed(store: Store, consumers: Collection[Consumer], seq: int) -> bool:
+    record = store.load(seq)
+    if isinstance(record, Missing):
+        return False
+    if isinstance(record, Cold):
+        # Its subject is not at hand. Whoever looks at it next finds it settled.
+        return len(consumers) > 1
+    return any(consumer.needs(seq, record.subject) for consumer in consumers)
+
+
+def needed_by_none(store: Store, consumers: Collection[Consumer]) -> tuple[int, ...]:
+    """Everything in the stream that no consumer needs."""
+    gone, seq = [], store.state().first_seq
+    while (record := store.next_match((), seq, unsynced=True)) is not None:
+        if isinstance(record, Cold):
+            break
+        if not any(consumer.needs(record.seq, record.subject) for consumer in consumers):
+            gone.append(record.seq)
+        seq = record.seq + 1
+    return tuple(gone)
