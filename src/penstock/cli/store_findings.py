@@ -79,6 +79,7 @@ class Finding:
         found = [f"messages {first}-{last} are lost" for first, last in self.report.damaged]
         recovery = self.report.recovery
         found += [f"{name}: does not follow the block before it" for name in recovery.unlinked]
+        found += ["the end of the newest block is missing"] if recovery.cut_short else []
         return found
 
     def messages_damaged(self) -> bool:

@@ -166,6 +166,14 @@ def test_a_missing_block_is_found(plain: Made, capsys: pytest.CaptureFixture[str
     assert store["damaged"] != []
 
 
+def test_a_missing_end_is_found(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max(plain.directory.glob("*.blk"), key=lambda path: int(path.stem))
+    newest.unlink()
+    code, store = told(capsys, "verify", str(plain.directory))
+    assert code == command.EXIT_DAMAGED
+    assert any("the end" in line for line in store["problems"])
+
+
 # -- refusing
 
 
