@@ -44,6 +44,8 @@ BLOCK_SUFFIX: Final = ".blk"
 TORN_SUFFIX: Final = ".torn"
 NEW_SUFFIX: Final = ".new"
 """Of a block being written anew, until it takes the place of the old one."""
+ERASED_SUFFIX: Final = ".erased"
+"""The same, by a sync that must not wait: both may be at work on one block."""
 SEAL_MAGIC: Final = b"PENSEAL\x01"
 TRAILER_MAGIC: Final = b"PENFOOT\x01"
 ALIGNMENT: Final = 8
@@ -96,6 +98,12 @@ def number_of(name: str) -> int | None:
     """The number of a block file; None if it is not named like one."""
     stem = name.removesuffix(BLOCK_SUFFIX)
     return int(stem) if stem != name and stem.isdecimal() and stem.isascii() else None
+
+
+def is_litter(name: str) -> bool:
+    """Whether a file is one that was to become a block, and did not."""
+    stem, dot, suffix = name.rpartition(".")
+    return dot + suffix in (NEW_SUFFIX, ERASED_SUFFIX) and number_of(stem) is not None
 
 
 def seed_of(binding: Binding) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.store.blockfile import Form, Sealing
 from penstock.store.compression import Compression
 from penstock.store.contract import Limits
+from penstock.store.endmark import EndMark
 from penstock.store.errors import StoreError
 from penstock.store.images import (
     block_facts,
@@ -37,7 +38,7 @@ from penstock.store.works import BlockFiles, FetchWork, SyncWork, resumed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.contract import Cold, Range, Work
+    from penstock.store.contract import Cold, Range, Syncing, Work
     from penstock.store.disk import Disk
     from penstock.store.encryption import ServerKey
 
@@ -80,7 +81,9 @@ class FileStore(IndexedStore):
         self._doomed: list[int] = []
         self._working: SyncWork | None = None
         self._failure: Exception | None = None
+        self._cooled_up_to = 0
         self._durable_seq = 0
+        self._end = EndMark(disk, log.incarnation)
         self._durable_place = (0, 0)
         self._closed_place = (0, 0)
         self._reserved = 0
@@ -138,7 +141,12 @@ class FileStore(IndexedStore):
     def _recover(self) -> None:
         log = self._log
         opening = Opening(
-            self._disk, log, log.incarnation, self._sealing.keys, self._warm_bytes_max
+            self._disk,
+            log,
+            log.incarnation,
+            self._sealing.keys,
+            self._warm_bytes_max,
+            self._end.found,
         )
         opening.run()
         self.recovery = opening.recovery
@@ -156,8 +164,6 @@ class FileStore(IndexedStore):
             # That these sequences hold nothing is about to be said; before that is durable no mark
             # may call their place so, or they would count as damage.
             self._durable_place = (opening.mark.block, opening.mark.place)
-        for first, last in opening.torn.ranges():
-            log.note_range(REMOVE, first, last, log.last_ts_ns)
         self._closed_place = log.end() if self.recovery.clean else (0, 0)
         active, blocks = log.active_number(), self._blocks
         if active in opening.files and opening.newest is not None:
@@ -169,11 +175,14 @@ class FileStore(IndexedStore):
                 self._sealing,
                 blocks.salt(),
             )
+        for first, last in opening.torn.ranges():
+            log.note_range(REMOVE, first, last, log.last_ts_ns)
         self._reserved = log.last_seq
         if self._doomed:
             self._restate()
         self.set_limits(self._limits)
-        self._set_durable(log.last_seq)
+        unsynced = self.recovery.unsynced
+        self._set_durable(unsynced[0] - 1 if unsynced else log.last_seq)
         if not self._sync_always:
             self._sync_now()  # nothing may be seen before its sequence is reserved
 
@@ -214,7 +223,7 @@ class FileStore(IndexedStore):
         used = self._log.last_seq - self._durable_seq
         return min(max(2 * used, RESERVE_MIN), RESERVE_MAX)
 
-    def pending_sync(self, *, write_only: bool = False) -> Work | None:
+    def pending_sync(self, *, write_only: bool = False) -> Syncing | None:
         self._check_sound()
         if self._working is not None:
             return None
@@ -243,7 +252,7 @@ class FileStore(IndexedStore):
         last = self._log.last_seq
         if self._sync_always:
             return last
-        reserved = last + self._reserve()
+        reserved = max(last + self._reserve(), self._reserved)
         self._log.note_range(RESERVE, last + 1, reserved, self._log.last_ts_ns)
         return reserved
 
@@ -258,6 +267,7 @@ class FileStore(IndexedStore):
         work.dirty, self._dirty = self._dirty, set()
         work.doomed, self._doomed = self._doomed, []
         work.names_changed, self._names_changed = self._names_changed, False
+        work.end = self._end
         blocks.forget(work.doomed)
         self._working = work
         return work
@@ -295,6 +305,7 @@ class FileStore(IndexedStore):
             return
         for rewrite in (*working.rewrites, *working.swaps):
             self._blocks.adopt(rewrite)
+            self._cooled_up_to = 0
         self._reserved = working.reserved
         self._durable_place = working.place
         self._set_durable(working.seq)
@@ -306,6 +317,9 @@ class FileStore(IndexedStore):
             self.synced(work)
 
     def _cool_down(self) -> None:
+        if self._cooled_up_to == self._log.next_number:
+            return
+        self._cooled_up_to = self._log.next_number
         warm, pinned = warm_blocks(self._log), self._blocks.pinned()
         excess = sum(size for _, size in warm) - self._warm_bytes_max
         for number, size in warm:
@@ -395,18 +409,24 @@ class FileStore(IndexedStore):
         moving = self._working is not None and work.number in self._working.numbers()
         if facts is not None and facts.layout == work.layout and not moving:
             put_image(self._log, work.number, work.data)
+            self._cooled_up_to = 0
 
     def close(self) -> None:
         if self._failure is None:
             self._sync_now()
             self._say_goodbye()
+            self._end.note(self._durable_place, self._durable_seq)
         for number in list(self._files.open):
             self._files.close(number)
+        self._end.close()
 
     def _say_goodbye(self) -> None:
         """Everything is durable: a last mark says so, and what was reserved is given back."""
         log = self._log
-        if not log.active_number() or log.end() == self._closed_place:
+        if log.end() == self._closed_place:
+            return
+        if not log.active_number():
+            self._end.note(log.end(), log.last_seq)
             return
         if self._reserved > log.last_seq:
             log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from penstock.store.blockfile import (
-    NEW_SUFFIX,
     REWRITTEN,
     TORN_SUFFIX,
     BlockFile,
     Form,
     block_name,
     find_header,
+    is_litter,
     number_of,
     read_footer,
     read_image,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import Range
     from penstock.store.disk import Disk
     from penstock.store.encryption import DataKey
+    from penstock.store.endmark import End
     from penstock.store.images import BlockHeader, Replayed
     from penstock.store.log import MessageLog
 
@@ -72,6 +73,9 @@ class Recovery:
     """Block files of which nothing can be used; they are left alone."""
     repaired: tuple[str, ...] = ()
     """Block files whose header does not hold, or does not fit their name, and that were read."""
+    faulty: tuple[str, ...] = ()
+    """Block files in which bytes before the last valid record do not hold. They may have said that
+    a message was removed, which is then there again."""
     unlinked: tuple[str, ...] = ()
     """Block files that do not follow the block before them: one is missing, or stale."""
     blocks: int = 0
@@ -79,6 +83,8 @@ class Recovery:
     """Blocks that had no footer, or none that holds."""
     clean: bool = False
     """The store was closed when it was last used."""
+    cut_short: bool = False
+    """The log once went on behind its last block: that end is missing, and what it said."""
 
 
 @dataclass(slots=True)
@@ -102,6 +108,7 @@ class Opening:
     incarnation: int
     keys: Mapping[int, DataKey]
     warm_bytes_max: int
+    end: End
     recovery: Recovery = field(default_factory=Recovery)
     files: dict[int, BlockFile] = field(default_factory=dict)
     deadlines: list[tuple[int, int]] = field(default_factory=list)
@@ -112,6 +119,7 @@ class Opening:
     mark: Mark = field(default_factory=Mark)
     lost: SequenceSet = field(default_factory=SequenceSet)
     torn: SequenceSet = field(default_factory=SequenceSet)
+    _inside: Mark = field(default_factory=Mark)
     _warm_bytes: int = 0
 
     def run(self) -> None:
@@ -120,6 +128,7 @@ class Opening:
         self._find_mark(order)
         for number in order:
             self._take(self.files[number], last=number == order[-1])
+        self._check_end()
         self._make_durable(order)
         self._keep_reserved()
         self.doomed = [number for number in order if block_facts(self.log, number) is None]
@@ -135,7 +144,7 @@ class Opening:
         unreadable: list[str] = []
         strays: list[BlockFile] = []
         for name in self.disk.files():
-            if name.endswith(NEW_SUFFIX) and number_of(name.removesuffix(NEW_SUFFIX)) is not None:
+            if is_litter(name):
                 self.litter.append(name)
             number = number_of(name)
             if number is None:
@@ -185,6 +194,14 @@ class Opening:
         return Binding(self.incarnation, found.number)
 
     def _find_mark(self, order: list[int]) -> None:
+        self._find_mark_inside(order)
+        self._inside = self.mark
+        if self.mark.covers(self.end.block, self.end.place):
+            return
+        self.mark = Mark(*self.end)
+        self.log.next_number = max(self.log.next_number, self.end.block + 1)
+
+    def _find_mark_inside(self, order: list[int]) -> None:
         """The last mark that was written; the newest block has it, if it got that far."""
         for number in reversed(order):
             found = self.files[number]
@@ -267,8 +284,14 @@ class Opening:
         self._note_events(replayed.events)
         self.deadlines += replayed.deadlines
         self.recovery.records += replayed.records
+        if found.ending is not None and found.ending.last_seq > self.log.last_seq:
+            self.lost.insert_range(self.log.last_seq + 1, found.ending.last_seq)
+            reach_to(self.log, found.ending.last_seq)
         if image.damaged or found.header_damaged:
             set_damaged(self.log, found.number)
+        facts = block_facts(self.log, found.number)
+        if facts is not None and facts.damaged:
+            self.recovery.faulty += (found.name,)
         if last:
             self._end(found, image, replayed)
         else:
@@ -284,10 +307,11 @@ class Opening:
 
     def _end(self, found: BlockFile, image: Image, replayed: Replayed) -> None:
         events = replayed.events
-        mark = self.mark
+        mark = self._inside
         closed = bool(events) and events[-1][0] == MARK and mark.block == found.number
         # Closing leaves a mark of its own place.
         self.recovery.clean = closed and replayed.used - mark.place == MARK_BYTES
+        mark = self.mark
         if mark.covers(found.number, replayed.used) and mark.seq > self.log.last_seq:
             self.lost.insert_range(self.log.last_seq + 1, mark.seq)
             reach_to(self.log, mark.seq)
@@ -296,6 +320,19 @@ class Opening:
         elif image.torn_bytes:
             self._cut(found, image.position)
         self.newest = image
+
+    def _check_end(self) -> None:
+        """Whether the log ends before a place where it was durable."""
+        last = last_block(self.log)
+        number, used = (0, 0) if last is None else (last.number, last.used)
+        if (number, used) >= (self.end.block, self.end.place):
+            return
+        if number == self.end.block and self.files[number].header.flags & REWRITTEN:
+            return  # places in it are others now
+        self.recovery.cut_short = True
+        if self.end.seq > self.log.last_seq:
+            self.lost.insert_range(self.log.last_seq + 1, self.end.seq)
+            reach_to(self.log, self.end.seq)
 
     def _cut(self, found: BlockFile, size: int) -> None:
         """The end of the newest block was being written when the power went: kept aside."""

@@ -136,6 +136,7 @@ class SealedBlocks:
                 continue
             if self.form(number) is not Form.PLAIN:
                 rewrites.append(self._rewrite(facts))
+                rewrites[-1].erases = True
                 continue
             for _, place, length in erased:
                 overwrites.append((number, place, image_part(self._log, number, place, length)))

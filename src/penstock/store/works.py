@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from penstock.store.blockfile import (
+    ERASED_SUFFIX,
     NEW_SUFFIX,
     Form,
     Trailer,
@@ -31,6 +32,7 @@ from penstock.store.rewriting import rewrite_image
 if TYPE_CHECKING:
     from penstock.store.blockfile import Image, Sealing
     from penstock.store.disk import Disk, File
+    from penstock.store.endmark import EndMark
     from penstock.store.frames import Binding
     from penstock.store.images import BlockFacts, Unwritten
     from penstock.store.rewriting import Rewritten
@@ -102,6 +104,7 @@ class SyncWork:
     write_only: bool = False
     names_changed: bool = False
     closing: bool = False
+    end: EndMark | None = None
     swapped: list[RewriteWork] = field(default_factory=list)
     """Whose new files are in place, also when something failed later."""
 
@@ -137,6 +140,8 @@ class SyncWork:
         for number, _, _ in self.footers:
             self.files.close(number)
         self._remove_dead()
+        if self.end is not None and (self.footers or self.swapped):
+            self.end.note(self.place, self.seq)
 
     def _end_files(self, touched: dict[int, OpenBlock]) -> None:
         """Footers behind full blocks, no zeros behind anything when the store closes."""
@@ -282,6 +287,8 @@ class RewriteWork:
     damaged: bool = False
     stale: bool = False
     """The block changed meanwhile."""
+    erases: bool = False
+    """Part of a sync, for a record that cannot be overwritten in place."""
     short: bool = False
 
     @property
@@ -290,7 +297,7 @@ class RewriteWork:
 
     @property
     def new_name(self) -> str:
-        return block_name(self.number) + NEW_SUFFIX
+        return block_name(self.number) + (ERASED_SUFFIX if self.erases else NEW_SUFFIX)
 
     @property
     def head(self) -> int:

@@ -119,6 +119,35 @@ def test_an_erasure_meanwhile_is_not_undone(when: str) -> None:
     assert [name for name in disk.files() if name.endswith(".new")] == []
 
 
+def test_a_sync_that_erases_does_not_meet_a_rewriting_of_the_same_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk()
+    store = opened(disk, key=KEY)
+    fill(store, 30)
+    sync(store)
+    compact(store)
+    for seq in (1, 2, 3):
+        store.remove(seq)
+    sync(store)
+    work = store.pending_compaction()
+    assert work is not None
+    assert warmed(store, lambda: store.erase(4)) is not None
+    rename = disk.rename
+
+    def overtaken(old: str, new: str) -> None:
+        work.run()
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", overtaken)
+    sync(store)
+    store.compacted(work)
+    sync(store)
+    assert sorted(contents(store)) == list(range(5, 31))
+    assert sorted(contents(opened(disk.crash(Lose()), key=KEY))) == list(range(5, 31))
+    assert set(disk.files()) - set(files(disk)) <= {"keys", "end"}
+
+
 def test_a_truncation_meanwhile_wins() -> None:
     disk = SimDisk()
     store = half_dead(disk)
