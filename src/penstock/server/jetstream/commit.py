@@ -1,12 +1,14 @@
 """Group commit: everything that waits for a store's disk waits for one sync.
 
-A sync runs on a thread, and what comes meanwhile makes up the next one. When a single answer
-waits, a sync in place is cheaper than waking a thread and being woken by it. Nothing is released
-before its sync has returned without an error.
+Where syncs are quick, they run in place: waking a thread and being woken by it costs more than the
+wait, and what comes meanwhile waits in the kernel. Where they are slow, they run on a thread, and
+what comes meanwhile makes up the next one. Which it is, is measured all the time. Nothing is
+released before its sync has returned without an error.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
 
 SYNC_THREADS_MAX: Final = 4
+QUICK_NS: Final = 500_000
+"""A sync that takes longer, on average, is not waited for in place."""
+SMOOTHING: Final = 8
+"""How many syncs the average follows; one that is far too slow counts for all of them."""
 
 
 class Committer:
@@ -31,6 +37,7 @@ class Committer:
         )
         self.running = 0
         """Pieces of work that are out."""
+        self._usual_ns = 0
 
     def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
         """Runs the work on a thread, then `done` on the loop."""
@@ -38,6 +45,25 @@ class Committer:
             self._threads = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="disk")
         self.running += 1
         self._threads.submit(self._run, work, done)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a sync may be waited for in place."""
+        return self._usual_ns <= QUICK_NS and not self.running
+
+    def run_in_place(self, work: Work) -> Exception | None:
+        """Runs the work here; answers what went wrong."""
+        began_ns = time.monotonic_ns()
+        failure = run_here(work)
+        self.took(time.monotonic_ns() - began_ns)
+        return failure
+
+    def took(self, span_ns: int) -> None:
+        """So long a sync has taken."""
+        if span_ns > SMOOTHING * QUICK_NS:
+            self._usual_ns = span_ns // SMOOTHING
+        else:
+            self._usual_ns += (span_ns - self._usual_ns) // SMOOTHING
 
     def _run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
         self._finished.append((done, run_here(work)))

@@ -7,7 +7,8 @@ time, so what comes meanwhile is committed together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING
 
 from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
@@ -25,21 +26,20 @@ if TYPE_CHECKING:
     from penstock.server.link import Link
     from penstock.store.contract import Cold, Work
 
-INLINE_HELD_MAX: Final = 1
-"""Answers that may wait for a sync in place; more are worth a thread."""
-
-
 class Together:
     """The works of one commit, run one after the other."""
 
-    __slots__ = ("_commits",)
+    __slots__ = ("_commits", "span_ns")
 
     def __init__(self, commits: list[Commit]) -> None:
         self._commits = commits
+        self.span_ns = 0
 
     def run(self) -> None:
+        began_ns = time.monotonic_ns()
         for commit in self._commits:
             commit.work.run()
+        self.span_ns = time.monotonic_ns() - began_ns
 
 
 class HostDriver:
@@ -142,12 +142,13 @@ class HostDriver:
         if not commits:
             host.end_commit(commits, None)
             self._release()
-        elif host.num_releasing <= INLINE_HELD_MAX and not self._edge.committer.running:
-            self._committed(commits, run_here(Together(commits)))
+        elif self._edge.committer.is_quick:
+            self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
         else:
             self._syncing = True
+            together = Together(commits)
             self._edge.committer.run(
-                Together(commits), lambda failure: self._synced(commits, failure)
+                together, lambda failure: self._synced(commits, together, failure)
             )
 
     def _write(self) -> None:
@@ -172,8 +173,11 @@ class HostDriver:
             self._is_leaving = False
             self.host.let_go()
 
-    def _synced(self, commits: list[Commit], failure: Exception | None) -> None:
+    def _synced(
+        self, commits: list[Commit], together: Together, failure: Exception | None
+    ) -> None:
         self._syncing = False
+        self._edge.committer.took(together.span_ns)
         if self.host.is_closed:
             self.host.end_commit(commits, failure)
             self._leave()
