@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.server.link import Link
     from penstock.store.contract import Cold, Work
 
+
 class Together:
     """The works of one commit, run one after the other."""
 
@@ -173,9 +174,7 @@ class HostDriver:
             self._is_leaving = False
             self.host.let_go()
 
-    def _synced(
-        self, commits: list[Commit], together: Together, failure: Exception | None
-    ) -> None:
+    def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
         self._syncing = False
         self._edge.committer.took(together.span_ns)
         if self.host.is_closed:
