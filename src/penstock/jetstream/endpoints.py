@@ -81,6 +81,10 @@ class Port(Protocol):
     def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
         """Read a block, then call again."""
 
+    @property
+    def num_transfers(self) -> int:
+        """Archives that are on their way."""
+
     def begin(self, transfer: Transfer) -> None:
         """An archive is on its way from now on."""
 

@@ -7,11 +7,14 @@ deadline. All of it happens on one thread but for `Work.run`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.store.contract import Work
+
+TRANSFERS_MAX: Final = 16
+"""Of one account at the same time."""
 
 
 class Step(NamedTuple):

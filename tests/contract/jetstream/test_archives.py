@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.jetstream.transfer import TRANSFERS_MAX
 from penstock.records.s2stream import Deflater, Inflater
 from support_assets import JetStream, Stream, unique
 
@@ -353,3 +354,21 @@ def test_a_restore_needs_a_configuration_that_is_one(jetstream: JetStream) -> No
         jetstream.call("STREAM.RESTORE.a/b", {"config": {"name": "a/b"}})["error"]["err_code"]
         == 10128
     )
+
+
+def test_there_is_an_end_to_what_one_account_may_have_on_its_way(
+    own_server: Callable[..., ServerUnderTest],
+) -> None:
+    server = own_server()
+    with JetStream(server) as client:
+        stream = client.stream("A")
+        noisy(stream, 20)
+        for number in range(TRANSFERS_MAX):
+            client.done(f"STREAM.RESTORE.R{number}", {"config": {}, "state": {}})
+        answers = [
+            client.call("STREAM.RESTORE.R", {"config": {}, "state": {}}),
+            client.call("STREAM.SNAPSHOT.A", {"deliver_subject": "x"}),
+        ]
+        codes = [answer.get("error", {}).get("err_code") for answer in answers]
+        bounded = server.implementation.name == "ours"  # the reference knows no end
+        assert codes == ([RESTORE_FAILED, 10064] if bounded else [None, None])

@@ -16,11 +16,14 @@ from penstock.jetstream.handlers.bodies import read_body, read_needed, stream_of
 from penstock.jetstream.handlers.streams import stream_context
 from penstock.jetstream.restoring import Restore
 from penstock.jetstream.snapshotting import Snapshot, capture
+from penstock.jetstream.transfer import TRANSFERS_MAX
 from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.jetstream.endpoints import Call, Outcome
+
+TOO_MANY: Final = "too many snapshots and restores at once"
 
 
 def snapshot(call: Call) -> Outcome:
@@ -35,6 +38,8 @@ def snapshot(call: Call) -> Outcome:
         return request
     if not is_valid_literal(request.deliver_subject):
         return refusals.SNAPSHOT_DELIVER_SUBJECT_INVALID
+    if call.port.num_transfers >= TRANSFERS_MAX:
+        return refusals.STREAM_SNAPSHOT(err=TOO_MANY)
     extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
     client = call.port.describe_client(call.request.client)
     ambient = call.assets.ambient
@@ -67,6 +72,8 @@ def restore(call: Call) -> Outcome:
     cfg = plan_restore(call.names[0], request.config, stream_context(assets, call.names[0]))
     if isinstance(cfg, ApiError):
         return cfg
+    if call.port.num_transfers >= TRANSFERS_MAX:
+        return refusals.STREAM_RESTORE(err=TOO_MANY)
     name = cfg.name
     client = call.port.describe_client(call.request.client)
 

@@ -156,6 +156,10 @@ class AccountEdge:
     def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
         self._drivers[host.name].fetch(cold, again)  # type: ignore[arg-type]
 
+    @property
+    def num_transfers(self) -> int:
+        return len(self.transfers)
+
     def begin(self, transfer: Transfer) -> None:
         self.transfers.begin(transfer)
 

@@ -32,6 +32,9 @@ class Transfers:
         self._edge = account.edge
         self._running: dict[Transfer, Running] = {}
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     def begin(self, transfer: Transfer) -> None:
         """It is under way from now on."""
         running = self._running[transfer] = Running(transfer, self._account, self._ended)
