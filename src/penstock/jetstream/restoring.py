@@ -23,7 +23,6 @@ from penstock.api.responses import StreamCreateResponse
 from penstock.api.stream import Retention
 from penstock.base.effects import Advise, Send
 from penstock.jetstream.archive import MAGIC, ArchiveReader, InvalidArchive
-from penstock.jetstream.archive_v1 import ArchiveReaderV1
 from penstock.jetstream.rebuilding import Rebuilding
 from penstock.jetstream.showing import show_stream
 from penstock.jetstream.transfer import Step
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.api.advisories import ClientInfo
     from penstock.api.stream import StreamConfig
     from penstock.base.effects import Effect
+    from penstock.jetstream.archive_v1 import ArchiveReaderV1
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.host import StreamHost
     from penstock.store.contract import Work
@@ -301,7 +301,7 @@ class Restore:
             if piece.startswith(MAGIC):
                 self._reader = ArchiveReader(message_bytes_max=self._assets.policy.max_payload)
             else:
-                self._reader = ArchiveReaderV1()
+                self._reader = _old_reader()
         self._reader.feed(piece)
 
     def _begin(self) -> None:
@@ -318,3 +318,9 @@ class Restore:
             return None
         rebuilding.unsynced_bytes = 0
         return rebuilding.store.pending_sync()
+
+
+def _old_reader() -> ArchiveReaderV1:
+    from penstock.jetstream.archive_v1 import ArchiveReaderV1  # rarely wanted, and it takes time
+
+    return ArchiveReaderV1()
