@@ -52,8 +52,12 @@ def machine_text(content: Json) -> str:
 
 def appends_text(shapes: list[Json]) -> str:
     return "\n\n".join(
-        f"### {one['shape']['title'].capitalize()}\n\n{_engines(one['engines'])}" for one in shapes
+        f"### {_capital(one['shape']['title'])}\n\n{_engines(one['engines'])}" for one in shapes
     )
+
+
+def _capital(title: str) -> str:
+    return title[0].upper() + title[1:]
 
 
 def _engines(engines: dict[str, Json]) -> str:

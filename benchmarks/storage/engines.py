@@ -37,8 +37,8 @@ class Engine(Protocol):
         """How many messages there are, asked of a store that was opened again."""
 
 
-class Penstock:
-    """Our file store, driven as the server drives it."""
+class PenstockByCall:
+    """Our file store, one call of Python for every message, as for messages that need decisions."""
 
     def __init__(self, place: Path, *, durable: bool) -> None:
         self.settings = "sync before ack" if durable else "lazy: written every batch"
@@ -49,15 +49,18 @@ class Penstock:
         )
 
     def append(self, batch: Batch) -> None:
-        append = self._store.append
-        for seq, subject, payload in batch:
-            append(subject, b"", payload, seq)
+        self._put(batch)
         work = self._store.pending_sync(write_only=not self._durable)
         if work is not None:
             work.run()
             self._store.synced(work)
         if not self._durable and self._store.sync_wanted:
             self._sync()
+
+    def _put(self, batch: Batch) -> None:
+        append = self._store.append
+        for seq, subject, payload in batch:
+            append(subject, b"", payload, seq)
 
     def _sync(self) -> None:
         """A lazy store syncs when the sequences it has reserved run short."""
@@ -72,6 +75,14 @@ class Penstock:
 
     def count(self) -> int:
         return self._store.state().msgs
+
+
+class Penstock(PenstockByCall):
+    """Our file store, a batch a call, as the server's compiled lane appends ordinary messages."""
+
+    def _put(self, batch: Batch) -> None:
+        log = self._store.lane_parts()["log"]
+        log.append_batch([(subject.encode(), b"", data) for _, subject, data in batch], batch[0][0])
 
 
 class Sqlite:
@@ -155,6 +166,7 @@ def _key(seq: int) -> bytes:
 
 ENGINES: dict[str, Callable[..., Engine]] = {
     "penstock": Penstock,
+    "penstock, by call": PenstockByCall,
     "sqlite": Sqlite,
     "lmdb": Lmdb,
     "rocksdb": Rocks,
