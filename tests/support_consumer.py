@@ -119,7 +119,9 @@ class Run:
         ts = T0 + store.recorded_seq
         known = sorted(model.pending)
         dice = rng.random()
-        if dice < 0.45 or not known:
+        if rng.random() < 0.2:
+            self._run(consumer, stream, ts)
+        elif dice < 0.45 or not known:
             store.delivered(consumer, stream, ts)
             model.delivered_one(consumer, stream, ts, 0)
         elif dice < 0.75:
@@ -129,6 +131,22 @@ class Run:
         else:
             self._rare_change(dice, consumer, ts, rng.choice(known))
         self.history[store.recorded_seq] = deepcopy(model)
+
+    def _run(self, consumer: int, stream: int, ts: int) -> None:
+        """Several messages at once."""
+        model, store, rng = self.model, self.store, self.rng
+        known = sorted(model.pending)
+        if known and rng.random() < 0.5:
+            spans = [(seq, seq + rng.randrange(3)) for seq in rng.sample(known, min(3, len(known)))]
+            store.acked_run(spans)
+            for seq in (seq for first, last in spans for seq in range(first, last + 1)):
+                model.acked(seq)
+            return
+        spans = [(stream, stream + rng.randrange(4)), (stream + 6, stream + 6)]
+        store.delivered_run(consumer, spans, ts)
+        for seq in (seq for first, last in spans for seq in range(first, last + 1)):
+            model.delivered_one(consumer, seq, ts, 0)
+            consumer += 1
 
     def _rare_change(self, dice: float, consumer: int, ts: int, seq: int) -> None:
         model, store = self.model, self.store

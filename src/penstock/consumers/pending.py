@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.store.consumer_deltas import ENTRIES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from penstock.api.consumer import ConsumerConfig
     from penstock.consumers.state import StateLog
@@ -41,8 +41,8 @@ class Outstanding:
         """Sequences to deliver again, first come first."""
         state = log.state
         self._given_up = deque(sorted(s for s in state.redelivered if s not in state.pending))
-        self._line: deque[tuple[int, int]] = deque()
-        self._heap: list[tuple[int, int]] = []
+        self._line: deque[tuple[int, int, int]] = deque()
+        self._heap: list[tuple[int, int, int]] = []
         self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
@@ -70,15 +70,23 @@ class Outstanding:
 
     def delivered_run(self, consumer_seq: int, spans: list[Range], now_ns: int) -> None:
         """Messages went out for the first time, the first of them as this delivery."""
+        self.log.delivered_run(consumer_seq, spans, now_ns)
+        at_ns = now_ns + self.wait_ns(0)
         for first, last in spans:
-            for seq in range(first, last + 1):
-                self.delivered(consumer_seq, seq, now_ns, 0)
-                consumer_seq += 1
+            self._arm(first, at_ns, last)
 
     def acked(self, seq: int) -> bool:
         """A message is settled; False if nothing was known of it."""
         self.queue.pop(seq, None)
         return self.log.acked(seq)
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        """Messages are settled; those of which something was known."""
+        known = self.log.acked_run(spans)
+        for first, last in known if self.queue else ():
+            for seq in range(first, last + 1):
+                self.queue.pop(seq, None)
+        return known
 
     def acked_through(self, consumer_seq: int, seq: int) -> None:
         """Everything up to here is settled."""
@@ -151,14 +159,19 @@ class Outstanding:
         due: set[int] = set()
         line, heap = self._line, self._heap
         while line and line[0][0] <= now_ns:
-            at_ns, seq = line.popleft()
-            if self._is_true(at_ns, seq):
-                due.add(seq)
+            due.update(self._true_ones(*line.popleft()))
         while heap and heap[0][0] <= now_ns:
-            at_ns, seq = heappop(heap)
-            if self._is_true(at_ns, seq):
-                due.add(seq)
+            due.update(self._true_ones(*heappop(heap)))
         return sorted(due)
+
+    def _true_ones(self, at_ns: int, first: int, last: int) -> Iterator[int]:
+        """Those of some messages whose wait is over then."""
+        pending = self.log.state.pending
+        seq = pending.at_least(first)
+        while 0 < seq <= last:
+            if self._is_true(at_ns, seq):
+                yield seq
+            seq = pending.at_least(seq + 1)
 
     def next_deadline_ns(self) -> int | None:
         """When the first wait is over."""
@@ -174,14 +187,15 @@ class Outstanding:
 
     # -- deadlines
 
-    def _arm(self, seq: int, at_ns: int) -> None:
+    def _arm(self, first: int, at_ns: int, last: int = 0) -> None:
+        """A message waits until then, or all from the first to the last that are outstanding."""
         if not self._ack_wait_ns:
             return
-        line = self._line
+        line, deadline = self._line, (at_ns, first, last or first)
         if not line or at_ns >= line[-1][0]:
-            line.append((at_ns, seq))
+            line.append(deadline)
         else:
-            heappush(self._heap, (at_ns, seq))
+            heappush(self._heap, deadline)
         if len(line) + len(self._heap) > 2 * len(self.log.state.pending) + STALE_MAX:
             self._rebuild()
 
@@ -194,9 +208,14 @@ class Outstanding:
     def _trim(self) -> None:
         """Take entries out of date from the front, so that the first one is a true deadline."""
         line, heap = self._line, self._heap
-        while line and not self._is_true(*line[0]):
+        while line:
+            at_ns, first, last = line[0]
+            seq = next(self._true_ones(at_ns, first, last), 0)
+            if seq:
+                line[0] = (at_ns, seq, last)
+                break
             line.popleft()
-        while heap and not self._is_true(*heap[0]):
+        while heap and not any(self._true_ones(*heap[0])):
             heappop(heap)
 
     def _rebuild(self) -> None:
@@ -206,7 +225,7 @@ class Outstanding:
             return
         pending = self.log.state.pending.items()
         waits = (
-            (ts + self.wait_ns(self.redeliveries(seq)), seq)
+            (ts + self.wait_ns(self.redeliveries(seq)), seq, seq)
             for seq, (_, ts) in pending
             if seq not in self.queue
         )

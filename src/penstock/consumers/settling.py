@@ -133,7 +133,7 @@ class Settling:
         # An ack may know of deliveries that a power cut took out of the state.
         consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
         if self._by_interest:
-            for each in sorted(s for s in state.pending if s <= seq):
+            for each in state.pending.through(seq):
                 self.note(each, each)
         self._outstanding.acked_through(consumer_seq, seq)
         self.last_ns = now_ns

@@ -7,9 +7,12 @@ behind them can note each change before it is relied on. On disk that is the sto
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.store.consumer_deltas import ConsumerState
+
+if TYPE_CHECKING:
+    from penstock.store.contract import Range
 
 __all__ = ["ConsumerState", "MemoryLog", "StateLog"]
 
@@ -24,11 +27,17 @@ class StateLog(Protocol):
     ) -> None:
         """A message went out and waits for its acknowledgement."""
 
+    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
+        """Messages went out for the first time, the first of them as this delivery."""
+
     def passed(self, consumer_seq: int, stream_seq: int) -> None:
         """A message went out that needs no acknowledgement."""
 
     def acked(self, stream_seq: int) -> bool:
         """One message is done with; False if nothing was known of it."""
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        """Messages are done with; those of which something was known."""
 
     def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
         """Everything up to and including this delivery is done with; the floor is there."""
@@ -56,6 +65,9 @@ class MemoryLog:
     ) -> None:
         self.state.deliver(consumer_seq, stream_seq, ts_ns, redeliveries)
 
+    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
+        self.state.deliver_run(consumer_seq, ts_ns, spans)
+
     def passed(self, consumer_seq: int, stream_seq: int) -> None:
         self.state.pass_by(consumer_seq, stream_seq)
 
@@ -65,6 +77,9 @@ class MemoryLog:
             return False
         state.ack(stream_seq)
         return True
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        return self.state.ack_run(spans)
 
     def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
         self.state.ack_through(consumer_seq, stream_seq)

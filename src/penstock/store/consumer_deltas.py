@@ -13,18 +13,19 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from penstock.store.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.store.contract import Range
+
 ENTRIES_MAX: Final = 1_000_000
 """Outstanding deliveries, and redelivery counts, that one consumer may have."""
-STALE_MAX: Final = 64
-"""Entries of the order that may be out of date before it is made anew, besides one for each that
-is not."""
 
 DELIVERED: Final = 1
 PASSED: Final = 2
@@ -33,6 +34,8 @@ ACKED_THROUGH: Final = 4
 NACKED: Final = 5
 DROPPED: Final = 6
 RESET: Final = 7
+DELIVERED_RUN: Final = 8
+ACKED_RUN: Final = 9
 
 pack_delivered: Final = struct.Struct("<BQQqI").pack
 pack_pair: Final = struct.Struct("<BQQ").pack
@@ -48,6 +51,12 @@ _LAYOUT: Final = {
     DROPPED: struct.Struct("<Q"),
     RESET: struct.Struct("<QQ"),
 }
+_RUN_LAYOUT: Final = {
+    DELIVERED_RUN: struct.Struct("<QqI"),
+    ACKED_RUN: struct.Struct("<I"),
+}
+"""What stands before the spans of a run; the last field says how many there are."""
+_SPAN_BYTES: Final = 16
 _CHECKPOINT: Final = struct.Struct("<QQQQQII")
 _PENDING_BYTES: Final = 24
 _REDELIVERED_BYTES: Final = 16
@@ -65,13 +74,10 @@ class ConsumerState:
     delivered_stream: int = 0
     floor_consumer: int = 0
     floor_stream: int = 0
-    pending: dict[int, tuple[int, int]] = field(default_factory=dict)
+    pending: Unsettled = field(default_factory=Unsettled)
     """Stream sequence -> (consumer sequence of the first delivery, time of the last one)."""
     redelivered: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> how often it was delivered after the first time."""
-    _order: list[int] = field(default_factory=list, compare=False, repr=False)
-    """From `_head` on every key of `pending`, ascending, and some that are gone."""
-    _head: int = field(default=0, compare=False, repr=False)
 
     def deliver(self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
         """A message went out and waits for its acknowledgement."""
@@ -79,18 +85,16 @@ class ConsumerState:
             self.delivered_consumer = consumer_seq
         if stream_seq > self.delivered_stream:
             self.delivered_stream = stream_seq
-        before = self.pending.get(stream_seq)
-        if before is None:
-            self.pending[stream_seq] = (consumer_seq, ts_ns)
-            if not self._order or stream_seq > self._order[-1]:
-                self._order.append(stream_seq)
-            else:
-                insort(self._order, stream_seq, self._head)
-        else:
-            # The first delivery's number stays: the floor is counted with it.
-            self.pending[stream_seq] = (before[0], ts_ns)
+        self.pending.put(stream_seq, consumer_seq, ts_ns)
         if redeliveries:
             self.redelivered[stream_seq] = redeliveries
+
+    def deliver_run(self, consumer_seq: int, ts_ns: int, spans: list[Range]) -> None:
+        """Messages went out one after the other, for the first time."""
+        self.pending.put_run(consumer_seq, spans, ts_ns)
+        last_one = consumer_seq + span_count(spans) - 1
+        self.delivered_consumer = max(self.delivered_consumer, last_one)
+        self.delivered_stream = max(self.delivered_stream, *(last for _, last in spans))
 
     def pass_by(self, consumer_seq: int, stream_seq: int) -> None:
         """A message went out that needs no acknowledgement."""
@@ -107,31 +111,41 @@ class ConsumerState:
         if not self.pending:
             self._raise_floor(self.delivered_consumer, self.delivered_stream)
         elif entry[0] == self.floor_consumer + 1:
-            low = self._lowest()
+            low = self.pending.lowest()
             self._raise_floor(self.pending[low][0] - 1, low - 1)
-        if len(self._order) > 2 * len(self.pending) + STALE_MAX:
-            self._sort()
+
+    def ack_run(self, spans: list[Range]) -> list[Range]:
+        """Messages are done with, one after the other; those of which something was known."""
+        if self.redelivered:
+            return self._ack_each(spans)
+        delivered = (self.delivered_consumer, self.delivered_stream)
+        floor = (self.floor_consumer, self.floor_stream)
+        floor, known = self.pending.settle(spans, delivered, floor)
+        self.floor_consumer, self.floor_stream = floor
+        return known
+
+    def _ack_each(self, spans: list[Range]) -> list[Range]:
+        known = []
+        for seq in chain.from_iterable(range(first, last + 1) for first, last in spans):
+            if seq in self.pending or seq in self.redelivered:
+                self.ack(seq)
+                known.append((seq, seq))
+        return known
 
     def ack_through(self, consumer_seq: int, stream_seq: int) -> None:
         """Everything up to and including this delivery is done with; below the floor it is."""
         if stream_seq < self.floor_stream:
             return
-        order, head = self._order, self._head
-        while head < len(order) and order[head] <= stream_seq:
-            if self.pending.pop(order[head], None) is not None:
-                self.redelivered.pop(order[head], None)
-            head += 1
-        self._head = head
+        for settled in self.pending.through(stream_seq) if self.redelivered else ():
+            self.redelivered.pop(settled, None)
+        self.pending.drop_through(stream_seq)
         self._raise_floor(consumer_seq, stream_seq)
-        if len(order) > 2 * len(self.pending) + STALE_MAX:
-            self._sort()
 
     def nack(self, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
         """The time from which an outstanding message waits, and its count, are now these."""
-        entry = self.pending.get(stream_seq)
-        if entry is None:
+        if stream_seq not in self.pending:
             return
-        self.pending[stream_seq] = (entry[0], ts_ns)
+        self.pending.put(stream_seq, 0, ts_ns)
         if redeliveries:
             self.redelivered[stream_seq] = redeliveries
 
@@ -139,30 +153,14 @@ class ConsumerState:
         """Not outstanding any more, not acknowledged either: delivered too often. The count
         stays, also when the floor has passed, until the message is acknowledged after all or
         gone; the floor does not move for it."""
-        if self.pending.pop(stream_seq, None) is None:
-            return
-        if len(self._order) > 2 * len(self.pending) + STALE_MAX:
-            self._sort()
+        self.pending.pop(stream_seq)
 
     def reset(self, consumer_seq: int, stream_seq: int) -> None:
         """Nothing is outstanding, and the next delivery comes behind these."""
         self.delivered_consumer = self.floor_consumer = consumer_seq
         self.delivered_stream = self.floor_stream = stream_seq
-        self.pending = {}
+        self.pending.clear()
         self.redelivered = {}
-        self._sort()
-
-    def _lowest(self) -> int:
-        """The lowest outstanding sequence; there is one."""
-        order, pending, head = self._order, self.pending, self._head
-        while order[head] not in pending:
-            head += 1
-        self._head = head
-        return order[head]
-
-    def _sort(self) -> None:
-        self._order = sorted(self.pending)
-        self._head = 0
 
     def _raise_floor(self, consumer_seq: int, stream_seq: int) -> None:
         if stream_seq < self.floor_stream:
@@ -217,15 +215,15 @@ class ConsumerState:
         counted, rest = _take("Q", rest, redelivered)
         counts, rest = _take("Q", rest, redelivered)
         state = cls(*pairs)
-        state.pending = dict(zip(seqs, zip(firsts, times, strict=True), strict=True))
+        for seq, first, ts_ns in zip(seqs, firsts, times, strict=True):
+            state.pending.put(seq, first, ts_ns)
         state.redelivered = dict(zip(counted, counts, strict=True))
         if len(state.pending) != pending or len(state.redelivered) != redelivered:
             raise Malformed("a sequence twice")
-        state._sort()
         return state, delta_seq
 
 
-APPLY: Final[dict[int, Callable[..., None]]] = {
+APPLY: Final[dict[int, Callable[..., object]]] = {
     DELIVERED: ConsumerState.deliver,
     PASSED: ConsumerState.pass_by,
     ACKED: ConsumerState.ack,
@@ -233,25 +231,64 @@ APPLY: Final[dict[int, Callable[..., None]]] = {
     NACKED: ConsumerState.nack,
     DROPPED: ConsumerState.drop,
     RESET: ConsumerState.reset,
+    DELIVERED_RUN: ConsumerState.deliver_run,
+    ACKED_RUN: ConsumerState.ack_run,
 }
 
+Change: TypeAlias = tuple[int, tuple[Any, ...]]
+"""A kind, and the arguments of its method."""
 
-def unpack(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
+
+def span_count(spans: Iterable[Range]) -> int:
+    """How many sequences are in some spans."""
+    return sum(last - first + 1 for first, last in spans)
+
+
+def pack_delivered_run(consumer_seq: int, ts_ns: int, spans: list[Range]) -> bytes:
+    head = _RUN_LAYOUT[DELIVERED_RUN].pack(consumer_seq, ts_ns, len(spans))
+    return bytes((DELIVERED_RUN,)) + head + _numbers("Q", chain.from_iterable(spans))
+
+
+def pack_acked_run(spans: list[Range]) -> bytes:
+    head = _RUN_LAYOUT[ACKED_RUN].pack(len(spans))
+    return bytes((ACKED_RUN,)) + head + _numbers("Q", chain.from_iterable(spans))
+
+
+def unpack(body: bytes) -> list[Change]:
     """The changes in a row of packed ones, as (kind, arguments); Malformed if they are not."""
-    changes = []
+    changes: list[Change] = []
     at = 0
     while at < len(body):
-        layout = _LAYOUT.get(body[at])
+        kind = body[at]
+        layout = _LAYOUT.get(kind) or _RUN_LAYOUT.get(kind)
         if layout is None:
-            raise Malformed(f"no change is of kind {body[at]}")
-        if at + 1 + layout.size > len(body):
+            raise Malformed(f"no change is of kind {kind}")
+        end = at + 1 + layout.size
+        if end > len(body):
             raise Malformed("ends within a change")
-        changes.append((body[at], layout.unpack_from(body, at + 1)))
-        at += 1 + layout.size
+        fields = layout.unpack_from(body, at + 1)
+        if kind in _RUN_LAYOUT:
+            spans, end = _unpack_spans(body, end, fields[-1])
+            fields = (*fields[:-1], spans)
+        changes.append((kind, fields))
+        at = end
     return changes
 
 
-def replay(state: ConsumerState, changes: Iterable[tuple[int, tuple[int, ...]]]) -> None:
+def _unpack_spans(body: bytes, at: int, count: int) -> tuple[list[Range], int]:
+    end = at + count * _SPAN_BYTES
+    if end > len(body):
+        raise Malformed("ends within a run")
+    numbers, _ = _take("Q", memoryview(body)[at:end], 2 * count)
+    spans = list(zip(numbers[::2], numbers[1::2], strict=True))
+    if not spans or any(first > last for first, last in spans):
+        raise Malformed("a run without messages")
+    if span_count(spans) > ENTRIES_MAX:
+        raise Malformed("a run of more messages than a consumer may have")
+    return spans, end
+
+
+def replay(state: ConsumerState, changes: Iterable[Change]) -> None:
     """Apply changes in their order."""
     for kind, arguments in changes:
         APPLY[kind](state, *arguments)

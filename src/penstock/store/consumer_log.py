@@ -21,10 +21,13 @@ from penstock.store.slots import HASH_BYTES, PAGE_BYTES, keyed_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.store.consumer_deltas import Change
     from penstock.store.disk import Disk, File
 
 LOG_MAGIC: Final = b"PSTKCLOG"
-LOG_VERSION: Final = 1
+LOG_VERSION: Final = 2
+OLD_VERSION: Final = 1
+"""Without changes of many messages at once; it is read, and never continued."""
 FRAME_MAGIC: Final = b"CFrm"
 HALF_BYTES_MIN: Final = 16 * 1024
 HALF_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -44,7 +47,7 @@ class Frame(NamedTuple):
     first: int
     durable_seq: int
     """All changes up to this one were durable when the frame was written."""
-    changes: list[tuple[int, tuple[int, ...]]]
+    changes: list[Change]
     copies: int
     """How many of its two copies are valid."""
 
@@ -59,6 +62,7 @@ class LogReading(NamedTuple):
 
     generation: int
     half_bytes: int
+    version: int
     frames: list[Frame]
     islands: list[Frame]
     end: int
@@ -94,7 +98,7 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
     header = max((found for found in valid if found), default=None)
     if header is None:
         return None
-    generation, half_bytes = header
+    generation, half_bytes, version = header
     halves = (image[:half_bytes], image[half_bytes : COPIES * half_bytes])
     reader = _Reader(frame_key(key, generation), halves)
     frames = list(reader.run(LOG_HEADER_BYTES))
@@ -102,6 +106,7 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
     return LogReading(
         generation=generation,
         half_bytes=half_bytes,
+        version=version,
         frames=frames,
         islands=list(reader.islands(end)),
         end=end,
@@ -111,18 +116,18 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
     )
 
 
-def _read_header(key: bytes, image: bytes, at: int, copy: int) -> tuple[int, int] | None:
-    """Generation and size of a half."""
+def _read_header(key: bytes, image: bytes, at: int, copy: int) -> tuple[int, int, int] | None:
+    """Generation, size of a half, version."""
     fields = image[at : at + _LOG_FIELDS.size]
     end = at + _LOG_FIELDS.size
     if len(image) < end + HASH_BYTES or keyed_hash(key, fields) != image[end : end + HASH_BYTES]:
         return None
     magic, version, which, generation, half_bytes = _LOG_FIELDS.unpack(fields)
-    if (magic, version, which) != (LOG_MAGIC, LOG_VERSION, copy):
+    if (magic, which) != (LOG_MAGIC, copy) or version not in (OLD_VERSION, LOG_VERSION):
         return None
     if not HALF_BYTES_MIN <= half_bytes <= HALF_BYTES_MAX or half_bytes % PAGE_BYTES:
         return None
-    return generation, half_bytes
+    return generation, half_bytes, version
 
 
 class _Reader:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.store.consumer_deltas import ConsumerState, replay
-from penstock.store.consumer_log import COPIES
+from penstock.store.consumer_log import COPIES, LOG_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,9 +97,13 @@ def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None
         state=state,
         seq=seq,
         report=report,
-        log=current if report.clean and not following else None,
+        log=current if report.clean and not following and _is_current(current) else None,
         backed=_backed(slots.older, start, by_generation.get(slots.generation - 1)),
     )
+
+
+def _is_current(log: LogReading | None) -> bool:
+    return log is not None and log.version == LOG_VERSION
 
 
 def _all(log: LogReading) -> Iterator[Frame]:

@@ -36,6 +36,7 @@ from penstock.store.errors import CorruptRecord, DiskFull, NotFound, StoreError,
 from penstock.store.slots import SlotFile, state_key
 
 if TYPE_CHECKING:
+    from penstock.store.contract import Range
     from penstock.store.disk import Disk, File
     from penstock.store.slots import SlotReading
 
@@ -218,6 +219,14 @@ class ConsumerStateStore:
         )
         state.deliver(consumer_seq, stream_seq, ts_ns, redeliveries)
 
+    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
+        """Messages went out for the first time, the first of them as this delivery."""
+        state = self.state
+        if len(state.pending) + deltas.span_count(spans) > ENTRIES_MAX:
+            raise _too_many()
+        self._note(deltas.pack_delivered_run(consumer_seq, ts_ns, spans))
+        state.deliver_run(consumer_seq, ts_ns, spans)
+
     def passed(self, consumer_seq: int, stream_seq: int) -> None:
         """A message went out that needs no acknowledgement."""
         self._note(deltas.pack_pair(deltas.PASSED, consumer_seq, stream_seq))
@@ -231,6 +240,15 @@ class ConsumerStateStore:
         self._note(deltas.pack_acked(deltas.ACKED, stream_seq))
         state.ack(stream_seq)
         return True
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        """Messages are done with; those that were outstanding. Of others nothing is noted."""
+        if self._failure:
+            raise self._sync_failed()
+        known = self.state.ack_run(spans)
+        if known:
+            self._note(deltas.pack_acked_run(known))
+        return known
 
     def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
         """Everything up to and including this delivery is done with; the floor is there."""
@@ -418,7 +436,11 @@ def _check_room(state: ConsumerState, stream_seq: int, redeliveries: int) -> Non
     grows = len(state.pending) >= ENTRIES_MAX and stream_seq not in state.pending
     counts = redeliveries and stream_seq not in state.redelivered
     if grows or (counts and len(state.redelivered) >= ENTRIES_MAX):
-        raise ValueError(f"a consumer has at most {ENTRIES_MAX} messages outstanding")
+        raise _too_many()
+
+
+def _too_many() -> ValueError:
+    return ValueError(f"a consumer has at most {ENTRIES_MAX} messages outstanding")
 
 
 def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:

@@ -85,15 +85,6 @@ def test_the_count_of_a_dropped_message_stays_until_it_is_acknowledged() -> None
     assert state.redelivered == {}
 
 
-def test_order_of_outstanding_messages_stays_as_small_as_they_are() -> None:
-    state = ConsumerState()
-    state.deliver(1, 1, T0, 0)
-    for n in range(2, 5000):
-        state.deliver(n, n, T0, 0)
-        state.ack(n)
-    assert len(state._order) <= 2 * len(state.pending) + consumer_deltas.STALE_MAX
-
-
 def test_a_checkpoint_comes_back_as_it_was() -> None:
     run = settled()
     data = run.store.state.encode(77)
@@ -121,6 +112,62 @@ def test_changes_of_an_unknown_kind_or_half_a_change_are_refused() -> None:
     for bad in (b"\0", b"\xff", packed[:-1], packed + b"\x01"):
         with pytest.raises(Malformed):
             unpack(bad)
+
+
+def test_a_run_is_the_same_as_its_messages_one_by_one() -> None:
+    run, singly = ConsumerState(), ConsumerState()
+    run.deliver_run(1, T0, [(3, 5), (9, 9)])
+    for consumer, stream in ((1, 3), (2, 4), (3, 5), (4, 9)):
+        singly.deliver(consumer, stream, T0, 0)
+    assert run == singly
+    assert run.ack_run([(4, 6), (3, 3), (3, 3)]) == [(4, 5), (3, 3)]
+    for stream in (4, 5, 3):
+        singly.ack(stream)
+    assert run == singly
+    assert (run.floor_consumer, run.floor_stream) == (3, 8)
+
+
+def test_runs_come_back_as_they_were_packed() -> None:
+    spans = [(2**40, 2**40 + 9), (7, 7)]
+    packed = consumer_deltas.pack_delivered_run(5, T0, spans) + consumer_deltas.pack_acked_run(
+        spans
+    )
+    assert unpack(packed) == [
+        (consumer_deltas.DELIVERED_RUN, (5, T0, spans)),
+        (consumer_deltas.ACKED_RUN, (spans,)),
+    ]
+
+
+def test_runs_of_no_sense_are_refused() -> None:
+    good = consumer_deltas.pack_acked_run([(1, 2), (4, 4)])
+    for stop in range(1, len(good)):
+        with pytest.raises(Malformed):
+            unpack(good[:stop])
+    too_many = consumer_deltas.ENTRIES_MAX + 1
+    for spans in ([], [(2, 1)], [(1, too_many)], [(0, 2**64 - 1)]):
+        with pytest.raises(Malformed):
+            unpack(consumer_deltas.pack_acked_run(spans))
+
+
+def test_a_log_of_the_first_version_is_read_and_not_continued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as old:
+        old.setattr(consumer_log, "LOG_VERSION", consumer_log.OLD_VERSION)
+        store = new(disk := SimDisk())
+        for n in range(1, 9):
+            store.delivered(n, n, T0)
+        store.acked(3)
+        store.close()
+    store, report = reopened(disk)
+    assert (sorted(store.state.pending), report.clean) == ([1, 2, 4, 5, 6, 7, 8], True)
+    store.delivered_run(9, [(20, 22)], T0)
+    store.close()
+    for name in LOGS:
+        found = read_log(KEY, disk.pread(disk.open(name), COPIES * HALF, 0))
+        assert found is not None
+        assert found.version == consumer_log.LOG_VERSION
+    assert len(reopened(disk)[0].state.pending) == 10
 
 
 # -- the store
@@ -282,10 +329,17 @@ def pure(disk: SimDisk) -> tuple[SlotReading, list[bytes]]:
     return slots, [disk.read_small(log, 1 << 20) for log in LOGS]
 
 
+def packed_bytes(kind: int, fields: tuple[object, ...]) -> int:
+    layouts = {**consumer_deltas._LAYOUT, **consumer_deltas._RUN_LAYOUT}
+    spans = fields[-1] if kind in consumer_deltas._RUN_LAYOUT else []
+    assert isinstance(spans, list)
+    return 1 + layouts[kind].size + 16 * len(spans)
+
+
 def is_padding(log: consumer_log.LogReading, at: int) -> bool:
     """Whether a byte is one of those that fill a frame up to a multiple of eight."""
     for frame in log.frames:
-        body = sum(1 + consumer_deltas._LAYOUT[kind].size for kind, _ in frame.changes)
+        body = sum(packed_bytes(*change) for change in frame.changes)
         if frame.offset <= at < frame.end:
             return at >= frame.offset + consumer_log.FRAME_HEADER_BYTES + body
     return False
