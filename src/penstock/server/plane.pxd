@@ -16,6 +16,7 @@ cdef class Plane(Sender):
     cdef list stalled             # publishers that are not read for a moment
     cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef uint32_t turning
+    cdef uint32_t reads           # of the link that is being read
     cdef int64_t served_ns        # when the last turn began
     cdef uint32_t sleeps          # turns to come that do not linger
     cdef uint32_t doubt           # how many they will be the next time
@@ -30,7 +31,7 @@ cdef class Plane(Sender):
     cdef int linger(self, epoll_event* events) except -2
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1
     cdef int readable(self, Link link) except -1
-    cdef int take_plain(self, Link link) except -1
+    cdef bint take_plain(self, Link link) except -1
     cdef int take_encoded(self, Link link) except -1
     cdef int codec_ended(self, Link link, end) except -1
     cdef int received(self, Link link, char* base, size_t n) except -1

@@ -34,7 +34,8 @@ from penstock.server.logs import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
-    READ_BYTES = 131072            # taken from one socket in one turn
+    READ_BYTES = 131072            # taken from a socket at once
+    READS_TOGETHER = 4             # of one socket in one turn, if a stream takes it in
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
@@ -300,6 +301,7 @@ cdef class Plane(Sender):
     # -- reading
 
     cdef int readable(self, Link link) except -1:
+        self.reads = 1
         if link.held:
             # Nobody asked: epoll says that the peer has gone. What it sent is not wanted any more,
             # and the read buffer has no room behind all that a held link may have kept.
@@ -307,7 +309,9 @@ cdef class Plane(Sender):
             return 0
         try:
             if link.codec is None:
-                self.take_plain(link)
+                while self.take_plain(link) and self.reads < READS_TOGETHER and self.router.lanes:
+                    # A stream takes this in: the more at once, the fewer syncs.
+                    self.reads += 1
             else:
                 self.take_encoded(link)
         except CodecEnd as end:
@@ -333,7 +337,8 @@ cdef class Plane(Sender):
             link.close("Client Closed" if errno == ECONNRESET else "Read Error")
         return 0
 
-    cdef int take_plain(self, Link link) except -1:
+    cdef bint take_plain(self, Link link) except -1:
+        """Reads once; answers whether more may be waiting."""
         cdef ssize_t n
         cdef size_t kept = link.carry_len
         if kept and link.need >= LARGE_FRAME_BYTES:
@@ -342,13 +347,13 @@ cdef class Plane(Sender):
                 link.carry_len += n
                 if link.carry_len >= link.need:
                     self.received(link, link.carry, link.carry_len)
-            return 0
+            return False
         if kept:
             memcpy(self.buffer, link.carry, kept)
         n = self.receive(link, self.buffer + kept, READ_BYTES)
         if n > 0:
             self.received(link, self.buffer, kept + n)
-        return 0
+        return n == READ_BYTES and link.close_reason is None and not self.router.pressure
 
     cdef int take_encoded(self, Link link) except -1:
         cdef ssize_t n = self.receive(link, self.buffer, READ_BYTES)
