@@ -82,7 +82,6 @@ def build_host(
         store,
         created_ns=created_ns,
         domain=assets.ambient.domain,
-        account=assets.ambient.account,
         has_interest=wants,
         may_store=lambda n: assets.room_for(cfg.storage, n),
         max_payload=assets.policy.max_payload,

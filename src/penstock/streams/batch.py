@@ -80,13 +80,11 @@ class AtomicBatches:
         self,
         ledger: Ledger,
         planner: Planner,
-        account: str,
         limits: BatchLimits,
         in_flight: InFlight,
     ) -> None:
         self._ledger = ledger
         self._planner = planner
-        self._account = account
         self._limits = limits
         self._in_flight = in_flight
         self._gathering: dict[str, _Gathering] = {}

@@ -72,7 +72,6 @@ class Stream:
         *,
         created_ns: int,
         domain: str = "",
-        account: str = "$G",
         has_interest: Callable[[str], bool] = nobody_is_asked,
         may_store: Callable[[int], ApiError | None] | None = None,
         max_payload: int = MAX_PAYLOAD_DEFAULT,
@@ -90,7 +89,7 @@ class Stream:
         self._schedules = Schedules()
         self._planner = Planner(self._ledger, self._acks)
         limits, shared = batch_limits or BatchLimits(), in_flight or InFlight()
-        self._atomic = AtomicBatches(self._ledger, self._planner, account, limits, shared)
+        self._atomic = AtomicBatches(self._ledger, self._planner, limits, shared)
         self._fast = FastBatches(self._ledger, self._planner, self._acks, limits, shared)
         self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
         self._timing = Timing(self._ledger, self._planner, self._schedules)

@@ -182,7 +182,7 @@ def test_a_silent_batch_is_given_up_and_that_is_told() -> None:
     run.tick(9)
     run.effects.clear()
     run.tick(1)
-    event = BatchAbandoned(account="$G", stream="S", batch="b", reason="timeout")
+    event = BatchAbandoned(stream="S", batch="b", reason="timeout")
     assert run.effects == [Advise("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S", event)]
     assert run.stream.next_deadline_ns() is None
     assert run.refusal("s.a", b"", part("b", 3, "1")) == INCOMPLETE
