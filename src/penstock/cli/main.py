@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.version import REFERENCE_VERSION, VERSION
@@ -16,10 +17,24 @@ penstock {VERSION}: a NATS server for Python (speaks NATS {REFERENCE_VERSION})
 
 Usage: penstock COMMAND [ARGUMENTS]
 
-Commands:
+A server:
     serve     run the server; takes nats-server's flags and configuration files
     store     look into the files of streams, verify, repair, compact them
     bench     measure a NATS server, or compare this one with the reference
+
+Any NATS server:
+    pub       publish a message
+    sub       show messages as they come
+    req       ask, and show the answer
+    reply     answer requests
+    stream    streams and their messages
+    consumer  consumers of a stream and what they deliver
+    kv        buckets of keys and values
+    object    files of any size in buckets
+    account   what your account may use, and does
+    server    servers and how they are
+    context   servers and logins under a name
+
     version   print the version
 
 `penstock COMMAND --help` tells more of each.
@@ -60,15 +75,36 @@ def _store(arguments: list[str]) -> int:
     return run(arguments)
 
 
+def _client(word: str, arguments: list[str]) -> int:
+    from penstock.cli.catalogue import run
+
+    return run(word, arguments)
+
+
 def _version(_arguments: list[str]) -> int:
     print(f"penstock {VERSION} (NATS {REFERENCE_VERSION})")
     return 0
 
 
+#: Words for what talks to any server; `catalogue` knows where each is declared.
+CLIENTS: Final = (
+    "pub",
+    "sub",
+    "req",
+    "reply",
+    "stream",
+    "consumer",
+    "kv",
+    "object",
+    "account",
+    "server",
+    "context",
+)
 COMMANDS: Final[dict[str, Callable[[list[str]], int]]] = {
     "serve": _serve,
     "bench": _bench,
     "store": _store,
     "version": _version,
     "--version": _version,
+    **{word: partial(_client, word) for word in CLIENTS},
 }

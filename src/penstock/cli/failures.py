@@ -1,0 +1,64 @@
+"""What goes wrong on the command line, as one line for whoever typed it.
+
+Every command ends well or with a `Failure`; `told` puts what the client library raises into the
+same words. Exit codes are 1 for a failure, 2 for a command line that makes no sense, 130 when
+interrupted. No text shows a secret: addresses lose their passwords before they get here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+LIBRARY_MISSING: Final = "this command needs the NATS client library: pip install nats-py"
+
+
+class Failure(Exception):
+    """Why a command came to nothing, in one line."""
+
+    exit_code = EXIT_FAILED
+
+
+class Misuse(Failure):
+    """The command line cannot be meant like that."""
+
+    exit_code = EXIT_USAGE
+
+
+class Refused(Failure):
+    """A server said no to a request of its API."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        self.code = int(error.get("code", 0))
+        self.err_code = int(error.get("err_code", 0))
+        self.description = str(error.get("description", "")) or "refused without a reason"
+        number = f"error {self.err_code}" if self.err_code else f"code {self.code}"
+        super().__init__(f"{self.description} ({number})")
+
+
+def told(error: BaseException) -> str | None:
+    """The line for an error of the client library or the system; None: it is a bug of ours."""
+    if isinstance(error, Failure):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nats":
+        return LIBRARY_MISSING
+    from nats import errors
+
+    if isinstance(error, errors.NoRespondersError):
+        return "nobody answers on that subject"
+    if isinstance(error, errors.TimeoutError | TimeoutError):
+        return "no answer in time"
+    if isinstance(error, errors.BadSubjectError):
+        return "that is not a valid subject"
+    if isinstance(error, errors.MaxPayloadError):
+        return "the message is larger than the server takes"
+    if isinstance(error, errors.Error):
+        return str(error).removeprefix("nats: ")
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}"
+    return None
