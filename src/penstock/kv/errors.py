@@ -1,0 +1,138 @@
+"""What can go wrong with a bucket or a watch, and the root of every error of the fold library.
+
+Each error says what to do about it (`hint`) and, where that is known, which bucket and which cursor
+it is about. Errors of local stores build on `FoldError` in `penstock.fold.errors`. No error carries
+a value, a password or a path to one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.kv.types import WatchCursor
+
+if TYPE_CHECKING:
+    from penstock.kv.types import VersionToken
+
+
+class FoldError(Exception):
+    """`bucket` is empty and `cursor` is none where they are not known."""
+
+    hint: str = ""
+
+    def __init__(
+        self, reason: str, *, bucket: str = "", cursor: WatchCursor = WatchCursor.NONE
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.bucket = bucket
+        self.cursor = cursor
+
+    def __str__(self) -> str:
+        where = f"bucket {self.bucket}: " if self.bucket else ""
+        return f"{where}{self.reason}" + (f" ({self.hint})" if self.hint else "")
+
+
+# -- buckets
+
+
+class BucketError(FoldError):
+    """A request to the server, or the way there, failed."""
+
+
+class NotConnected(BucketError):
+    hint = "call connect() first"
+
+
+class ConnectionFailed(BucketError):
+    hint = "check the address, the credentials and that the server runs"
+
+
+class OperationTimeout(BucketError):
+    hint = "whether it took effect is not known: read before trying again"
+
+
+class BucketNotFound(BucketError):
+    hint = "create the bucket, or check account and domain"
+
+
+class AlreadyExists(BucketError):
+    """`create` on a key that has a value."""
+
+    hint = "read what is there and decide"
+
+
+class RevisionMismatch(BucketError):
+    """A conditional write found another version than it expected."""
+
+    hint = "read again and repeat on what is there now"
+
+    def __init__(self, reason: str, *, expected: VersionToken, bucket: str = "") -> None:
+        super().__init__(reason, bucket=bucket)
+        self.expected = expected
+
+
+class KeyNotFound(BucketError):
+    hint = "the key was never written, or was deleted"
+
+
+class OperationFailed(BucketError):
+    """The server refused: `code` is its error code, 0 if it gave none."""
+
+    def __init__(self, reason: str, *, code: int = 0, bucket: str = "") -> None:
+        super().__init__(reason, bucket=bucket)
+        self.code = code
+
+
+# -- watches
+
+
+class WatchError(FoldError):
+    """A watch ended before it was told to."""
+
+    hint = "watch again from the last cursor"
+
+
+class CursorExpired(WatchError):
+    """The log no longer holds everything after `cursor`: it begins at `first_seq`."""
+
+    hint = "repair the fold, or read everything anew"
+
+    def __init__(
+        self, reason: str, *, first_seq: int, cursor: WatchCursor, bucket: str = ""
+    ) -> None:
+        super().__init__(reason, bucket=bucket, cursor=cursor)
+        self.first_seq = first_seq
+
+
+class LogReset(WatchError):
+    """The bucket is not the one the cursor came from, or was set back behind it."""
+
+    hint = "the bucket was made anew or restored: repair the fold"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        old_identity: str,
+        new_identity: str,
+        bucket: str = "",
+        cursor: WatchCursor = WatchCursor.NONE,
+    ) -> None:
+        super().__init__(reason, bucket=bucket, cursor=cursor)
+        self.old_identity = old_identity
+        self.new_identity = new_identity
+
+
+class RepairRefused(WatchError):
+    hint = "the bucket drops values on its own: give a source of artifacts, or mirror=True"
+
+
+class RepairFailed(WatchError):
+    hint = "the cursor has not moved; the next run repairs again"
+
+
+class ApplyError(WatchError):
+    """The application's `apply` raised; its exception is the cause."""
+
+    hint = "the cursor has not moved; the batch comes again"
