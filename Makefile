@@ -29,7 +29,7 @@ $(VENV)/built: $(VENV)/installed setup.py $(SOURCES)
 	rm -f build.log
 	touch $@
 
-demo: setup ## start an embedded server, publish, subscribe, request; print what happened
+demo: setup ## start an embedded server, use it, restart it; print what happened
 	$(BIN)/python examples/demo.py
 
 test: check ## everything that must pass: checks and all tests

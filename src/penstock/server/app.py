@@ -11,6 +11,7 @@ import asyncio
 import os
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from msgspec.structs import replace
@@ -58,8 +59,9 @@ class Server:
             client = await nats.connect(server.url)
 
     Keywords are those of `Options`; `config` names a configuration file, which keywords override.
-    Embedded, it listens on 127.0.0.1 at any free port unless told otherwise. `reread` makes the
-    options anew for `reload`; with `config` that is done already.
+    Embedded, it listens on 127.0.0.1 at any free port unless told otherwise, and what it persists
+    without a `store_dir` is gone when it stops. `reread` makes the options anew for `reload`; with
+    `config` that is done already.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Server:
         reread: Callable[[], Options] | None = None,
         **overrides: object,
     ) -> None:
+        self._store: TemporaryDirectory[str] | None = None
+        self._is_embedded = options is None
         if options is None:
             options = _embedded_options(config, overrides)
             if config is not None:
@@ -96,6 +100,9 @@ class Server:
             raise RuntimeError("a server is started once")
         self._started = True
         self._stopped = asyncio.Event()
+        if self._is_embedded and self.options.jetstream and not self.options.store_dir:
+            self._store = TemporaryDirectory(prefix="penstock-")
+            self.options = replace(self.options, store_dir=self._store.name)
         self.service = Service(self.options, asyncio.get_running_loop())
         self.service.reload = self.reload
         self._log_identity()
@@ -126,6 +133,8 @@ class Server:
         if self._monitor is not None:
             await self._monitor.stop()
         self.service.stop(reason)
+        if self._store is not None:
+            self._store.cleanup()
         if self._ports_file is not None:
             self._ports_file.remove()
 

@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from penstock.server.threaded import ThreadedServer
 
@@ -24,6 +25,15 @@ def penstock_server() -> Iterator[ThreadedServer]:
     from penstock.server.threaded import ThreadedServer
 
     with ThreadedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def penstock_jetstream(tmp_path: Path) -> Iterator[ThreadedServer]:
+    """As `penstock_server`, with JetStream; its files are in the test's own directory."""
+    from penstock.server.threaded import ThreadedServer
+
+    with ThreadedServer(jetstream=True, store_dir=str(tmp_path / "penstock")) as server:
         yield server
 
 
