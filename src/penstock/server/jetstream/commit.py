@@ -32,9 +32,7 @@ class Committer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
-        self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = (
-            deque()
-        )
+        self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.running = 0
         """Pieces of work that are out."""
         self._usual_ns = 0
