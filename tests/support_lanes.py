@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.effects import Deliver
 from penstock.broker.router import Router
+from penstock.consumers.acklane import AckLane
 from penstock.consumers.surroundings import Outlet
 from penstock.server.plane import Plane
 from penstock.subjects.trie import SubList, Subscription
@@ -35,6 +36,10 @@ class Subscribers:
         self._plane = Plane(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
         self._plane.add_interest(interest)
         self._got: list[Effect] = []
+        self.refused: list[str] = []
+        self.acks = AckLane(call=self._refuse, owner=None)
+        self.acks.open("S", "C")
+        interest.insert(Subscription("$JS.ACK.>", value=self.acks), call=True, lane=True)
         for name in names:
             interest.insert(Subscription(name, value=self._receiver(name)), call=True)
 
@@ -43,6 +48,21 @@ class Subscribers:
             self._got.append(Deliver(name, subject, reply, header, payload))
 
         return receive
+
+    def _refuse(self, subject: str, *_: object) -> None:
+        self.refused.append(subject)
+
+    def acknowledge(
+        self, subject: str, payload: bytes = b"+ACK", reply: str = "", header: bytes = b""
+    ) -> None:
+        """Publish an ack; the lane has it, or its subject is in `refused`."""
+        router, interest = self.outlet
+        self._plane.publish(interest, subject, payload, reply=reply, header=header)
+        router.take_lanes()
+
+    def collected(self) -> list[tuple[int, int, int]]:
+        """What the lane has taken since the last call."""
+        return [span for box in self.acks.take_filled() for span in box.take()]
 
     def take(self) -> list[Effect]:
         """What they got since the last call."""
@@ -68,6 +88,14 @@ class LaneStage(Stage):
             self.ran += len(written)
             self.sent += [*written, *after]
 
+    def ack_many(self, deliveries: Iterable[Deliver]) -> None:
+        """As a client that acknowledges them all in one turn."""
+        for delivery in deliveries:
+            self.subscribers.acknowledge(delivery.reply)
+        acked = self.consumer.ack_many(self.subscribers.collected(), self.now_ns)
+        self.settled = acked.settled
+        self.take(acked.effects)
+
 
 class PlainStage(Stage):
     """A stage without lane that goes on until nothing is left to do at once."""
@@ -76,3 +104,11 @@ class PlainStage(Stage):
         self.sent.extend(effects)
         while hasattr(self, "consumer") and self.consumer.busy:
             self.sent += self.consumer.wake(self.now_ns)
+
+    def ack_many(self, deliveries: Iterable[Deliver]) -> None:
+        """One by one."""
+        self.settled = ()
+        for delivery in deliveries:
+            settled = self.settled
+            self.ack(delivery)
+            self.settled = settled + self.settled

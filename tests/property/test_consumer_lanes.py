@@ -60,6 +60,8 @@ steps = st.one_of(
     st.tuples(st.just("pull"), numbers),
     st.tuples(st.just("ack"), numbers),
     st.tuples(st.just("ack"), numbers),
+    st.tuples(st.just("ack_some"), numbers),
+    st.tuples(st.just("ack_some"), numbers),
     st.tuples(st.just("refuse"), numbers),
     st.tuples(st.just("answer"), numbers),
     st.tuples(st.just("wait"), st.integers(1, 40)),
@@ -85,6 +87,7 @@ class Pair:
         self.lane = LaneStage(cfg, before=before, by_interest=by_interest)
         self.deliveries: list[Deliver] = []
         self.asked = ""
+        self.settled: dict[bool, list[int]] = {}
         self.compare()
 
     def do(self, verb: str, number: int) -> None:
@@ -111,6 +114,13 @@ class Pair:
 
     def ack(self, stage: Stage, number: int) -> None:
         self._answer_one(stage, number, (b"+ACK", b"", b"+WPI", b"+TERM")[number % 4])
+
+    def ack_some(self, stage: Stage, number: int) -> None:
+        """Several, in an order that may be any."""
+        chosen = self.deliveries[number % 7 :: 1 + number % 3]
+        assert isinstance(stage, LaneStage | PlainStage)
+        stage.ack_many(chosen[::-1] if number % 5 == 0 else chosen)
+        self.settled[stage is self.lane] = seqs_of(stage.settled)
 
     def refuse(self, stage: Stage, number: int) -> None:
         self._answer_one(stage, number, (b"-NAK", b"-NAK 2s")[number % 2])
@@ -169,6 +179,7 @@ class Pair:
         now_ns = plain.now_ns
         assert lane.consumer.info(now_ns) == plain.consumer.info(now_ns)
         assert due(lane) == due(plain)
+        assert self.settled.get(True) == self.settled.get(False)
         assert seqs_of(lane.consumer.take_settled()) == seqs_of(plain.consumer.take_settled())
         self.deliveries += [one for one in sent if isinstance(one, Deliver)]
         for one in sent:

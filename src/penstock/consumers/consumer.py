@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.api.acks import AckRef
     from penstock.api.consumer import ConsumerConfig
     from penstock.base.effects import Effect
+    from penstock.consumers.settling import AckSpan
     from penstock.consumers.state import StateLog
     from penstock.consumers.surroundings import Surroundings
     from penstock.store.contract import Range
@@ -147,6 +148,23 @@ class Consumer:
         if said.verb is Verb.NEXT:
             out += self.request(reply, b"", said.pull, now_ns)
         elif was_stalled or self._outstanding.queue:
+            self._delivery.pump(now_ns, out)
+        return Acked(out, self.take_settled())
+
+    @property
+    def takes_plain_acks(self) -> bool:
+        """Whether acks that only say that a message is done may come as `ack_many`."""
+        return self.cfg.ack_policy in _ANSWERING and not self._settling.samples
+
+    def ack_many(self, spans: list[AckSpan], now_ns: int) -> Acked:
+        """Acknowledgements that nobody waits for and that say nothing else, as they came."""
+        if self.cfg.ack_policy not in _ANSWERING:
+            return Acked([])
+        out: list[Effect] = []
+        self._note_use(now_ns)
+        was_stalled = self._delivery.is_stalled
+        self._settling.settle_many(spans, now_ns)
+        if was_stalled or self._outstanding.queue:
             self._delivery.pump(now_ns, out)
         return Acked(out, self.take_settled())
 

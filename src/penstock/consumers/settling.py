@@ -7,7 +7,7 @@ gathered for a stream that keeps messages for its consumers, and for no other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.api.acks import Verb
 from penstock.api.consumer import AckPolicy
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 REASON_DELETED: Final = "Unacknowledged message was deleted"
 _PERCENT: Final = 100
+
+
+AckSpan: TypeAlias = tuple[int, int, int]
+"""First and last stream sequence, consumer sequence of the last; within, both rise by one."""
 
 
 class Acked(NamedTuple):
@@ -72,6 +76,11 @@ class Settling:
         self._cfg = cfg
         self._share = sample_share(cfg.sample_freq)
 
+    @property
+    def samples(self) -> bool:
+        """Whether some acks are reported."""
+        return self._share > 0
+
     def keep_by_interest(self, by_interest: bool) -> None:
         """Whether the stream wants to know what is settled, from now on."""
         self._by_interest = by_interest
@@ -116,6 +125,20 @@ class Settling:
         else:
             self.settle_through(ref.consumer_seq, ref.stream_seq, now_ns)
         return True
+
+    def settle_many(self, spans: list[AckSpan], now_ns: int) -> None:
+        """As plain acks for each message in these spans, in their order."""
+        if not self._cfg.flow_control:
+            end = self._cursor.next - 1
+            spans = [_clipped(span, end) for span in spans if span[0] <= end]
+        if self._cfg.ack_policy is not AckPolicy.EXPLICIT:
+            for _, last, consumer_seq in spans:
+                self.settle_through(consumer_seq, last, now_ns)
+        elif spans:
+            known = self._outstanding.acked_run([(first, last) for first, last, _ in spans])
+            for first, last in known if self._by_interest else ():
+                self.note(first, last)
+            self.last_ns = now_ns
 
     def _is_ahead(self, seq: int) -> bool:
         # What a flow-controlled consumer knows of its deliveries may be behind its reader.
@@ -181,6 +204,13 @@ class Settling:
         if self._sampled >= _PERCENT:
             self._sampled -= _PERCENT
             out.append(self._events.acked(ref, now_ns - entry[1]))
+
+
+def _clipped(span: AckSpan, end: int) -> AckSpan:
+    """A span up to a sequence."""
+    first, last, consumer_seq = span
+    beyond = max(last - end, 0)
+    return first, last - beyond, consumer_seq - beyond
 
 
 def sample_share(freq: str) -> int:

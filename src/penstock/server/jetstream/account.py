@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.acks import parse_ack_subject
 from penstock.api.subjects import API_PREFIX, DIRECT_GET_PREFIX, NEXT_PREFIX
 from penstock.base.effects import Fetch
 from penstock.base.message import Inbound
@@ -17,6 +16,7 @@ from penstock.jetstream.directget import direct_get
 from penstock.jetstream.endpoints import Endpoints, Request
 from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.handlers.consumers import delete_consumer
+from penstock.server.jetstream.acks import AckIntake
 from penstock.server.jetstream.clients import describe
 from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
@@ -68,6 +68,7 @@ class AccountEdge:
         self._drivers: dict[str, HostDriver] = {}
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self.acks = AckIntake(self)
         self.copying = Copying(self)
         self.transfers = Transfers(self)
         self.performer = Performer(
@@ -86,15 +87,15 @@ class AccountEdge:
         self.listen("$JS.API.>", self._called)
         if self.assets.ambient.domain:
             self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
-        self.listen("$JS.ACK.>", self._acked)
+        self.listen("$JS.ACK.>", self.acks.lane, lane=True)
         self.listen("$JS.FC.>", self._flow_answered)
         for host in self.assets:
             self.serve(host)
 
-    def listen(self, subject: str, call: object) -> Subscription:
-        """Has a function of ours called for every message on a subject."""
+    def listen(self, subject: str, call: object, *, lane: bool = False) -> Subscription:
+        """Has a function of ours called for every message on a subject, or offered to a lane."""
         subscription = Subscription(subject, value=call)
-        self.interest.insert(subscription, call=True)
+        self.interest.insert(subscription, call=True, lane=lane)
         return subscription
 
     # -- streams come and go
@@ -201,6 +202,7 @@ class AccountEdge:
         self.interest.watch(*key)
 
     def unwatch(self, consumer: Consumer) -> None:
+        self.acks.forget(consumer)
         for key, watchers in list(self._watched.items()):
             kept = [(driver, other) for driver, other in watchers if other is not consumer]
             if len(kept) == len(watchers):
@@ -225,6 +227,7 @@ class AccountEdge:
     def _called(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
+        self.acks.take_collected()
         if subject.startswith(NEXT_PREFIX):
             self._next(Inbound(subject, reply, header, payload), source)
         elif subject.startswith(DIRECT_GET_PREFIX):
@@ -241,7 +244,7 @@ class AccountEdge:
 
     def _next(self, msg: Inbound, source: Link | None) -> None:
         names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
-        found = self._consumer(*names) if len(names) == PAIR else None
+        found = self.consumer(*names) if len(names) == PAIR else None
         if found is None:
             self._nobody(msg, source)
             return
@@ -282,29 +285,17 @@ class AccountEdge:
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self.edge.plane.post(self.interest, msg.reply, b"", "", header)
 
-    def _consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
+    def consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
+        """A consumer, and who drives it."""
         driver = self._drivers.get(stream)
         consumer = None if driver is None else driver.host.consumers.get(name)
         return None if driver is None or consumer is None else (driver, consumer)
-
-    def _acked(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
-    ) -> None:
-        ref = parse_ack_subject(subject)
-        found = None if ref is None else self._consumer(ref.stream, ref.consumer)
-        if ref is None or found is None:
-            return
-        driver, consumer = found
-        now_ns = self.edge.now_ns()
-        acked = consumer.ack(ref, reply, header, payload, now_ns)
-        driver.host.acked(consumer, acked.effects, acked.settled, is_awaited=bool(reply))
-        driver.mark()
 
     def _flow_answered(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
         tokens = subject.split(".")
-        found = self._consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
+        found = self.consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
         if found is not None:
             driver, consumer = found
             effects = consumer.flow_reply(subject, header, self.edge.now_ns())

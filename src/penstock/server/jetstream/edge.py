@@ -261,7 +261,7 @@ class JetStreamEdge:
         """Everything that happened in this turn is passed on."""
         self._interest_changed()
         for lane in self.service.router.take_lanes():
-            self.dirty[lane.owner] = None  # type: ignore[index]
+            lane.owner.mark()  # type: ignore[attr-defined]
         for _ in range(ROUNDS_MAX):
             if not self.dirty:
                 break

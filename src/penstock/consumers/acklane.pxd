@@ -1,0 +1,30 @@
+"""C surface of the acknowledgement lane."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from penstock.broker.router cimport Lane, Message
+
+
+cdef struct AckSpan:
+    uint64_t first            # stream sequences
+    uint64_t last
+    uint64_t consumer_seq     # of the last
+
+
+cdef class AckBox:
+    cdef readonly str stream
+    cdef readonly str consumer
+    cdef bytes key
+    cdef AckSpan* spans
+    cdef uint32_t count
+    cdef uint32_t cap
+
+    cdef void add(self, uint64_t seq, uint64_t consumer_seq) noexcept nogil
+
+
+cdef class AckLane(Lane):
+    cdef dict boxes           # "stream.consumer" -> AckBox
+    cdef AckBox latest        # most acks are for the consumer of the one before
+    cdef list filled          # boxes with something in them
+
+    cdef AckBox find(self, const char* key, size_t n)
