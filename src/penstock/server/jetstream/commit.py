@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
 
 SYNC_THREADS_MAX: Final = 4
-QUICK_NS: Final = 500_000
+QUICK_NS: Final = 1_000_000
 """A sync that takes longer, on average, is not waited for in place."""
 SMOOTHING: Final = 8
 """How many syncs the average follows; one that is far too slow counts for all of them."""
