@@ -6,7 +6,8 @@ durable once `fdatasync` of the file has returned; a name (created, renamed, rem
 `sync_dir` of its directory has. A sync that failed marks its file or directory for ever: the
 kernel may have dropped the data and would report success the next time.
 
-No buffering, no retries, no threads; any call may be made from a thread that owns the file.
+No buffering, no retries, no threads; any call may be made from a thread that owns the file. An
+open file need not have a descriptor (`openfiles`); a directory has one during a call only.
 `penstock.testing.simdisk.SimDisk` is the twin in memory.
 """
 
@@ -16,19 +17,21 @@ import errno as codes
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, TypeVar
 
+from penstock.store.directories import DIRECTORY_MODE, Directory, root_at
 from penstock.store.errors import InvalidName, StoreError, SyncFailed, failure
+from penstock.store.openfiles import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.store.openfiles import Inode
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
-Inode: TypeAlias = tuple[int, int]
-"""Device and number."""
+T = TypeVar("T")
 
 FILE_MODE: Final = 0o600
-DIRECTORY_MODE: Final = 0o700
 NAME_BYTES_MAX: Final = 255
 ZEROS_BYTES: Final = 256 * 1024
 """How much `preallocate` writes at once."""
@@ -36,23 +39,26 @@ TRUSTED_READ_BYTES: Final = 1024 * 1024
 """A longer read is first cut to the size of the file: its length may come from damaged data."""
 
 _FILE_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a fifo must not block us
-_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LOCK: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _CLOSED: Final = -1
 
 
 class File:
     """An open file of a disk. `failed`: a sync of it failed, so none will be believed again."""
 
-    __slots__ = ("_fd", "failed", "inode", "name")
+    __slots__ = ("_fd", "access", "failed", "inode", "is_unsynced", "name")
 
-    def __init__(self, name: str, fd: int, inode: int) -> None:
+    def __init__(self, name: str, fd: int, inode: int, access: int = os.O_RDWR) -> None:
         self.name = name
         self.inode = inode
+        self.access = access
         self.failed = False
+        self.is_unsynced = False
+        """It was written to after the last sync."""
         self._fd = fd
 
     def fileno(self) -> int:
-        """The descriptor, or -1 once closed: calls with it fail with EBADF."""
+        """What it was opened as, or -1 once closed: calls with it fail with EBADF."""
         return self._fd
 
     def detach(self) -> int:
@@ -169,16 +175,17 @@ def check_name(path: str, call: str, name: str) -> None:
 
 
 class RealDisk:
-    """A directory of the machine, held open: all names are looked up below its descriptor."""
+    """A directory of the machine: all names are looked up below the descriptor of its root.
 
-    def __init__(self, path: str, fd: int, failed: set[Inode | None]) -> None:
-        """For `at` and `subdir`. `failed`: everything whose sync failed, shared below a root."""
-        status = os.fstat(fd)
-        self._path = path
-        self._fd = fd
-        self._failed = failed
-        self._device = status.st_dev
-        self._inode = status.st_ino
+    A file whose name is gone, or another's, may be closed and no more: it may have been parked.
+    """
+
+    __slots__ = ("_directory", "_open")
+
+    def __init__(self, directory: Directory, open_files: OpenFiles) -> None:
+        """For `at` and `subdir`; all disks below a root share `open_files`."""
+        self._directory = directory
+        self._open = open_files
 
     @classmethod
     def at(cls, root: str | os.PathLike[str], *, create: bool = False) -> Self:
@@ -188,94 +195,100 @@ class RealDisk:
         """
         path = os.path.abspath(root)
         try:
-            if create:
-                _make_directories(path)
-            return cls(path, os.open(path, _DIRECTORY_FLAGS), set())
+            return cls(root_at(path, create=create), OpenFiles())
         except OSError as error:
             raise failure(path, "open", error.errno or codes.EIO) from error
 
     @property
     def path(self) -> str:
-        return self._path
+        return self._directory.path
+
+    def _at(self, call: str, name: str, act: Callable[[int], T]) -> T:
+        """Does something with the descriptor of this directory."""
+        try:
+            return self._directory.use(act)
+        except OSError as error:
+            raise self._error(call, name, error) from error
 
     # -- files
 
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:
         access = os.O_RDWR if writable else os.O_RDONLY
-        return self._open(name, access | (os.O_CREAT if create else 0))
+        return self._opened(name, access, os.O_CREAT if create else 0)
 
     def create(self, name: str) -> File:
-        return self._open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        return self._opened(name, os.O_RDWR, os.O_CREAT | os.O_EXCL)
 
-    def _open(self, name: str, flags: int) -> File:
-        check_name(self._path, "open", name)
-        try:
-            fd = os.open(name, flags | _FILE_FLAGS, FILE_MODE, dir_fd=self._fd)
-        except OSError as error:
-            raise self._error("open", name, error) from error
+    def _opened(self, name: str, access: int, flags: int) -> File:
+        check_name(self.path, "open", name)
+        fd, status = self._open_regular(name, access | flags)
+        file = File(name, fd, status.st_ino, access)
+        file.failed = (status.st_dev, file.inode) in self._open.failed
+        self._open.give(file, fd)
+        return file
+
+    def _open_regular(self, name: str, flags: int) -> tuple[int, os.stat_result]:
+        flags |= _FILE_FLAGS
+        fd = self._at("open", name, lambda at: os.open(name, flags, FILE_MODE, dir_fd=at))
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(fd)
             wrong = codes.EISDIR if stat.S_ISDIR(status.st_mode) else codes.EINVAL
             raise failure(self._place(name), "open", wrong)
-        file = File(name, fd, status.st_ino)
-        file.failed = (self._device, file.inode) in self._failed
-        return file
+        return fd, status
+
+    def _take(self, file: File, call: str) -> int:
+        """The descriptor of an open file; to be given back."""
+        fd = self._open.take(file)
+        if fd is not None:
+            return fd
+        if file.fileno() == _CLOSED:
+            raise failure(self._place(file.name), call, codes.EBADF)
+        fd, status = self._open_regular(file.name, file.access)
+        if status.st_ino != file.inode:
+            os.close(fd)
+            raise failure(self._place(file.name), call, codes.ESTALE)
+        return fd
+
+    def _with(self, file: File, call: str, act: Callable[[int], T]) -> T:
+        fd = self._take(file, call)
+        try:
+            return act(fd)
+        except OSError as error:
+            raise self._error(call, file.name, error) from error
+        finally:
+            self._open.give(file, fd)
 
     def close_file(self, file: File) -> None:
-        if file.fileno() == _CLOSED:
-            return
-        try:
-            os.close(file.detach())
-        except OSError as error:
-            raise self._error("close", file.name, error) from error
+        file.detach()
+        fd = self._open.take(file)
+        if fd is not None:
+            self._call("close", file.name, lambda: os.close(fd))
 
     def pread(self, file: File, n: int, offset: int) -> bytes:
         if n > TRUSTED_READ_BYTES:
             n = max(0, min(n, self.size(file) - offset))
-        try:
-            data = os.pread(file.fileno(), n, offset)
-            if len(data) == n or not data:
-                return data
-            return self._read_on(file, n, offset, data)
-        except OSError as error:
-            raise self._error("pread", file.name, error) from error
-
-    def _read_on(self, file: File, n: int, offset: int, data: bytes) -> bytes:
-        parts, have = [data], len(data)
-        while have < n and (more := os.pread(file.fileno(), n - have, offset + have)):
-            parts.append(more)
-            have += len(more)
-        return b"".join(parts)
+        return self._with(file, "pread", lambda fd: _read(fd, n, offset))
 
     def pwrite(self, file: File, data: Bytes, offset: int) -> None:
-        fd = file.fileno()
-        try:
-            done = os.pwrite(fd, data, offset)
-            if done == len(data):
-                return
-            rest = memoryview(data).cast("B")
-            while done < len(rest):
-                wrote = os.pwrite(fd, rest[done:], offset + done)
-                if wrote == 0:
-                    raise OSError(codes.EIO, "wrote nothing")
-                done += wrote
-        except OSError as error:
-            raise self._error("pwrite", file.name, error) from error
+        file.is_unsynced = True
+        self._with(file, "pwrite", lambda fd: _write(fd, data, offset))
 
     def fdatasync(self, file: File) -> None:
-        if file.fileno() == _CLOSED:  # our mistake, not the disk's: nothing is marked
-            raise failure(self._place(file.name), "fdatasync", codes.EBADF)
-        if file.failed or (self._device, file.inode) in self._failed:
-            file.failed = True
-            raise SyncFailed(self._place(file.name), "fdatasync", codes.EIO, "failed before")
+        fd = self._take(file, "fdatasync")  # of a closed one: our mistake, nothing is marked
         try:
-            os.fdatasync(file.fileno())
+            if file.failed or (self._directory.inode[0], file.inode) in self._open.failed:
+                file.failed = True
+                raise SyncFailed(self._place(file.name), "fdatasync", codes.EIO, "failed before")
+            os.fdatasync(fd)
+            file.is_unsynced = False
         except OSError as error:
             file.failed = True
-            self._failed.add((self._device, file.inode))
+            self._open.failed.add((self._directory.inode[0], file.inode))
             path = self._place(file.name)
             raise SyncFailed(path, "fdatasync", error.errno or codes.EIO) from error
+        finally:
+            self._open.give(file, fd)
 
     def preallocate(self, file: File, size: int) -> None:
         before = at = self.size(file)
@@ -290,16 +303,11 @@ class RealDisk:
             raise
 
     def truncate(self, file: File, size: int) -> None:
-        try:
-            os.ftruncate(file.fileno(), size)
-        except OSError as error:
-            raise self._error("truncate", file.name, error) from error
+        file.is_unsynced = True
+        self._with(file, "truncate", lambda fd: os.ftruncate(fd, size))
 
     def size(self, file: File) -> int:
-        try:
-            return os.fstat(file.fileno()).st_size
-        except OSError as error:
-            raise self._error("size", file.name, error) from error
+        return self._with(file, "size", lambda fd: os.fstat(fd).st_size)
 
     def read_small(self, name: str, bytes_max: int) -> bytes:
         file = self.open(name, writable=False)
@@ -315,48 +323,47 @@ class RealDisk:
     # -- names
 
     def rename(self, old: str, new: str) -> None:
-        check_name(self._path, "rename", old)
-        check_name(self._path, "rename", new)
+        check_name(self.path, "rename", old)
+        check_name(self.path, "rename", new)
         replaced = self._failed_inode(new) if old != new else None
-        fd = self._fd
-        self._call("rename", old, lambda: os.rename(old, new, src_dir_fd=fd, dst_dir_fd=fd))
-        self._failed.discard(replaced)
+        self._at("rename", old, lambda fd: os.rename(old, new, src_dir_fd=fd, dst_dir_fd=fd))
+        self._open.failed.discard(replaced)
+        self._directory.renamed(old, new)
 
     def unlink(self, name: str) -> None:
-        check_name(self._path, "unlink", name)
+        check_name(self.path, "unlink", name)
         removed = self._failed_inode(name)
-        self._call("unlink", name, lambda: os.unlink(name, dir_fd=self._fd))
-        self._failed.discard(removed)
+        self._at("unlink", name, lambda fd: os.unlink(name, dir_fd=fd))
+        self._open.failed.discard(removed)
 
     def mkdir(self, name: str) -> None:
-        check_name(self._path, "mkdir", name)
-        self._call("mkdir", name, lambda: os.mkdir(name, DIRECTORY_MODE, dir_fd=self._fd))
+        check_name(self.path, "mkdir", name)
+        self._at("mkdir", name, lambda fd: os.mkdir(name, DIRECTORY_MODE, dir_fd=fd))
 
     def rmdir(self, name: str) -> None:
-        check_name(self._path, "rmdir", name)
+        check_name(self.path, "rmdir", name)
         removed = self._failed_inode(name)
-        self._call("rmdir", name, lambda: os.rmdir(name, dir_fd=self._fd))
-        self._failed.discard(removed)
+        self._at("rmdir", name, lambda fd: os.rmdir(name, dir_fd=fd))
+        self._open.failed.discard(removed)
 
     def subdir(self, name: str) -> RealDisk:
-        check_name(self._path, "subdir", name)
+        check_name(self.path, "subdir", name)
         try:
-            fd = os.open(name, _DIRECTORY_FLAGS | os.O_NOFOLLOW, dir_fd=self._fd)
+            return RealDisk(self._directory.below(name), self._open)
         except OSError as error:
             raise self._error("subdir", name, error) from error
-        return RealDisk(self._place(name), fd, self._failed)
 
     def sync_dir(self) -> None:
-        if self._fd == _CLOSED:
-            raise failure(self._path, "sync_dir", codes.EBADF)
-        key = (self._device, self._inode)
-        if key in self._failed:
-            raise SyncFailed(self._path, "sync_dir", codes.EIO, "failed before")
+        if self._directory.inode in self._open.failed:
+            raise SyncFailed(self.path, "sync_dir", codes.EIO, "failed before")
+        self._at("sync_dir", "", self._sync)
+
+    def _sync(self, fd: int) -> None:
         try:
-            os.fsync(self._fd)
+            os.fsync(fd)
         except OSError as error:
-            self._failed.add(key)
-            raise SyncFailed(self._path, "sync_dir", error.errno or codes.EIO) from error
+            self._open.failed.add(self._directory.inode)
+            raise SyncFailed(self.path, "sync_dir", error.errno or codes.EIO) from error
 
     def files(self) -> list[str]:
         return self._list(lambda entry: entry.is_file(follow_symlinks=False))
@@ -365,33 +372,24 @@ class RealDisk:
         return self._list(lambda entry: entry.is_dir(follow_symlinks=False))
 
     def _list(self, wanted: Callable[[os.DirEntry[str]], bool]) -> list[str]:
-        if self._fd == _CLOSED:  # scandir takes -1 for the working directory
-            raise failure(self._path, "list", codes.EBADF)
-        try:
-            with os.scandir(self._fd) as entries:
+        def names(fd: int) -> list[str]:
+            with os.scandir(fd) as entries:
                 return sorted(e.name for e in entries if wanted(e) and "\\" not in e.name)
-        except OSError as error:
-            raise self._error("list", "", error) from error
+
+        return self._at("list", "", names)
 
     # -- the directory
 
     def free_bytes(self) -> int:
-        try:
-            status = os.fstatvfs(self._fd)
-        except OSError as error:
-            raise self._error("free_bytes", "", error) from error
+        status = self._at("free_bytes", "", os.fstatvfs)
         return status.f_bavail * status.f_frsize
 
     def lock(self) -> None:
-        if self._fd == _CLOSED:
-            raise failure(self._path, "lock", codes.EBADF)
-        self._call("lock", "", lambda: fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        """A lock goes with its descriptor, so that is kept."""
+        self._call("lock", "", lambda: fcntl.flock(self._directory.hold(), _LOCK))
 
     def close(self) -> None:
-        if self._fd == _CLOSED:
-            return
-        fd, self._fd = self._fd, _CLOSED
-        self._call("close", "", lambda: os.close(fd))
+        self._call("close", "", self._directory.close)
 
     def _call(self, call: str, name: str, act: Callable[[], None]) -> None:
         try:
@@ -401,34 +399,44 @@ class RealDisk:
 
     def _failed_inode(self, name: str) -> Inode | None:
         """What goes away takes its failed sync along: the next file may get its inode number."""
-        if not self._failed:
+        if not self._open.failed:
             return None
         try:
-            status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except OSError:
+            status = self._at(
+                "stat", name, lambda fd: os.stat(name, dir_fd=fd, follow_symlinks=False)
+            )
+        except StoreError:
             return None
         return status.st_dev, status.st_ino
 
     def _place(self, name: str) -> str:
-        return f"{self._path}/{name}" if name else self._path
+        return f"{self.path}/{name}" if name else self.path
 
     def _error(self, call: str, name: str, error: OSError) -> StoreError:
         return failure(self._place(name), call, error.errno or codes.EIO)
 
 
-def _make_directories(path: str) -> None:
-    """Make the missing directories, the highest first, each synced into its parent."""
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for made in reversed(missing):
-        os.mkdir(made, DIRECTORY_MODE)
-        parent = os.open(os.path.dirname(made), _DIRECTORY_FLAGS)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+def _read(fd: int, n: int, offset: int) -> bytes:
+    data = os.pread(fd, n, offset)
+    if len(data) == n or not data:
+        return data
+    parts, have = [data], len(data)
+    while have < n and (more := os.pread(fd, n - have, offset + have)):
+        parts.append(more)
+        have += len(more)
+    return b"".join(parts)
+
+
+def _write(fd: int, data: Bytes, offset: int) -> None:
+    done = os.pwrite(fd, data, offset)
+    if done == len(data):
+        return
+    rest = memoryview(data).cast("B")
+    while done < len(rest):
+        wrote = os.pwrite(fd, rest[done:], offset + done)
+        if wrote == 0:
+            raise OSError(codes.EIO, "wrote nothing")
+        done += wrote
 
 
 if TYPE_CHECKING:
