@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from penstock.streams.batch import InFlight
 
 
-PLENTY: Final = 64 * 1024 * 1024
-"""Bytes that may be stored in one turn without asking, where nothing is limited."""
+PLENTY: Final = 1024 * 1024 * 1024
+"""Bytes that may be stored between two looks at what is used, where nothing is limited."""
 
 
 @dataclass(slots=True)
@@ -40,6 +40,8 @@ class ServerRoom:
     storage: int = 0
     reserved_memory: int = 0
     reserved_storage: int = 0
+    is_configured: bool = False
+    """Whether somebody set these limits; else they are shares of a machine, and not met often."""
 
     def promise(self, storage: Storage, n: int) -> None:
         if storage is Storage.MEMORY:
@@ -156,7 +158,18 @@ class Assets:
         self._used[storage] += n
         self.room.grow(storage, n)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are limits that every message may meet."""
+        return (
+            self.room.is_configured or self.limits.max_memory >= 0 or self.limits.max_storage >= 0
+        )
+
     def used(self, storage: Storage) -> int:
+        """Bytes held; streams are looked at again unless that is done all the time anyway."""
+        if not self.is_limited:
+            for host in self.hosts.values():
+                self.recount(host)
         return self._used[storage]
 
     def reserved(self, storage: Storage, *, besides: str = "") -> int:

@@ -266,7 +266,15 @@ class StreamHost:
             if busy:
                 self._ready.update(busy)
                 return
-        self.note(self.stream)
+        if not self.stream.is_timeless:
+            self.note(self.stream)
+
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether nothing can be passed on before the next sync: the lane took some, no more."""
+        return not (self.now or self._ready or self._direct or self._fresh or self.upstream) and (
+            self.stream.store.sync_wanted
+        )
 
     def flow(self, now_ns: int) -> bool:
         """Lets a consumer deliver into outboxes at once; False if there is none that may.

@@ -112,8 +112,20 @@ class Stream:
         """The time of the last message."""
         return self._ledger.last_ts_ns
 
+    @property
+    def is_timeless(self) -> bool:
+        """Whether nothing in it waits for any time, and nothing will that is ordinary."""
+        return self._is_timeless and not self._ledger.dedupe
+
     def _configure(self) -> None:
         cfg = self._ledger.cfg
+        self._is_timeless = not (
+            cfg.max_age
+            or cfg.allow_msg_ttl
+            or cfg.allow_msg_schedules
+            or cfg.allow_atomic
+            or cfg.allow_batched
+        )
         self._is_plain = not (
             cfg.sealed
             or cfg.allow_msg_counter

@@ -89,15 +89,22 @@ class HostDriver:
             self._release()
             return
         self._edge.keep_up(self)
-        self._turn()
+        if self._syncing or not host.waits_for_sync:
+            self._turn()
         if not self._syncing:
             self._commit()
         if host.is_busy:
             self._edge.resume_soon(self)
-        self._account.assets.recount(host)
-        if host.lane is not None:
-            host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
+        if self._account.assets.is_limited:
+            self._recount()
         self._edge.agenda.note(self, host.agenda.next_ns)
+
+    def _recount(self) -> None:
+        """What the stream holds may have changed, and with it what the lane may take."""
+        host, assets = self.host, self._account.assets
+        assets.recount(host)
+        if host.lane is not None:
+            host.lane.room = assets.room_left(host.stream.cfg.storage)
 
     def _turn(self) -> None:
         """Lets consumers deliver: first what becomes effects, then what goes out at once."""
@@ -223,6 +230,7 @@ class HostDriver:
         """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
         if self.host.is_closed:
             return
+        self._recount()
         try:
             self.host.flush_consumers()
         except StoreError as error:

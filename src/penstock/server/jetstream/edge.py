@@ -71,7 +71,11 @@ class JetStreamEdge:
         self.store_dir = os.path.join(options.store_dir or default_store_dir(), DIRECTORY)
         self._disk = RealDisk.at(self.store_dir, create=True)
         self._disk.lock()
-        self.room = ServerRoom(max_memory=self._max_memory(), max_storage=self._max_storage())
+        self.room = ServerRoom(
+            max_memory=self._max_memory(),
+            max_storage=self._max_storage(),
+            is_configured=self.options.max_memory >= 0 or self.options.max_store >= 0,
+        )
         self._policy = policy_of(options, self._disk)
         self._nuids = Nuids()
         self._in_flight = InFlight()
