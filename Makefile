@@ -54,6 +54,7 @@ format: setup ## format the code
 reference: setup ## write docs/reference from the declarations in the code
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/api_reference.py
+	$(BIN)/python tools/cli_reference.py
 
 bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
 	mkdir -p out

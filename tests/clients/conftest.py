@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from support_cli import cli, command_line, jetstream_server, name
 from support_servers import implementation, pool, server, start
 from support_tls import certificates
 
-__all__ = ["certificates", "implementation", "pool", "server", "start"]
+__all__ = [
+    "certificates",
+    "cli",
+    "command_line",
+    "implementation",
+    "jetstream_server",
+    "name",
+    "pool",
+    "server",
+    "start",
+]

@@ -26,6 +26,8 @@ from penstock.bench.probes.figures import Figure
 from penstock.bench.report import comparison_json, figures_json
 from penstock.bench.scenarios import STANDARD
 from penstock.bench.stats import Latency
+from penstock.cli.catalogue import PLACES, declared
+from penstock.cli.command import Noun, parser_of
 from penstock.server.configure import read_config
 from penstock.server.flags import parse_command_line
 from penstock.server.options import Options
@@ -135,8 +137,21 @@ def test_a_command_in_the_docs_is_understood(block: Block, workdir: Path) -> Non
         words = shlex.split(line, comments=True)
         if words[:2] == ["penstock", "serve"]:
             parse_command_line(words[2:], {})
+        elif words[:1] == ["penstock"] and words[1] in PLACES:
+            understand(words[1:])
         elif words[:1] == ["make"]:
             assert words[1] in targets
+
+
+def understand(words: list[str]) -> None:
+    """A command line for a server can be parsed; files it reads are made up."""
+    found = declared(words[0])
+    command = found.find(words[1]) if isinstance(found, Noun) else found
+    assert command is not None, words
+    rest = words[2:] if isinstance(found, Noun) else words[1:]
+    if "--config" in rest:
+        Path(rest[rest.index("--config") + 1]).write_text("{}")
+    parser_of(command, words[0]).parse_args(rest)
 
 
 # -- references
@@ -215,6 +230,11 @@ def test_the_pages_of_the_api_are_fresh() -> None:
     reference = tool("api_reference")
     for name, text in reference.pages().items():
         assert (reference.DIRECTORY / name).read_text() == text, "run `make reference`"
+
+
+def test_the_page_of_the_command_line_is_fresh() -> None:
+    reference = tool("cli_reference")
+    assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
 def test_every_option_is_on_the_options_page() -> None:

@@ -197,6 +197,15 @@ async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
     return client
 
 
+async def settle(client: Client) -> None:
+    """Everything sent so far has been heard by the server, and what it said to it by us.
+
+    The library's flush overtakes what it still buffers; the second one goes behind all of it.
+    """
+    await client.flush()
+    await client.flush()
+
+
 async def close_client(client: Client, watch: Watch) -> None:
     """Ends the connection; what was sent has arrived, unless the server has gone."""
     from nats.errors import Error
@@ -204,7 +213,7 @@ async def close_client(client: Client, watch: Watch) -> None:
     watch.closing = True
     try:
         if client.is_connected:
-            await client.flush()
+            await settle(client)
     except (TimeoutError, Error, OSError):
         pass  # the command has said what it had to say
     await client.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.command import Argument, Command, argument
+from penstock.cli.connect import settle
 from penstock.cli.failures import Failure, Misuse
 from penstock.cli.rendering import message_document, message_text
 from penstock.cli.values import SECOND_NS, duration, header, positive, whole
@@ -112,7 +113,7 @@ async def _publish(session: Session, options: Namespace) -> None:
                 )
             done(1)
             await _paused(session, options, number)
-    await session.client.flush()
+    await settle(session.client)
     session.watch.raise_if_heard()
     document = {"subject": options.subject, "published": options.count, "bytes": len(body)}
     if not options.ack:
@@ -124,7 +125,7 @@ async def _publish(session: Session, options: Namespace) -> None:
 
 async def _paused(session: Session, options: Namespace, number: int) -> None:
     if number % FLUSH_EVERY == 0:
-        await session.client.flush()  # what is sent ahead is bounded, and refusals are heard
+        await settle(session.client)  # what is sent ahead is bounded, and refusals are heard
         session.watch.raise_if_heard()
     if options.sleep and number < options.count:
         await asyncio.sleep(options.sleep / SECOND_NS)
@@ -136,7 +137,7 @@ async def subscribed(
 ) -> AsyncIterator[Subscription]:
     """A subscription that the server has accepted."""
     subscription = await session.client.subscribe(subject, queue)
-    await session.client.flush()
+    await settle(session.client)
     session.watch.raise_if_heard()
     try:
         yield subscription

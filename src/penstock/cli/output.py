@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rich.console import Console
-
 PLAIN_COLUMNS: Final = 160
 """How wide tables are where nobody says how wide a line is."""
 NOTHING: Final = "–"
@@ -61,7 +59,9 @@ class Screen:
         if self.as_json:
             print(json.dumps(document, indent=2, ensure_ascii=False))
             return
-        for block in blocks:
+        for number, block in enumerate(blocks):
+            if number and not isinstance(block, str):
+                print()
             self._show(block)
 
     def item(self, document: object, text: str) -> None:
@@ -76,9 +76,8 @@ class Screen:
         sys.stdout.buffer.flush()
 
     def remark(self, text: str) -> None:
-        """A word on the side, for people only."""
-        if not self.as_json:
-            print(printable(text), file=sys.stderr, flush=True)
+        """A word on the side: standard output is for answers."""
+        print(printable(text), file=sys.stderr, flush=True)
 
     def _show(self, block: Block) -> None:
         if isinstance(block, str):
@@ -86,13 +85,18 @@ class Screen:
         elif isinstance(block, Listing) and not block.rows:
             print(printable(f"{block.title}: {block.empty}"))
         else:
-            self._console().print(_table(block))
+            self._draw(block)
 
     @staticmethod
-    def _console() -> Console:
+    def _draw(block: Facts | Listing) -> None:
         from rich.console import Console
+        from rich.text import Text
 
-        return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
+        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
+        console = Console(highlight=False, width=width)
+        # Above the table and not in it, where it would be folded to the table's width.
+        console.print(Text(printable(block.title), style="bold"), soft_wrap=True)
+        console.print(_table(block))
 
     @contextmanager
     def progress(
@@ -124,14 +128,13 @@ def _table(block: Facts | Listing) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    title = Text(printable(block.title))
     if isinstance(block, Facts):
-        table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+        table = Table(box=box.SIMPLE, show_header=False, show_edge=False)
         table.add_column(justify="right", style="bold")
         table.add_column(overflow="fold")
         rows: Sequence[Sequence[str]] = [row for row in block.rows if row[1] != ""]
     else:
-        table = Table(title=title, title_justify="left")
+        table = Table()
         for heading in block.headings:
             right = heading.startswith(">")
             table.add_column(

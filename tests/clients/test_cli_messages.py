@@ -1,0 +1,196 @@
+"""`penstock pub`, `sub`, `req` and `reply` on our server and the reference; logins; signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.base.nkeys import Kind, encode_seed, public_from_seed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support_cli import Cli
+    from support_servers import Implementation, ServerPool
+    from support_tls import Certificates
+
+SEED = encode_seed(Kind.USER, bytes(range(32)))
+DENIED = """
+authorization { users: [
+  {user: amy, password: hush, permissions: {publish: ["ok.>", "_INBOX.>"], subscribe: "_INBOX.>"}}
+] }
+"""
+
+# The client library leaves the sockets of refused connections to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+def test_a_subscriber_shows_what_is_published(cli: Cli, name: str) -> None:
+    listening = cli.start("sub", f"{name}.a", f"{name}.b", "--json", "--count", "2")
+    listening.wait_for("Listening")
+    cli.done("pub", f"{name}.a", "hello", "-H", "A: b", "--reply", "back")
+    cli.done("pub", f"{name}.b", "-", stdin=b"\xff\x00")
+    ran = listening.end()
+    assert ran.code == 0
+    by_subject = {one["subject"]: one for one in ran.lines}
+    assert by_subject[f"{name}.a"] == {
+        "subject": f"{name}.a",
+        "reply": "back",
+        "headers": {"A": "b"},
+        "data": "hello",
+        "encoding": "utf-8",
+    }
+    assert by_subject[f"{name}.b"]["data"] == "/wA="
+    assert by_subject[f"{name}.b"]["encoding"] == "base64"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_subscriber_that_is_stopped_ends_well(
+    cli: Cli, name: str, number: signal.Signals
+) -> None:
+    listening = cli.start("sub", name)
+    listening.wait_for("Listening")
+    ran = listening.stop(number)
+    assert (ran.code, ran.out) == (0, "")
+    assert "Traceback" not in ran.err
+
+
+def test_time_bounds_a_subscriber_and_too_few_are_a_failure(cli: Cli, name: str) -> None:
+    assert cli.done("sub", name, "--timeout", "50ms").out == ""
+    ran = cli("sub", name, "--timeout", "50ms", "--count", "1")
+    assert ran.code == 1
+    assert "fewer than 1 came within 50ms" in ran.err
+
+
+def test_templates_are_filled_in_when_asked_for(cli: Cli, name: str) -> None:
+    cli.done("stream", "add", name, "--subject", name)
+    cli.done("pub", name, "{{Count}}", "--ack")
+    cli.done("pub", name, "{{Count}}", "--ack", "--templates", "--count", "2")
+    assert cli.done("stream", "view", name, "--raw").out == "{{Count}}\n1\n2\n"
+
+
+def test_a_publish_that_must_be_stored_says_where(cli: Cli, name: str) -> None:
+    cli.done("stream", "add", name, "--subject", name)
+    told = cli.done("pub", name, "x", "--ack", "--count", "3", "--json").json
+    assert told["stream"] == name
+    assert (told["published"], told["first_seq"], told["last_seq"]) == (3, 1, 3)
+    again = ("pub", name, "x", "--ack", "-H", "Nats-Msg-Id: 1", "--json")
+    assert [cli.done(*again).json["duplicates"] for _ in range(2)] == [0, 1]
+    assert "no stream takes that subject" in cli.refused("pub", f"{name}.other", "x", "--ack")
+
+
+def test_a_payload_may_come_from_a_file(cli: Cli, name: str) -> None:
+    cli.done("stream", "add", name, "--subject", name)
+    (cli.directory / "body").write_bytes(b"\x00from a file")
+    cli.done("pub", name, "--file", "body", "--ack")
+    assert cli.done("stream", "get", name, "1", "--raw").raw == b"\x00from a file"
+    assert "not both" in cli.refused("pub", name, "x", "--file", "body", code=2)
+    assert "No such file" in cli.refused("pub", name, "--file", "none")
+
+
+def test_a_request_is_answered(cli: Cli, name: str) -> None:
+    answering = cli.start("reply", name, "--echo", "--count", "1")
+    answering.wait_for("Answering")
+    answer = cli.done("req", name, "hi", "-H", "A: b", "--json").lines[0]
+    assert (answer["data"], answer["headers"]) == ("hi", {"A": "b"})
+    assert answering.end().code == 0
+
+
+def test_a_command_answers_with_what_it_prints(cli: Cli, name: str) -> None:
+    program = "import os,sys; print(os.environ['NATS_REQUEST_SUBJECT'], sys.stdin.read(), end='')"
+    command = f'"{sys.executable}" -c "{program}"'
+    answering = cli.start("reply", name, "--command", command, "--count", "1")
+    answering.wait_for("Answering")
+    assert cli.done("req", name, "hi", "--raw").out == f"{name} hi\n"
+
+
+def test_nobody_and_silence_are_failures(cli: Cli, name: str) -> None:
+    assert f"nobody answers on {name}" in cli.refused("req", name)
+    listening = cli.start("sub", name)
+    listening.wait_for("Listening")
+    assert "0 of 1 answers" in cli.refused("req", name, "--timeout", "50ms")
+
+
+def test_several_answers_are_waited_for(cli: Cli, name: str) -> None:
+    for _ in range(2):
+        cli.start("reply", name, "pong", "--count", "1").wait_for("Answering")
+    told = cli.done("req", name, "--replies", "2", "--json", "--timeout", "10s").lines
+    assert [one["data"] for one in told] == ["pong", "pong"]
+
+
+# -- logins
+
+
+@pytest.fixture
+def guarded(command_line: Cli, pool: ServerPool, implementation: Implementation) -> Cli:
+    """A server with users, which nothing tells us of."""
+    command_line.server = pool.get(implementation, DENIED)
+    return command_line
+
+
+def address(cli: Cli) -> str:
+    assert cli.server is not None
+    return cli.server.url
+
+
+def test_what_the_server_forbids_is_an_error(guarded: Cli) -> None:
+    login = ("-s", address(guarded), "--user", "amy", "--password", "hush")
+    guarded.done("pub", "ok.a", "x", *login)
+    assert "permissions violation" in guarded.refused("pub", "no", "x", *login)
+    assert "permissions violation" in guarded.refused("sub", "no", "--timeout", "10s", *login)
+
+
+def test_a_wrong_password_is_told_and_not_shown(guarded: Cli) -> None:
+    url = address(guarded).replace("//", "//amy:wrong@")
+    for login in (("-s", url), ("-s", address(guarded), "--user", "amy", "--password", "wrong")):
+        error = guarded.refused("pub", "ok.a", "x", *login)
+        assert "authorization" in error.lower()
+        assert "wrong" not in error
+
+
+def test_a_context_logs_in(guarded: Cli) -> None:
+    login = ("--user", "amy", "--password", "hush")
+    guarded.done("context", "add", "here", "-s", address(guarded), *login)
+    told = json.loads(guarded.done("server", "ping", "--count", "1", "--json").out)
+    assert told["url"] == address(guarded)
+    guarded.done("pub", "ok.a", "x")
+
+
+def test_an_nkey_logs_in(
+    command_line: Cli, pool: ServerPool, implementation: Implementation
+) -> None:
+    users = f"authorization {{ users: [ {{nkey: {public_from_seed(SEED)}}} ] }}\n"
+    server = pool.get(implementation, users)
+    (command_line.directory / "user.nk").write_text(f"{SEED}\n")
+    command_line.done("pub", "a", "x", "-s", server.url, "--nkey", "user.nk")
+    (command_line.directory / "user.nk").write_text("SUNONSENSE\n")
+    error = command_line.refused("pub", "a", "x", "-s", server.url, "--nkey", "user.nk")
+    assert "user.nk: nkey" in error
+    assert "NONSENSE" not in error
+
+
+def test_credentials_that_are_none_are_told(command_line: Cli) -> None:
+    (command_line.directory / "user.creds").write_text("nothing\n")
+    error = command_line.refused("pub", "a", "x", "--creds", "user.creds")
+    assert "not a file of user credentials" in error
+    assert "No such file" in command_line.refused("pub", "a", "x", "--creds", "none")
+
+
+def test_tls_with_and_without_trust(
+    command_line: Cli,
+    pool: ServerPool,
+    implementation: Implementation,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    server = pool.get(implementation, certificates.verifying("verify: true"))
+    pair = certificates.with_name
+    trust = ("-s", server.url, "--tlsca", str(certificates.ca))
+    own = ("--tlscert", str(pair.cert), "--tlskey", str(pair.key))
+    command_line.done("pub", "a", "x", *trust, *own)
+    assert "belong together" in command_line.refused("pub", "a", *trust, *own[:2], code=2)
+    assert "cannot connect" in command_line.refused("pub", "a", "x", "-s", server.url)

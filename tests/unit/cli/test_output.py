@@ -1,0 +1,112 @@
+"""Answers come as tables or as JSON, and nothing a server sent can drive a terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cli.output import (
+    Facts,
+    Listing,
+    Screen,
+    printable,
+    show_bytes,
+    show_duration,
+    show_limit,
+    show_time,
+)
+from penstock.cli.rendering import message_text, payload_document
+
+MALICE = "\x1b]0;owned\x07\x9b31m"
+
+
+def test_an_answer_is_printed_once_in_the_form_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blocks = (Facts("Thing", [("size", "1"), ("left out", "")]), "a line")
+    Screen(as_json=True).answer({"a": "ü"}, *blocks)
+    assert json.loads(capsys.readouterr().out) == {"a": "ü"}
+    Screen(as_json=False).answer({"a": "ü"}, *blocks)
+    told = capsys.readouterr().out
+    assert "size" in told
+    assert "a line" in told
+    assert "left out" not in told
+
+
+def test_an_item_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(as_json=True).item({"a": "two\nlines"}, "")
+    assert capsys.readouterr().out == '{"a": "two\\nlines"}\n'
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_remarks_stay_out_of_answers(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(as_json=as_json).remark("listening")
+    assert capsys.readouterr() == ("", "listening\n")
+
+
+def test_brackets_in_a_cell_are_text_and_not_style(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(as_json=False).answer(None, Listing("[red]t", ("a",), [("[bold]x[/]",)]))
+    told = capsys.readouterr().out
+    assert "[red]t" in told
+    assert "[bold]x[/]" in told
+
+
+def test_an_empty_listing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(as_json=False).answer([], Listing("Streams", ("name",), []))
+    assert capsys.readouterr().out == "Streams: nothing\n"
+
+
+@pytest.mark.parametrize("place", ["title", "cell", "header", "payload", "line"])
+def test_nothing_a_server_sent_drives_a_terminal(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = Screen(as_json=False)
+    match place:
+        case "title":
+            screen.answer(None, Facts(MALICE, [("a", "b")]))
+        case "cell":
+            screen.answer(None, Listing("t", ("a",), [(MALICE,)]))
+        case "header":
+            screen.item(None, message_text("t", {"A": MALICE}, b""))
+        case "payload":
+            screen.item(None, message_text("t", None, MALICE.encode()))
+        case "line":
+            screen.answer(None, MALICE)
+    told = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(told)
+    assert "owned" in told
+
+
+def test_line_ends_and_tabs_of_a_payload_stay() -> None:
+    assert printable("a\tb\nc") == "a\tb\nc"
+    assert printable("a\rb") == "a\\rb"
+
+
+def test_a_payload_that_is_no_text_travels_as_base64() -> None:
+    assert payload_document(b"\xff\x00") == {"data": "/wA=", "encoding": "base64"}
+    assert payload_document("ü".encode()) == {"data": "ü", "encoding": "utf-8"}
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"),
+        (1_500, "1.5µs"),
+        (250_000_000, "250ms"),
+        (1_500_000_000, "1.5s"),
+        (90_000_000_000, "1m 30s"),
+        (3_600_000_000_000, "1h"),
+        (183_600_000_000_000, "2d 3h"),
+        (-1, "–"),
+    ],
+)
+def test_a_duration_is_told_in_the_units_that_matter(ns: int, text: str) -> None:
+    assert show_duration(ns) == text
+
+
+def test_sizes_limits_and_times_are_told_as_people_read_them() -> None:
+    assert [show_bytes(n) for n in (0, 1023, 1536)] == ["0 B", "1,023 B", "1.5 KiB"]
+    assert [show_limit(n) for n in (-1, 0, 1000)] == ["unlimited", "unlimited", "1,000"]
+    assert show_time("2026-01-31T12:00:00.123456789Z") == "2026-01-31 12:00:00 UTC"
+    assert show_time("0001-01-01T00:00:00Z") == "never"
