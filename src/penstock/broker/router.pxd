@@ -6,6 +6,9 @@ from penstock.broker.outbox cimport ChunkPool, Outbox
 from penstock.subjects.nodes cimport Sub
 from penstock.subjects.trie cimport SubList
 
+cdef enum:
+    LANES_PER_MESSAGE = 4
+
 cdef enum SinkFlag:
     SINK_HEADERS = 1       # understands HMSG
     SINK_NO_ECHO = 2       # does not want its own messages
@@ -52,12 +55,14 @@ cdef class Lane:
     """An internal subscriber that may take a message where it is routed, without Python.
 
     What it does not take goes to `call`, after the turn's data path; until that has run, nothing
-    more is offered to it: messages must not overtake each other.
+    more is offered to it: messages must not overtake each other. It is offered a message when all
+    others have it, so it may route messages itself.
     """
     cdef public object call
     cdef public object owner  # who looks after what it took
     cdef bint behind          # some of this turn's messages wait for `call`
     cdef bint stirred         # on the router's list of lanes that took something
+    cdef bint quiet           # nobody needs to know at once what it took
     cdef bint take(self, Message* msg) noexcept
 
 cdef class Router:
@@ -73,11 +78,16 @@ cdef class Router:
     cdef int64_t wall_ns      # the same, since 1970
     cdef bint pressure        # a receiver of the last message is close to its limit
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
+    cdef Sub* offered[LANES_PER_MESSAGE]   # lanes of the message that is being routed
+    cdef uint32_t noffered
     cdef list lanes           # that took messages, or passed some on, in this turn
     cdef bint asked           # Python was asked, and may have given the event loop work
     cdef list calls           # (callable, subject, reply, header, payload, source) to be called
 
-    cdef bint offer(self, Lane lane, Sub* sub, Sink* source, Message* msg) noexcept
+    cdef void stir(self, Lane lane) noexcept
+    cdef void offer_all(self, Sink* source, Message* msg) noexcept
+    cdef void offer(self, Sub* sub, Sink* source, Message* msg) noexcept
+    cdef void pass_by(self, Sub* sub, Sink* source, Message* msg) noexcept
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
                            const char* to, size_t to_len) noexcept

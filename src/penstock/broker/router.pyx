@@ -94,6 +94,8 @@ cdef class Router:
                     reached += 1
                     break
                 at = at + 1 if at + 1 < count else 0
+        if self.noffered:
+            self.offer_all(source, msg)
         return reached
 
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept:
@@ -102,7 +104,12 @@ cdef class Router:
             return False
         if sub.kind == SUB_CALLBACK:
             if sub.flags & SUB_LANE:
-                return self.offer(<Lane>(<Subscription>sub.owner).value, sub, source, msg)
+                if self.noffered == LANES_PER_MESSAGE:
+                    self.pass_by(sub, source, msg)
+                else:
+                    self.offered[self.noffered] = sub
+                    self.noffered += 1
+                return True
             self.hand_to_callback(sub, source, msg)
             return True
         if sub.kind != SUB_SINK:
@@ -242,15 +249,34 @@ cdef class Router:
         self.spent[self.nspent] = sub
         self.nspent += 1
 
-    cdef bint offer(self, Lane lane, Sub* sub, Sink* source, Message* msg) noexcept:
+    cdef void offer_all(self, Sink* source, Message* msg) noexcept:
+        """To the lanes, when the match is not needed any more: they may look for others."""
+        cdef Sub* lanes[LANES_PER_MESSAGE]
+        cdef uint32_t i, n = self.noffered
+        for i in range(n):
+            lanes[i] = self.offered[i]
+        self.noffered = 0
+        for i in range(n):
+            self.offer(lanes[i], source, msg)
+
+    cdef void offer(self, Sub* sub, Sink* source, Message* msg) noexcept:
         """A lane takes the message, or its callback gets it with all that follow in this turn."""
+        cdef Lane lane = <Lane>(<Subscription>sub.owner).value
+        if lane.behind or not lane.take(msg):
+            self.pass_by(sub, source, msg)
+        elif not lane.quiet:
+            self.stir(lane)
+
+    cdef void pass_by(self, Sub* sub, Sink* source, Message* msg) noexcept:
+        cdef Lane lane = <Lane>(<Subscription>sub.owner).value
+        lane.behind = True
+        self.stir(lane)
+        self.hand_to_callback(sub, source, msg)
+
+    cdef void stir(self, Lane lane) noexcept:
         if not lane.stirred:
             lane.stirred = True
             self.lanes.append(lane)
-        if lane.behind or not lane.take(msg):
-            lane.behind = True
-            self.hand_to_callback(sub, source, msg)
-        return True
 
     def take_lanes(self) -> list:
         """The lanes that messages came to since the last call; from now on they may take more."""

@@ -70,6 +70,8 @@ class StreamHost:
         self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
         self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
+        self.is_watched = False
+        """Whether what it holds must be known after every message."""
         self.upstream: Upstream | None = None
         self.positions = None if files is None else files.positions()
         self.releasing: list[Effect] = []
@@ -170,6 +172,7 @@ class StreamHost:
         if files is not None:
             self.consumer_files[consumer.name] = files
         self._ready.add(consumer.name)
+        self.open_lane()
         self.note(consumer)
 
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
@@ -179,6 +182,7 @@ class StreamHost:
         self._ready.discard(name)
         self._direct.discard(name)
         self._unsynced.discard(name)
+        self.open_lane()
         self.now.extend(effects)
         if self.stream.cfg.retention is Retention.INTEREST:
             self.sweep_unwanted(now_ns)
@@ -368,6 +372,9 @@ class StreamHost:
         if self.lane is not None:
             is_free = not self._unplanned and self.failure is None and not self.is_closed
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
+            self.lane.set_quiet(
+                not (self.consumers or self.is_watched or self.upstream) and self.stream.is_timeless
+            )
 
     def config_changed(self, now_ns: int) -> None:
         """The stream has another configuration; its consumers may have to know."""

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.broker.router cimport Lane, Message, Router
 from penstock.store.recordlog cimport RecordLog
 from penstock.store.subjectindex cimport Subject
+from penstock.subjects.trie cimport SubList
 
 
 cdef struct Ack:
@@ -19,6 +20,8 @@ cdef class StreamLane(Lane):
     cdef dict deadlines           # of the store: who is in it must be taken out with care
     cdef set exempt
     cdef bytes prefix             # of every acknowledgement
+    cdef SubList interest
+    cdef bint at_once             # what it stores is durable then and there, so acks are sent
     cdef bint is_open
     cdef bint acks_wanted
     cdef bint discard_new
@@ -38,6 +41,7 @@ cdef class StreamLane(Lane):
     cdef uint32_t text_cap
     cdef list gone                # sequences that limits took out since they were last looked at
 
+    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len) noexcept
     cdef bint fits(self, Message* msg, int64_t size) noexcept
     cdef void enforce(self, Message* msg, int64_t ts) noexcept
     cdef void take_out(self, uint64_t seq, int64_t ts) noexcept

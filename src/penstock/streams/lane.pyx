@@ -5,10 +5,12 @@ and the limits by number, size and subject. Everything else is left to `Stream.p
 whatever follows in the same turn. Both lanes end in the same log, so they mean the same; a
 property test holds them to it.
 
-Acknowledgements are noted with their sequence and sent in C, too, once the sync they wait for has
-returned: `commit` says which those are, `release` that they may go, `send_acks` sends them.
+Acknowledgements are sent in C, too: at once where nothing is synced, else noted with their sequence
+until the sync they wait for has returned: `commit` says which those are, `release` that they may
+go, `send_acks` sends them.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -20,16 +22,20 @@ from penstock.subjects.trie cimport SubList
 cdef enum:
     FAST_BATCH_LEN = 4
     ACK_BYTES_MAX = 640           # of an acknowledgement: the name of a stream is bounded
+    SIZES_BYTES_MAX = 32
     REMOVE = 3                    # the record that says so
 
 cdef const char* FAST_BATCH = b".$FI"
 
 
 cdef class StreamLane(Lane):
-    def __cinit__(self, *, RecordLog log not None, Router router not None, call, owner,
-                  dict deadlines not None, set exempt not None, bytes prefix not None):
+    def __cinit__(self, *, RecordLog log not None, Router router not None,
+                  SubList interest not None, call, owner, dict deadlines not None,
+                  set exempt not None, bytes prefix not None, bint at_once):
         self.log = log
         self.router = router
+        self.interest = interest
+        self.at_once = at_once
         self.call = call
         self.owner = owner
         self.deadlines = deadlines
@@ -40,6 +46,10 @@ cdef class StreamLane(Lane):
     def __dealloc__(self):
         free(self.acks)
         free(self.text)
+
+    def set_quiet(self, bint quiet) -> None:
+        """Whether nobody needs to know at once what it takes: then no Python runs for it."""
+        self.quiet = quiet and self.at_once
 
     def configure(self, *, bint is_open, bint acks_wanted, bint discard_new, int64_t msgs_max,
                   int64_t bytes_max, int64_t per_subject_max, size_t payload_max) -> None:
@@ -74,7 +84,10 @@ cdef class StreamLane(Lane):
         self.taken += 1
         self.enforce(msg, ts)
         if msg.reply_len and self.acks_wanted:
-            self.note_ack(seq, msg)
+            if self.at_once:
+                self.send_ack(seq, msg.reply, msg.reply_len)
+            else:
+                self.note_ack(seq, msg)
         return True
 
     cdef bint fits(self, Message* msg, int64_t size) noexcept:
@@ -154,35 +167,38 @@ cdef class StreamLane(Lane):
         """The sync has failed, or nobody is there any more: nothing is acknowledged."""
         self.nacks = self.ncommitting = self.nreleased = self.text_len = 0
 
-    def send_acks(self, SubList interest not None) -> int:
+    def send_acks(self) -> int:
         """Sends what may be sent; answers how many that were."""
-        cdef char body[ACK_BYTES_MAX]
-        cdef char sizes[32]
-        cdef Message msg
         cdef Ack* ack
         cdef uint32_t i, used, sent = self.nreleased
-        cdef size_t head = len(self.prefix), n
         if sent == 0:
             return 0
-        memcpy(body, <const char*>self.prefix, head)
-        msg.reply = NULL
-        msg.reply_len = msg.hdr_len = 0
-        msg.sizes = sizes
-        msg.body = body
         for i in range(sent):
             ack = self.acks + i
-            n = head + put_number(body + head, ack.seq)
-            memcpy(body + n, b"}\r\n", 3)
-            msg.size = n + 1
-            n = put_number(sizes, msg.size)
-            memcpy(sizes + n, b"\r\n", 2)
-            msg.sizes_len = n + 2
-            msg.subject = self.text + ack.offset
-            msg.subject_len = ack.length
-            self.router.route(interest, NULL, &msg)
+            self.send_ack(ack.seq, self.text + ack.offset, ack.length)
         used = self.acks[sent - 1].offset + self.acks[sent - 1].length
         self.drop_sent(sent, used)
         return sent
+
+    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len) noexcept:
+        cdef char body[ACK_BYTES_MAX]
+        cdef char sizes[SIZES_BYTES_MAX]
+        cdef Message msg
+        cdef size_t n = PyBytes_GET_SIZE(self.prefix)
+        memcpy(body, PyBytes_AS_STRING(self.prefix), n)
+        n += put_number(body + n, seq)
+        memcpy(body + n, b"}\r\n", 3)
+        msg.reply = NULL
+        msg.reply_len = msg.hdr_len = 0
+        msg.subject = to
+        msg.subject_len = to_len
+        msg.body = body
+        msg.size = n + 1
+        msg.sizes = sizes
+        n = put_number(sizes, msg.size)
+        memcpy(sizes + n, b"\r\n", 2)
+        msg.sizes_len = n + 2
+        self.router.route(self.interest, NULL, &msg)
 
     cdef void drop_sent(self, uint32_t sent, uint32_t used) noexcept nogil:
         cdef uint32_t i

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.stream import Discard, Retention
+from penstock.api.stream import Discard, Retention, Storage
 from penstock.store.contract import Removed
 from penstock.store.indexed import IndexedStore
 from penstock.streams.lane import StreamLane
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.broker.router import Router
     from penstock.streams.stream import Stream
+    from penstock.subjects.trie import SubList
 
 NO_PAYLOAD_LIMIT: Final = 2**31
 
 
 def make_lane(
-    stream: Stream, router: Router, *, call: object, owner: object, domain: str
+    stream: Stream,
+    router: Router,
+    interest: SubList,
+    *,
+    call: object,
+    owner: object,
+    domain: str,
 ) -> StreamLane | None:
     """The lane of a stream; None if its store has none. It is closed until it is configured."""
     store = stream.store
@@ -31,6 +38,8 @@ def make_lane(
         return None
     return StreamLane(
         router=router,
+        interest=interest,
+        at_once=stream.cfg.storage is Storage.MEMORY,
         call=call,
         owner=owner,
         prefix=PubAcks(stream.cfg.name, domain).prefix,

@@ -63,12 +63,14 @@ class HostDriver:
         host.lane = make_lane(
             host.stream,
             self._edge.service.router,
+            self._account.interest,
             call=self.published,
             owner=self,
             domain=self._edge.options.domain,
         )
         if host.lane is not None:
             host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
+        host.is_watched = self._account.assets.is_limited
         host.open_lane()
 
     def published(
@@ -119,7 +121,7 @@ class HostDriver:
     def _release(self) -> None:
         host = self.host
         if host.lane is not None:
-            host.lane.send_acks(self._account.interest)
+            host.lane.send_acks()
         while host.now:
             effects, host.now = host.now, []
             self._account.performer.perform(effects)
