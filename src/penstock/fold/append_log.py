@@ -1,0 +1,217 @@
+"""The fold that fits in memory: a PGSS file that is appended to, and a map of what it says.
+
+A batch is one write, its data before its cursor: a torn one leaves data ahead of the cursor, never
+behind it. The file is written anew, from memory, once it has grown to twice what it was and by the
+threshold at least; and at opening, where anything in it was redundant or torn. Files are
+interchangeable with other implementations of the format; what those do not know, where the fold
+came from, lies in `<file>.meta.json`, which is durable before the first cursor it speaks of.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.fold import pgss
+from penstock.fold.errors import StoreIOError
+from penstock.fold.files import replace, told_as_store_error
+from penstock.fold.foldmap import FoldMap
+from penstock.fold.logfile import LogFile
+from penstock.fold.memory import MapStore
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.record import decode_record
+from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+COMPACT_THRESHOLD = 10 * 1024 * 1024
+"""A file that grew by less than this is not written anew."""
+META_SUFFIX = ".meta.json"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A fold at one moment, wholly in memory."""
+
+    cursor: WatchCursor
+    entries: dict[str, KvEntry]
+
+    def stale_keys(self, current_keys: Iterable[str]) -> list[str]:
+        """The keys that are here and not among the current ones."""
+        current = set(current_keys)
+        return [key for key in self.entries if key not in current]
+
+
+class AppendLogSnapshot(MapStore):
+    """An append log and the map it describes."""
+
+    def __init__(self, file: LogFile, *, compact_threshold: int) -> None:
+        super().__init__()
+        self._file = file
+        self._threshold = compact_threshold
+        self._evicting = False
+        self._recover()
+        self._settled_bytes = file.size
+
+    @classmethod
+    def open(
+        cls, path: Path | str, *, sync: bool = False, compact_threshold: int = COMPACT_THRESHOLD
+    ) -> Self:
+        """`sync` makes every batch durable over a power cut, at the price of a sync each."""
+        file = LogFile.open(Path(path), sync=sync)
+        try:
+            return cls(file, compact_threshold=compact_threshold)
+        except BaseException:
+            file.close()
+            raise
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        self._file.check()
+        data = pgss.encode_batch(batch, cursor, evicting=self._evicting)
+        if meta is not None and meta != self._meta:
+            self._write_meta(meta)
+        self._file.append(data)
+        self._map.fold(batch)
+        self._cursor = cursor
+        if self._file.size - self._settled_bytes > max(self._threshold, self._settled_bytes):
+            self._try_to_compact()
+
+    def compact(self) -> None:
+        """Write the file anew: each live key once, in order, then the cursor."""
+        self._file.replace(
+            pgss.compacted(self._map.records(), self._cursor, evicting=self._evicting)
+        )
+        self._settled_bytes = self._file.size
+
+    def clear(self) -> None:
+        self._file.replace([pgss.HEADER])
+        self._settled_bytes = self._file.size
+        self._cursor, self._evicting = WatchCursor.NONE, False
+        self._map.clear()
+        self._write_meta(SnapshotMeta())
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+    def _try_to_compact(self) -> None:
+        """The batch is in the log already: that it stays long is no reason to refuse it."""
+        try:
+            self.compact()
+        except StoreIOError:
+            self._file.check()
+            self._settled_bytes = self._file.size  # and again once it has doubled
+
+    def _recover(self) -> None:
+        data = self._file.read()
+        if len(data) < len(pgss.HEADER) and pgss.HEADER.startswith(data):
+            self._file.replace([pgss.HEADER])  # new, or torn while it was made
+            return
+        said = pgss.replay(data, path=str(self._file.path))
+        self._map = FoldMap(said.entries)
+        self._cursor, self._evicting = said.cursor, said.evicting
+        self._meta = _read_meta(self._file.path)
+        if said.evicting and not self._meta.seen_evicting:
+            self._meta = msgspec.structs.replace(self._meta, seen_evicting=True)
+        if not said.settled:
+            self.compact()
+
+    def _write_meta(self, meta: SnapshotMeta) -> None:
+        replace(_meta_path(self._file.path), [msgspec.json.encode(meta)])
+        self._meta = meta
+
+
+class SnapshotWriter:
+    """The log alone, for those who keep the state themselves: updates, then a checkpoint.
+
+    Updates wait in memory for their checkpoint, so a crash loses them together with it. The law of
+    the fold is the caller's here: a cursor is checkpointed after its updates were written.
+    """
+
+    def __init__(self, file: LogFile, compact_threshold: int) -> None:
+        self._file = file
+        self._threshold = compact_threshold
+        self._settled_bytes = file.size
+        self._waiting: list[bytes] = []
+
+    @classmethod
+    def open(cls, path: Path | str, *, compact_threshold: int = COMPACT_THRESHOLD) -> Self:
+        """Open or make the log; a torn tail is cut off first."""
+        AppendLogSnapshot.open(path).close()
+        return cls(LogFile.open(Path(path), sync=False), compact_threshold)
+
+    def write_update(self, update: KvUpdate) -> None:
+        self._file.check()
+        self._waiting.append(pgss.update_record(update))
+
+    def checkpoint(self, cursor: WatchCursor) -> bool:
+        """Append what waits and the cursor; true if it is time to `compact`."""
+        self._waiting.append(pgss.cursor_record(cursor))
+        self.flush()
+        grown = self._file.size - self._settled_bytes
+        return grown > max(self._threshold, self._settled_bytes)
+
+    def flush(self) -> None:
+        """Append what waits, without a cursor."""
+        data = b"".join(self._waiting)
+        self._file.append(data)
+        self._waiting.clear()
+
+    def compact(self) -> None:
+        self.flush()
+        said = pgss.replay(self._file.read(), path=str(self._file.path))
+        self._file.replace(pgss.compacted(FoldMap(said.entries).records(), said.cursor))
+        self._settled_bytes = self._file.size
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path | str) -> Snapshot | None:
+    """What a log says, without changing it; None if there is none or it says nothing."""
+    try:
+        with told_as_store_error(path):
+            data = Path(path).read_bytes()
+    except StoreIOError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    if len(data) < len(pgss.HEADER) and pgss.HEADER.startswith(data):
+        return None
+    said = pgss.replay(data, path=str(path))
+    if not said.entries and not said.cursor:
+        return None
+    entries = {key: decode_record(key, record) for key, record in said.entries.items()}
+    return Snapshot(said.cursor, entries)
+
+
+def load(path: Path | str) -> Snapshot | None:
+    """What a log says, after writing it anew where anything in it was redundant or torn."""
+    if not Path(path).exists():
+        return None
+    AppendLogSnapshot.open(path).close()
+    return read(path)
+
+
+def _meta_path(path: Path) -> Path:
+    return path.with_name(path.name + META_SUFFIX)
+
+
+def _read_meta(path: Path) -> SnapshotMeta:
+    """What the sidecar says; one that is missing or unreadable says nothing."""
+    try:
+        data = _meta_path(path).read_bytes()
+        return msgspec.json.decode(data, type=SnapshotMeta)
+    except (OSError, msgspec.MsgspecError):
+        return SnapshotMeta()

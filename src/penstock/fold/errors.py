@@ -1,0 +1,87 @@
+"""What can go wrong with a local fold and with the artifacts it is copied by.
+
+The cases are told apart by what one does next: try again, open again, rebuild from the bucket, or
+fetch another artifact. Where the machine said why, its exception is the cause. No error carries a
+value.
+"""
+
+from __future__ import annotations
+
+from penstock.kv.errors import FoldError
+from penstock.kv.types import WatchCursor
+
+__all__ = [
+    "ArtifactInvalid",
+    "BackendMismatch",
+    "DestinationTaken",
+    "FoldCorruptedError",
+    "FoldError",
+    "FoldFormatError",
+    "StaleArtifact",
+    "StoreError",
+    "StoreIOError",
+    "StorePoisoned",
+]
+
+
+class StoreError(FoldError):
+    """`path` is the store's, or the artifact's."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: object = "",
+        bucket: str = "",
+        cursor: WatchCursor = WatchCursor.NONE,
+    ) -> None:
+        super().__init__(f"{path}: {reason}" if str(path) else reason, bucket=bucket, cursor=cursor)
+        self.path = str(path)
+
+
+class StoreIOError(StoreError):
+    """A call to the file system or the engine failed; nothing of the batch is in the fold."""
+
+    hint = "free space or mend the disk, then apply the batch again"
+
+
+class FoldFormatError(StoreError):
+    """Not a fold of ours, not of this version, or a record that nobody wrote like this."""
+
+    hint = "delete the store and rebuild it from the bucket or an artifact"
+
+
+class FoldCorruptedError(StoreError):
+    """A checksum failed before the tail: what was written there once is not there now."""
+
+    hint = "delete the store and rebuild it from the bucket or an artifact"
+
+
+class StorePoisoned(StoreError):
+    """An earlier failure left it open what is on disk; nothing more is written to it."""
+
+    hint = "close the store and open it again"
+
+
+class ArtifactInvalid(StoreError):
+    """The artifact cannot be used. The local store, if any, is as it was."""
+
+    hint = "fetch another artifact, or read everything from the bucket"
+
+
+class BackendMismatch(ArtifactInvalid):
+    """The artifact is of a kind of store that this one cannot read."""
+
+    hint = "export with form='append-log', which every store reads"
+
+
+class DestinationTaken(ArtifactInvalid):
+    """Something is where the artifact or the store was to be made."""
+
+    hint = "choose another destination; nothing is overwritten"
+
+
+class StaleArtifact(ArtifactInvalid):
+    """The bucket no longer holds what came after the artifact's cursor."""
+
+    hint = "export more often than the bucket forgets"

@@ -1,0 +1,116 @@
+"""A fold in memory: value records by key, and the keys in order where a range asks for it.
+
+One thread changes it; others may read. `get` needs no lock, since a dict is never seen half
+changed; the ordered keys are brought up to date under one. Nothing here knows files or cursors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from penstock.fold.record import decode_record, encode_record
+from penstock.kv.types import KvEntry, KvUpdate, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+INSERTED_ONE_BY_ONE_MAX = 64
+"""More changed keys than this are merged into the ordered ones in one pass."""
+
+
+class FoldMap:
+    """Keys to value records, with ordered access."""
+
+    def __init__(self, records: dict[str, bytes] | None = None) -> None:
+        self._records = {} if records is None else records
+        self._ordered: list[str] = []
+        self._added: set[str] = set(self._records)
+        self._removed: set[str] = set()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def fold(self, batch: Iterable[KvUpdate]) -> None:
+        records, added, removed = self._records, self._added, self._removed
+        with self._lock:
+            for update in batch:
+                key = update.key
+                if update.op is Op.PUT:
+                    if key not in records:
+                        added.add(key)
+                    records[key] = encode_record(update)
+                elif records.pop(key, None) is not None:
+                    removed.add(key)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._records.clear()
+            self._added.clear()
+            self._removed.clear()
+            self._ordered = []
+
+    def get(self, key: str) -> KvEntry | None:
+        record = self._records.get(key)
+        return None if record is None else decode_record(key, record)
+
+    def page(self, prefix: str, after: str | None, limit: int, bytes_max: int) -> list[KvEntry]:
+        found: list[KvEntry] = []
+        size = 0
+        with self._lock:
+            keys = self._keys()
+            at = bisect_left(keys, prefix)
+            if after is not None:
+                at = max(at, bisect_right(keys, after))
+            for key in keys[at : at + limit]:
+                if not key.startswith(prefix) or size >= bytes_max:
+                    break
+                record = self._records[key]
+                size += len(record)
+                found.append(decode_record(key, record))
+        return found
+
+    def count(self, prefix: str) -> int:
+        if not prefix:
+            return len(self._records)
+        with self._lock:
+            keys = self._keys()
+            start = bisect_left(keys, prefix)
+            stop = bisect_left(keys, True, lo=start, key=lambda key: not key.startswith(prefix))
+            return stop - start
+
+    def records(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and records in ascending order, while nobody changes anything."""
+        with self._lock:
+            keys = self._keys()
+        for key in keys:
+            yield key.encode(), self._records[key]
+
+    def _keys(self) -> list[str]:
+        """The keys in order, up to date; the lock is held."""
+        added, removed = self._added, self._removed
+        if not added and not removed:
+            return self._ordered
+        if len(added) + len(removed) <= INSERTED_ONE_BY_ONE_MAX:
+            self._change_few()
+        else:
+            kept = [key for key in self._ordered if key not in removed]
+            # Two ascending runs: sorting them is one merge.
+            kept += sorted(key for key in added if key in self._records)
+            kept.sort()
+            self._ordered = kept
+        added.clear()
+        removed.clear()
+        return self._ordered
+
+    def _change_few(self) -> None:
+        keys = self._ordered
+        for key in self._removed:
+            at = bisect_left(keys, key)
+            if at < len(keys) and keys[at] == key:
+                del keys[at]
+        for key in self._added:
+            if key in self._records:
+                insort(keys, key)

@@ -1,0 +1,131 @@
+"""A fold that lives as long as its process: for tests, and for caches that may start empty.
+
+It keeps the contract of the others but durability, and exports as an append log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.fold import pgss
+from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, SnapshotReader, SnapshotStore
+from penstock.fold.errors import StoreError
+from penstock.fold.files import write_new
+from penstock.fold.foldmap import FoldMap
+from penstock.fold.importing import imported_in_memory
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.record import encode_key
+from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Self
+
+
+class MapReader(SnapshotReader):
+    """A second handle on a fold in memory; closing it closes nothing else."""
+
+    def __init__(self, store: MapStore) -> None:
+        self._store = store
+
+    @property
+    def cursor(self) -> WatchCursor:
+        return self._store.cursor
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        return self._store.meta
+
+    def get(self, key: str) -> KvEntry | None:
+        return self._store.get(key)
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        return self._store.page(prefix, after=after, limit=limit)
+
+    def count(self, prefix: str = "") -> int:
+        return self._store.count(prefix)
+
+    def close(self) -> None:
+        """The store stays open."""
+
+
+class MapStore(SnapshotStore):
+    """What stores that hold everything in memory share: all reading."""
+
+    backend = "append-log"
+    backend_version = str(pgss.VERSION)
+    payload = "fold.snap"
+
+    def __init__(self) -> None:
+        self._map = FoldMap()
+        self._cursor = WatchCursor.NONE
+        self._meta = SnapshotMeta()
+        self._closed = False
+
+    @property
+    def cursor(self) -> WatchCursor:
+        return self._cursor
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        return self._meta
+
+    def get(self, key: str) -> KvEntry | None:
+        self._check_open()
+        return self._map.get(key)
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        self._check_open()
+        return self._map.page(prefix, after, limit, PAGE_BYTES_MAX)
+
+    def count(self, prefix: str = "") -> int:
+        self._check_open()
+        return self._map.count(prefix)
+
+    def reader(self) -> SnapshotReader:
+        self._check_open()
+        return MapReader(self)
+
+    def copy_to(self, target: Path) -> None:
+        self._check_open()
+        write_new(target, pgss.compacted(self._map.records(), self._cursor))
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
+
+
+class MemorySnapshot(MapStore):
+    """A fold without a file. The path it is opened with is not looked at."""
+
+    @classmethod
+    def open(cls, path: Path | str = "") -> Self:
+        return cls()
+
+    @classmethod
+    def import_from(cls, artifact: Path | str, dest: Path | str = "", **_: object) -> Self:
+        """Verify an artifact and fold it; `dest` is not looked at."""
+        return imported_in_memory(cls, artifact)
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        self._check_open()
+        for update in batch:
+            encode_key(update.key)
+        self._meta = self._meta if meta is None else meta
+        self._map.fold(batch)
+        self._cursor = cursor
+
+    def clear(self) -> None:
+        self._check_open()
+        self._cursor, self._meta = WatchCursor.NONE, SnapshotMeta()
+        self._map.clear()

@@ -1,0 +1,295 @@
+"""The fold that is larger than memory or changes all the time: RocksDB, one write batch per batch.
+
+Needs the `rocksdb` extra. The write-ahead log is always on: a killed process loses nothing, a power
+cut may lose a suffix in which data and cursor go together, and `sync=True` not even that. Column
+families, keys and value records are those of other implementations; whether their files can be read
+is for RocksDB to say.
+
+    data    key -> value record
+    meta    cursor, origin
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import msgspec
+
+from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader, SnapshotReader
+from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
+from penstock.fold.files import told_as_store_error
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.record import decode_key, decode_record, encode_key, encode_record
+from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, Op, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from rocksdict import ColumnFamily, Options, Rdict, ReadOptions, WriteBatch
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+CACHE_BYTES = 256 * MIB
+WRITE_BUFFER_BYTES = 64 * MIB
+WRITE_BUFFERS_MAX = 2
+META_BUFFER_BYTES = 8 * MIB
+WAL_BYTES_MAX = 1 * GIB
+"""Each batch touches the small family too, which alone would keep every log file alive."""
+BLOCK_BYTES = 16 * KIB
+METADATA_BLOCK_BYTES = 4 * KIB
+FILTER_BITS_PER_KEY = 10
+SYNC_BYTES = 1 * MIB
+JOBS_MAX = 16
+SETTLE_POLL_SECONDS = 0.01
+_CURSOR, _ORIGIN = b"cursor", b"origin"
+_DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
+
+
+class RocksDbReader(SnapshotReader):
+    """A handle on the same database; RocksDB serves readers beside the writer."""
+
+    def __init__(self, path: Path, data: Rdict, meta: Rdict) -> None:
+        self._path = path
+        self._data = data
+        self._meta_family = meta
+
+    @property
+    def cursor(self) -> WatchCursor:
+        raw = self._meta(_CURSOR)
+        if len(raw) > TOKEN_BYTES_MAX:
+            raise FoldFormatError(f"a cursor of {len(raw)} bytes", path=self._path)
+        return WatchCursor(raw)
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        try:
+            return msgspec.json.decode(self._meta(_ORIGIN) or b"{}", type=SnapshotMeta)
+        except msgspec.MsgspecError as error:
+            raise FoldFormatError("an origin that is none", path=self._path) from error
+
+    def get(self, key: str) -> KvEntry | None:
+        with told(self._path):
+            record: bytes | None = self._data.get(key.encode())
+        return None if record is None else decode_record(key, record)
+
+    def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
+        with told(self._path):
+            records = cast("list[bytes | None]", self._data[[key.encode() for key in keys]])
+        return [
+            None if record is None else decode_record(key, record)
+            for key, record in zip(keys, records, strict=True)
+        ]
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        raw = prefix.encode()
+        floor = max(raw, b"" if after is None else after.encode() + b"\0")
+        found: list[KvEntry] = []
+        size = 0
+        with told(self._path):
+            for key, record in self._data.items(from_key=floor, read_opt=_scan_options()):
+                key = cast("bytes", key)
+                if not key.startswith(raw) or len(found) == limit or size >= PAGE_BYTES_MAX:
+                    break
+                found.append(decode_record(decode_key(key), record))
+                size += len(record)
+        return found
+
+    def count(self, prefix: str = "") -> int:
+        raw = prefix.encode()
+        with told(self._path):
+            keys = self._data.keys(from_key=raw, read_opt=_scan_options())
+            return sum(1 for _ in takewhile(lambda key: cast("bytes", key).startswith(raw), keys))
+
+    def close(self) -> None:
+        """The database stays open."""
+
+    def _meta(self, name: bytes) -> bytes:
+        with told(self._path):
+            raw: bytes | None = self._meta_family.get(name)
+        return raw or b""
+
+
+class RocksDbSnapshot(ServedByReader):
+    """A fold in a RocksDB directory."""
+
+    backend: ClassVar[str] = "rocksdb"
+    backend_version: ClassVar[str] = "rocksdict-0.3"
+    backend_version_gated: ClassVar[bool] = False
+    payload: ClassVar[str] = ""
+
+    def __init__(self, path: Path, db: Rdict, *, sync: bool) -> None:
+        from rocksdict import WriteOptions
+
+        self._path = path
+        self._db = db
+        self._families = [db.get_column_family(name) for name in ("data", "meta")]
+        self._handles = [db.get_column_family_handle(name) for name in ("data", "meta")]
+        self._read = RocksDbReader(path, *self._families)
+        self._write_options = WriteOptions()
+        self._write_options.sync = sync
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        sync: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+        write_buffer_bytes: int = WRITE_BUFFER_BYTES,
+    ) -> Self:
+        try:
+            from rocksdict import Rdict
+        except ImportError as error:
+            raise StoreError("needs the rocksdict package: install penstock[rocksdb]") from error
+        path = Path(path)
+        with told_as_store_error(path):
+            path.mkdir(exist_ok=True)
+        families = _families(cache_bytes, write_buffer_bytes)
+        with told(path):
+            db = Rdict(str(path), _database_options(), column_families=families)
+        return cls(path, db, sync=sync)
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        from rocksdict import WriteBatch
+
+        data, rest = self._open_handles()
+        writes = WriteBatch(raw_mode=True)
+        for update in {update.key: update for update in batch}.values():
+            key = encode_key(update.key)
+            if update.op is Op.PUT:
+                writes.put(key, encode_record(update), data)
+            else:
+                writes.delete(key, data)
+        if meta is not None:
+            writes.put(_ORIGIN, msgspec.json.encode(meta), rest)
+        writes.put(_CURSOR, cursor.raw, rest)
+        self._write(writes)
+
+    def clear(self) -> None:
+        from rocksdict import WriteBatch
+
+        data, rest = self._open_handles()
+        writes = WriteBatch(raw_mode=True)
+        writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
+        writes.delete(_CURSOR, rest)
+        writes.delete(_ORIGIN, rest)
+        self._write(writes)
+
+    def settle(self) -> None:
+        """Flush, then wait until nothing is left to merge."""
+        with told(self._path):
+            for family in self._families:
+                family.flush(True)
+            while any(self._debt(name) for name in _DEBTS):
+                time.sleep(SETTLE_POLL_SECONDS)
+
+    def reader(self) -> RocksDbReader:
+        return RocksDbReader(self._path, *self._families)
+
+    def copy_to(self, target: Path) -> None:
+        from rocksdict import Checkpoint
+
+        with told(target):
+            Checkpoint(self._db).create_checkpoint(str(target))
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._handles.clear()  # each keeps the database, and its lock, alive
+            for family in self._families:
+                family.close()
+            self._db.close()
+
+    def _open_handles(self) -> list[ColumnFamily]:
+        if self._closed:
+            raise StoreError("the store is closed", path=self._path)
+        return self._handles
+
+    def _write(self, writes: WriteBatch) -> None:
+        with told(self._path):
+            self._db.write(writes, self._write_options)
+
+    def _debt(self, name: str) -> int:
+        return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in self._families)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn an error of RocksDB, which comes as a plain Exception, into one of ours."""
+    from rocksdict import DbClosedError
+
+    try:
+        yield
+    except StoreError:
+        raise
+    except DbClosedError as error:
+        raise StoreError("the store is closed", path=path) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        text = str(error)
+        if text.startswith("Corruption"):
+            raise FoldCorruptedError(text, path=path) from error
+        if text.startswith("Invalid argument"):
+            raise FoldFormatError(text, path=path) from error
+        raise StoreIOError(text, path=path) from error
+
+
+def _scan_options() -> ReadOptions:
+    """A scan shall not push what is read again and again out of the cache."""
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    options.fill_cache(False)  # type: ignore[call-arg]  # its stub forgets the argument
+    return options
+
+
+def _database_options() -> Options:
+    from rocksdict import Options
+
+    jobs = min(os.cpu_count() or 1, JOBS_MAX)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.increase_parallelism(jobs)
+    options.set_max_subcompactions(max(jobs // 2, 1))
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_bytes_per_sync(SYNC_BYTES)
+    options.set_wal_bytes_per_sync(SYNC_BYTES)
+    return options
+
+
+def _families(cache_bytes: int, write_buffer_bytes: int) -> dict[str, Options]:
+    from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
+
+    cache = Cache(cache_bytes)
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(BLOCK_BYTES)
+    table.set_bloom_filter(FILTER_BITS_PER_KEY, False)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(METADATA_BLOCK_BYTES)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_pin_top_level_index_and_filter(True)
+    data = Options(raw_mode=True)
+    data.set_compression_type(DBCompressionType.lz4())
+    data.set_bottommost_compression_type(DBCompressionType.zstd())
+    data.set_write_buffer_size(write_buffer_bytes)
+    data.set_max_write_buffer_number(WRITE_BUFFERS_MAX)
+    data.set_block_based_table_factory(table)
+    meta = Options(raw_mode=True)
+    meta.set_compression_type(DBCompressionType.lz4())
+    meta.set_write_buffer_size(META_BUFFER_BYTES)
+    return {"data": data, "meta": meta}

@@ -1,0 +1,334 @@
+"""The fold on disk that needs nothing but Python: SQLite, one transaction per batch.
+
+Write-ahead logging: a killed process loses nothing, a power cut may lose the latest batches as a
+whole, and `sync=True` not even those. Readers have connections of their own, so they see whole
+batches only; other processes may read with `SqliteReader.open`, or with any SQL tool.
+
+    data(k, rev, v, t, ver)   key, revision, value, server time; `ver` only for other versions
+    meta(k, v)                cursor, origin
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import msgspec
+
+from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader, SnapshotReader
+from penstock.fold.errors import (
+    FoldCorruptedError,
+    FoldFormatError,
+    StoreError,
+    StoreIOError,
+)
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.record import decode_key, encode_key, prefix_end
+from penstock.kv.types import (
+    REVISION_BYTES,
+    TOKEN_BYTES_MAX,
+    KvEntry,
+    KvUpdate,
+    Op,
+    VersionToken,
+    WatchCursor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+APPLICATION_ID = 0x50475351
+FORMAT = 1
+PAGE_SIZE = 8192
+CACHE_BYTES = 64 * 1024 * 1024
+WAL_PAGES = 8192
+"""How long the write-ahead log grows before it is worked into the file."""
+BUSY_SECONDS = 10.0
+PARAMETERS_MAX = 500
+REVISION_IN_COLUMN_MAX = 2**63 - 1
+TABLES = """
+CREATE TABLE data (k BLOB PRIMARY KEY, rev INTEGER, v BLOB NOT NULL, t REAL, ver BLOB)
+    WITHOUT ROWID;
+CREATE TABLE meta (k TEXT PRIMARY KEY, v BLOB NOT NULL);
+"""
+_Row = tuple[bytes, int | None, bytes, bytes | None]
+_COLUMNS = "k, rev, v, ver"
+
+
+class SqliteReader(SnapshotReader):
+    """A connection that only reads; one statement at a time, from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        with told(path):
+            self._db: sqlite3.Connection | None = connect(path)
+            self._db.execute("PRAGMA query_only=1")
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Read a fold that another process may be writing."""
+        path = Path(path)
+        if not path.exists():
+            raise StoreIOError("there is no such fold", path=path)
+        reader = cls(path)
+        try:
+            check_format(reader._connection(), path)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    @property
+    def cursor(self) -> WatchCursor:
+        raw = self._meta("cursor")
+        if len(raw) > TOKEN_BYTES_MAX:
+            raise FoldFormatError(f"a cursor of {len(raw)} bytes", path=self._path)
+        return WatchCursor(raw)
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        try:
+            return msgspec.json.decode(self._meta("origin") or b"{}", type=SnapshotMeta)
+        except msgspec.MsgspecError as error:
+            raise FoldFormatError("an origin that is none", path=self._path) from error
+
+    def get(self, key: str) -> KvEntry | None:
+        rows = self._rows(f"SELECT {_COLUMNS} FROM data WHERE k = ?", (key.encode(),))
+        return self._entry(rows[0]) if rows else None
+
+    def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
+        found: dict[str, KvEntry] = {}
+        raw = [key.encode() for key in set(keys)]
+        for start in range(0, len(raw), PARAMETERS_MAX):
+            part = raw[start : start + PARAMETERS_MAX]
+            marks = ",".join("?" * len(part))
+            for row in self._rows(f"SELECT {_COLUMNS} FROM data WHERE k IN ({marks})", part):
+                entry = self._entry(row)
+                found[entry.key] = entry
+        return [found.get(key) for key in keys]
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        where, bounds = _bounds(prefix.encode(), None if after is None else after.encode())
+        found: list[KvEntry] = []
+        size = 0
+        with self._lock, told(self._path):
+            rows = self._connection().execute(
+                f"SELECT {_COLUMNS} FROM data {where} ORDER BY k LIMIT ?", (*bounds, limit)
+            )
+            for row in rows:
+                found.append(self._entry(row))
+                size += len(row[2])
+                if size >= PAGE_BYTES_MAX:
+                    break
+            rows.close()
+        return found
+
+    def count(self, prefix: str = "") -> int:
+        where, bounds = _bounds(prefix.encode(), None)
+        with self._lock, told(self._path):
+            (count,) = self._connection().execute(f"SELECT count(*) FROM data {where}", bounds)
+        return cast("int", count[0])
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self._path)
+        return self._db
+
+    def _meta(self, name: str) -> bytes:
+        with self._lock, told(self._path):
+            db = self._connection()
+            row = db.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
+        return cast("bytes", row[0]) if row else b""
+
+    def _rows(self, statement: str, values: Sequence[object]) -> list[_Row]:
+        with self._lock, told(self._path):
+            return self._connection().execute(statement, values).fetchall()
+
+    def _entry(self, row: _Row) -> KvEntry:
+        key, revision, value, version = row
+        if version is None:
+            token = VersionToken.UNKNOWN if revision is None else VersionToken.of(revision)
+        elif len(version) <= TOKEN_BYTES_MAX:
+            token = VersionToken(version)
+        else:
+            raise FoldFormatError(f"a version of {len(version)} bytes", path=self._path)
+        return KvEntry(decode_key(key), value, token)
+
+
+class SqliteSnapshot(ServedByReader):
+    """A fold in one SQLite file."""
+
+    backend: ClassVar[str] = "sqlite"
+    backend_version: ClassVar[str] = str(FORMAT)
+    payload: ClassVar[str] = "fold.db"
+
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = db
+        self._read = SqliteReader(path)
+
+    @classmethod
+    def open(cls, path: Path | str, *, sync: bool = False, cache_bytes: int = CACHE_BYTES) -> Self:
+        """`sync` makes every batch durable over a power cut, at the price of a sync each."""
+        path = Path(path)
+        with told(path):
+            db = connect(path)
+            try:
+                _prepare(db, path, sync=sync, cache_bytes=cache_bytes)
+                return cls(path, db)
+            except BaseException:
+                db.close()
+                raise
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        # In order of keys each page of the tree is visited once.
+        last = sorted((encode_key(key), update) for key, update in last_by_key(batch).items())
+        puts = [_row(key, update) for key, update in last if update.op is Op.PUT]
+        gone = [(key,) for key, update in last if update.op is not Op.PUT]
+        with self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
+            db.executemany("DELETE FROM data WHERE k = ?", gone)
+            if meta is not None:
+                _set(db, "origin", msgspec.json.encode(meta))
+            _set(db, "cursor", cursor.raw)
+
+    def clear(self) -> None:
+        with self._transaction() as db:
+            db.execute("DELETE FROM data")
+            db.execute("DELETE FROM meta")
+
+    def settle(self) -> None:
+        with told(self._path):
+            db = self._connection()
+            db.execute("PRAGMA optimize")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def reader(self) -> SqliteReader:
+        self._connection()
+        return SqliteReader(self._path)
+
+    def copy_to(self, target: Path) -> None:
+        with told(target):
+            self._connection().execute("VACUUM INTO ?", (os.fspath(target),))
+
+    def close(self) -> None:
+        self._read.close()
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self._path)
+        return self._db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = self._connection()
+        with told(self._path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+
+def last_by_key(batch: Sequence[KvUpdate]) -> dict[str, KvUpdate]:
+    """The update of each key that wins."""
+    return {update.key: update for update in batch}
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn an error of SQLite into one of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise FoldFormatError("not an SQLite file", path=path) from error
+        if code == sqlite3.SQLITE_CORRUPT:
+            raise FoldCorruptedError(str(error), path=path) from error
+        raise StoreIOError(str(error), path=path) from error
+
+
+def check_format(db: sqlite3.Connection, path: Path) -> None:
+    with told(path):
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise FoldFormatError("an SQLite file, but not a fold", path=path)
+    if version != FORMAT:
+        raise FoldFormatError(f"format {version} of the fold, not {FORMAT}", path=path)
+
+
+def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int) -> None:
+    """Set up the connection, and the tables of a file that is new."""
+    db.execute(f"PRAGMA page_size={PAGE_SIZE}")
+    if db.execute("PRAGMA schema_version").fetchone() == (0,):
+        db.execute("PRAGMA journal_mode=WAL")
+        db.executescript(
+            f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA user_version={FORMAT}; {TABLES} COMMIT;"
+        )
+    check_format(db, path)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+    db.execute(f"PRAGMA cache_size=-{cache_bytes // 1024}")
+    db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+
+
+def _row(
+    key: bytes, update: KvUpdate
+) -> tuple[bytes, int | None, bytes, float | None, bytes | None]:
+    revision: int | None = update.revision
+    if update.revision < 0:
+        revision = update.version.revision
+    if revision is None:
+        return key, None, update.value, update.created, update.token or None
+    if revision > REVISION_IN_COLUMN_MAX:
+        raw = revision.to_bytes(REVISION_BYTES, "big")
+        return key, None, update.value, update.created, raw
+    return key, revision, update.value, update.created, None
+
+
+def _set(db: sqlite3.Connection, name: str, value: bytes) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def _bounds(prefix: bytes, after: bytes | None) -> tuple[str, tuple[bytes, ...]]:
+    """The condition for keys with a prefix above another key."""
+    conditions: list[str] = []
+    values: list[bytes] = []
+    if prefix:
+        conditions += ["k >= ?", "k < ?"]
+        values += [prefix, prefix_end(prefix)]
+    if after is not None:
+        conditions.append("k > ?")
+        values.append(after)
+    return ("WHERE " + " AND ".join(conditions) if conditions else ""), tuple(values)
