@@ -1,0 +1,123 @@
+"""The few questions a bulk reader asks of JetStream, as subjects and JSON, and what comes back.
+
+An answer with an error becomes `Refused`; nothing else is decided here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.api.subjects import API, domain_api
+from penstock.api.times import parse_time
+from penstock.bulk.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.bulk.link import Link
+
+SECOND_NS: Final = 1_000_000_000
+#: How long the server keeps a consumer whose reader vanished without a word.
+INACTIVE_SECONDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a stream holds now, and which stream it is."""
+
+    name: str
+    created_ns: int
+    first_seq: int
+    last_seq: int
+    messages: int
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What an ordered consumer delivers. Without `start_seq` from the beginning, or, if
+    `last_per_subject`, the newest record of each subject and then what is new."""
+
+    filters: tuple[str, ...] = ()
+    start_seq: int | None = None
+    last_per_subject: bool = False
+    headers_only: bool = False
+    heartbeat: float = 5.0
+
+
+class Questions:
+    """The API as reached over a link."""
+
+    def __init__(self, domain: str = "") -> None:
+        self._prefix = domain_api(domain) if domain else API
+
+    async def stream_state(self, link: Link, stream: str) -> StreamState:
+        info = await self._call(link, f"STREAM.INFO.{stream}", {})
+        state = info["state"]
+        return StreamState(
+            name=stream,
+            created_ns=parse_time(info["created"]),
+            first_seq=state["first_seq"],
+            last_seq=state["last_seq"],
+            messages=state["messages"],
+            config=info["config"],
+        )
+
+    async def create_consumer(
+        self, link: Link, stream: str, name: str, deliver: str, selection: Selection
+    ) -> int:
+        """Make an ordered consumer; how many records it had to deliver when it was made."""
+        subject = f"CONSUMER.CREATE.{stream}.{name}"
+        if len(selection.filters) == 1:
+            subject += f".{selection.filters[0]}"
+        body = {"stream_name": stream, "action": "create"}
+        info = await self._call(
+            link, subject, body | {"config": ordered_config(name, deliver, selection)}
+        )
+        # Delivery may have begun before the answer was made: those count as well.
+        return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
+
+    async def delete_consumer(self, link: Link, stream: str, name: str, seconds: float) -> None:
+        await self._call(link, f"CONSUMER.DELETE.{stream}.{name}", {}, seconds)
+
+    async def _call(
+        self, link: Link, subject: str, body: dict[str, Any], seconds: float | None = None
+    ) -> dict[str, Any]:
+        payload = json.dumps(body).encode() if body else b""
+        heard = await link.request(f"{self._prefix}.{subject}", payload, seconds)
+        answer: dict[str, Any] = json.loads(heard.payload)
+        if error := answer.get("error"):
+            raise Refused(
+                error.get("description", ""),
+                code=error.get("code", 0),
+                err_code=error.get("err_code", 0),
+            )
+        return answer
+
+
+def ordered_config(name: str, deliver: str, selection: Selection) -> dict[str, Any]:
+    """A consumer that lives in memory, is pushed under flow control, and never redelivers."""
+    config: dict[str, Any] = {
+        "name": name,
+        "deliver_subject": deliver,
+        "deliver_policy": "all",
+        "ack_policy": "none",
+        "replay_policy": "instant",
+        "max_deliver": 1,
+        "flow_control": True,
+        "idle_heartbeat": round(selection.heartbeat * SECOND_NS),
+        "inactive_threshold": INACTIVE_SECONDS * SECOND_NS,
+        "mem_storage": True,
+        "num_replicas": 1,
+    }
+    if selection.start_seq is not None:
+        config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": selection.start_seq}
+    elif selection.last_per_subject:
+        config["deliver_policy"] = "last_per_subject"
+    if selection.headers_only:
+        config["headers_only"] = True
+    if len(selection.filters) == 1:
+        config["filter_subject"] = selection.filters[0]
+    elif selection.filters:
+        config["filter_subjects"] = list(selection.filters)
+    return config

@@ -1,0 +1,100 @@
+"""The bulk reader for code without an event loop: iterators that block, fed by a thread.
+
+The thread runs the one event loop on which all reads of this object live. It reads ahead while the
+caller works on a batch, within the bounds of a feed. The same reads, errors and guarantees as
+`BulkReader`; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+
+    from penstock.bulk.asking import StreamState
+    from penstock.bulk.batch import Batch
+    from penstock.bulk.reader import BulkReader
+
+T = TypeVar("T")
+
+
+class BlockingReader:
+    """A context manager that owns the thread."""
+
+    def __init__(self, reader: BulkReader) -> None:
+        self._reader = reader
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="penstock bulk reader", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread; iterators that were left in the middle end with it."""
+        if self._loop.is_closed():
+            return
+        self._wait(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def stream_state(self, stream: str) -> StreamState:
+        return self._wait(self._reader.stream_state(stream))
+
+    def range(
+        self,
+        stream: str,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        filters: Sequence[str] = (),
+        headers_only: bool = False,
+        skip_evicted: bool = False,
+    ) -> Iterator[Batch]:
+        """As `BulkReader.range`."""
+        return self._batches(
+            self._reader.range(
+                stream,
+                start=start,
+                stop=stop,
+                filters=filters,
+                headers_only=headers_only,
+                skip_evicted=skip_evicted,
+            )
+        )
+
+    def newest(
+        self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
+    ) -> Iterator[Batch]:
+        """As `BulkReader.newest`."""
+        return self._batches(
+            self._reader.newest(stream, filters=filters, headers_only=headers_only)
+        )
+
+    def _batches(self, batches: AsyncGenerator[Batch, None]) -> Iterator[Batch]:
+        try:
+            while (batch := self._wait(_next_or_none(batches))) is not None:
+                yield batch
+        finally:
+            if not self._loop.is_closed():
+                self._wait(_close(batches))
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+async def _next_or_none(batches: AsyncGenerator[Batch, None]) -> Batch | None:
+    return await anext(batches, None)
+
+
+async def _close(batches: AsyncGenerator[Batch, None]) -> None:
+    await batches.aclose()

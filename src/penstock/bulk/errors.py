@@ -1,0 +1,50 @@
+"""Why a bulk read failed: the way to the server, the server's refusal, or what the stream lost."""
+
+from __future__ import annotations
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+
+
+class BulkError(Exception):
+    """The root of what this package raises."""
+
+
+class ConnectFailed(BulkError):
+    """No server could be reached, or none would have us."""
+
+
+class AccessDenied(ConnectFailed):
+    """The server does not accept our credentials."""
+
+
+class LinkLost(BulkError):
+    """The connection ended."""
+
+
+class AnswerLate(BulkError):
+    """A request was not answered in time."""
+
+
+class NoResponders(BulkError):
+    """Nobody serves the request: no JetStream here, or none yet."""
+
+
+class Refused(BulkError):
+    """JetStream said no. `err_code` tells why, 0 if the server gave none."""
+
+    def __init__(self, description: str, *, code: int = 0, err_code: int = 0) -> None:
+        super().__init__(f"{description} ({err_code or code})")
+        self.description = description
+        self.code = code
+        self.err_code = err_code
+
+
+class Evicted(BulkError):
+    """The stream begins at `first_seq`; what was wanted from `wanted` on is gone."""
+
+    def __init__(self, stream: str, *, wanted: int, first_seq: int) -> None:
+        super().__init__(f"stream {stream} begins at {first_seq}, {wanted} was wanted")
+        self.stream = stream
+        self.wanted = wanted
+        self.first_seq = first_seq

@@ -1,0 +1,274 @@
+"""One stream followed by an ordered consumer that is made anew whenever it broke.
+
+States: not begun -> delivering -> (broken -> delivering)* -> closed. It breaks when the consumer's
+sequence has a gap, heartbeats stay out for three intervals, the connection is lost, or the server
+ends the consumer. It then begins again behind `position`, the last sequence handed on or passed by,
+through the caller's check of the stream before *and* after the consumer is made: what was evicted
+in between would be missing without a word otherwise.
+
+Nothing is handed on twice, and nothing out of order. Flow control is answered when the reader comes
+back for more, so a slow reader slows the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.bulk.batch import Batch
+from penstock.bulk.errors import (
+    AccessDenied,
+    AnswerLate,
+    BulkError,
+    ConnectFailed,
+    LinkLost,
+    NoResponders,
+    Refused,
+)
+from penstock.bulk.feed import Broken, CaughtUpMark, PastEndMark, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.bulk.asking import Questions, Selection, StreamState
+    from penstock.bulk.feed import Feed, Item
+    from penstock.bulk.link import Link
+
+#: So many heartbeats may stay out before the consumer counts as gone.
+HEARTBEATS_MISSED_MAX: Final = 3
+RECONNECT_SECONDS: Final = 60.0
+RETRY_SECONDS_FIRST: Final = 0.05
+RETRY_SECONDS_MAX: Final = 2.0
+DELETE_SECONDS: Final = 2.0
+IDLE_CODE: Final = 100
+#: JetStream is there but not ready, as after a restart.
+UNAVAILABLE: Final = 503
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The server has looked at everything up to `seq`, and we have all of it that we want."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything the stream held has been delivered: nothing was pending behind the last record.
+
+    A count taken at the start would not do. A record it counted may be overwritten before its turn,
+    and its subject's new one comes last.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PastEnd:
+    """Nothing up to the last sequence wanted is to come any more."""
+
+
+Event = Batch | Idle | CaughtUp | PastEnd
+
+
+class Following:
+    """Hands on batches and marks in order; `check(state, position)` raises to refuse a start."""
+
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[Link]],
+        questions: Questions,
+        stream: str,
+        selection: Selection,
+        *,
+        after: int | None = None,
+        stop_seq: int = 0,
+        check: Callable[[StreamState, int], None] | None = None,
+        reconnect_seconds: float = RECONNECT_SECONDS,
+    ) -> None:
+        self._dial = dial
+        self._questions = questions
+        self._stream = stream
+        self._selection = selection
+        self._stop_seq = stop_seq
+        self._check = check
+        self._reconnect_seconds = reconnect_seconds
+        self._link: Link | None = None
+        self._feed: Feed | None = None
+        self._consumer = ""
+        self._initial = 0
+        self._handed = 0
+        self._is_caught_up = False
+        self.position = after
+        self.recreated = 0
+
+    # -- reading
+
+    async def begin(self) -> None:
+        """Connect and make the consumer; what is refused is raised, nothing is tried twice."""
+        await self._begin()
+
+    async def next(self) -> Event:
+        """The next batch or mark, through as many new consumers as it takes."""
+        while True:
+            if self._feed is None:
+                await self._begin_again()
+            if not self._is_caught_up and self._initial == 0:
+                return self._caught_up()
+            item = await self._next_item()
+            event = self._judge(item)
+            if event is not None:
+                return event
+
+    async def state(self) -> StreamState:
+        """The stream now, asked over the connection in use."""
+        link = await self._connected()
+        return await self._questions.stream_state(link, self._stream)
+
+    async def close(self) -> None:
+        """Take the consumer back and disconnect."""
+        link, self._link, self._feed = self._link, None, None
+        if link is None:
+            return
+        try:
+            await self._delete(link)
+        finally:
+            await link.close()
+
+    # -- what came
+
+    async def _next_item(self) -> Item:
+        assert self._feed is not None
+        seconds = HEARTBEATS_MISSED_MAX * self._selection.heartbeat
+        try:
+            return await self._feed.next(seconds)
+        except TimeoutError:
+            return Broken(f"nothing was heard for {seconds:g} s")
+
+    def _judge(self, item: Item) -> Event | None:
+        if isinstance(item, Batch):
+            self._handed += item.count
+            self.position = item.last
+            return item
+        if isinstance(item, Status):
+            return self._judge_status(item)
+        if isinstance(item, CaughtUpMark):
+            return None if self._is_caught_up else self._caught_up()
+        if isinstance(item, PastEndMark):
+            return PastEnd()
+        self._break(item.reason)
+        return None
+
+    def _judge_status(self, status: Status) -> Event | None:
+        if status.code != IDLE_CODE:
+            self._break(f"the server said: {status.code} {status.text}")
+            return None
+        stalled = status.reply or status.word(b"Nats-Consumer-Stalled")
+        if stalled:
+            self._answer(stalled)
+        if status.reply:
+            return None
+        return self._judge_heartbeat(status, is_stalled=bool(stalled))
+
+    def _judge_heartbeat(self, status: Status, *, is_stalled: bool) -> Event | None:
+        delivered, seq = status.number(b"Nats-Last-Consumer"), status.number(b"Nats-Last-Stream")
+        if delivered > self._handed:
+            self._break(f"delivery {delivered} never came, {self._handed} was the last")
+            return None
+        if delivered != self._handed or seq < (self.position or 0):
+            return None
+        self.position = seq
+        # What was pending may have been removed in the meantime: then no record says so.
+        if not self._is_caught_up and not is_stalled:
+            return self._caught_up()
+        return Idle(seq)
+
+    def _caught_up(self) -> CaughtUp:
+        self._is_caught_up = True
+        return CaughtUp()
+
+    def _answer(self, subject: str) -> None:
+        if self._link is not None:
+            with contextlib.suppress(LinkLost):
+                self._link.publish(subject)
+
+    def _break(self, reason: str) -> None:
+        log.info(
+            "consumer lost stream=%s position=%s reason=%s", self._stream, self.position, reason
+        )
+        self._feed = None
+
+    # -- beginning
+
+    async def _begin_again(self) -> None:
+        """As `begin`, but a server that is away is waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._reconnect_seconds
+        pause = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                await self._begin()
+            except BulkError as error:
+                self._drop_mute(error)
+                if not _may_pass(error) or loop.time() + pause > deadline:
+                    raise
+                log.debug("not yet stream=%s reason=%s", self._stream, error)
+            else:
+                self.recreated += 1
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _begin(self) -> None:
+        link = await self._connected()
+        await self._delete(link)
+        position = self.position
+        if self._check is not None and position is not None:
+            self._check(await self._questions.stream_state(link, self._stream), position)
+        name = secrets.token_hex(8)
+        deliver, feed = link.follow(stop_seq=self._stop_seq, mark_caught_up=True)
+        selection = self._selection
+        if position is not None:
+            selection = replace(selection, start_seq=position + 1)
+        self._initial = await self._questions.create_consumer(
+            link, self._stream, name, deliver, selection
+        )
+        self._consumer = name
+        if self._check is not None and position is not None:
+            self._check(await self._questions.stream_state(link, self._stream), position)
+        self._handed = 0
+        self._feed = feed
+
+    async def _connected(self) -> Link:
+        if self._link is None or not self._link.is_open:
+            self._consumer = ""
+            self._link = await self._dial()
+        return self._link
+
+    def _drop_mute(self, error: BulkError) -> None:
+        """A connection that no longer answers is no connection."""
+        if isinstance(error, AnswerLate) and self._link is not None:
+            self._link.abort()
+            self._link = None
+
+    async def _delete(self, link: Link) -> None:
+        """Best effort: a consumer without a reader ends by itself after a while."""
+        name, self._consumer = self._consumer, ""
+        if not name:
+            return
+        link.unfollow()
+        with contextlib.suppress(BulkError):
+            await self._questions.delete_consumer(link, self._stream, name, DELETE_SECONDS)
+
+
+def _may_pass(error: BulkError) -> bool:
+    """Whether trying again may help: the server is away, or not ready yet."""
+    if isinstance(error, AccessDenied):
+        return False
+    if isinstance(error, Refused):
+        return error.code == UNAVAILABLE
+    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)

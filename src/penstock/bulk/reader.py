@@ -1,0 +1,181 @@
+"""The bulk reader: ranges of a stream, the newest record of each subject, and watches, in batches.
+
+Every read has a connection of its own, so that none waits behind another, and an ordered consumer
+that is made anew when it breaks. A range ends where the stream ended when the read began, however
+fast others write. What a range asks for and the stream no longer holds is an error unless the
+caller says otherwise; nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from penstock.bulk.asking import Questions, Selection, StreamState
+from penstock.bulk.batch import Batch
+from penstock.bulk.errors import Evicted
+from penstock.bulk.following import RECONNECT_SECONDS, CaughtUp, Following, PastEnd
+from penstock.bulk.link import Dialling, open_link
+from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Callable, Sequence
+    from pathlib import Path
+
+    from penstock.bulk.link import Link
+
+#: A range ends soon after its last record went missing, so it is asked for often.
+RANGE_HEARTBEAT_SECONDS: Final = 1.0
+WATCH_HEARTBEAT_SECONDS: Final = 5.0
+FIRST_SEQ: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BulkReader:
+    """Where and as whom to read; opens nothing by itself."""
+
+    dialling: Dialling
+    domain: str = ""
+    reconnect_seconds: float = RECONNECT_SECONDS
+    _questions: Questions = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_questions", Questions(self.domain))
+
+    @classmethod
+    def to(
+        cls,
+        servers: str | Sequence[str] = DEFAULT_URL,
+        *,
+        creds: str | Path | None = None,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        domain: str = "",
+        reconnect_seconds: float = RECONNECT_SECONDS,
+    ) -> Self:
+        """A reader of these servers. Given credentials count, then a file of them, then a URL's."""
+        addresses, found = split_urls(servers)
+        if creds is not None:
+            found = Credentials.from_file(creds)
+        return cls(
+            Dialling(addresses, credentials or found, tls=tls),
+            domain=domain,
+            reconnect_seconds=reconnect_seconds,
+        )
+
+    async def stream_state(self, stream: str) -> StreamState:
+        link = await self._dial()
+        try:
+            return await self._questions.stream_state(link, stream)
+        finally:
+            await link.close()
+
+    async def range(
+        self,
+        stream: str,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        filters: Sequence[str] = (),
+        headers_only: bool = False,
+        skip_evicted: bool = False,
+    ) -> AsyncGenerator[Batch, None]:
+        """Records with start <= sequence < stop; the whole stream as it is now by default.
+
+        `Evicted` if the stream begins behind `start`, or passes us while we read, unless skipped.
+        """
+        state = await self.stream_state(stream)
+        if start is not None and not skip_evicted:
+            _check_not_evicted(state, start - 1)
+        last = state.last_seq if stop is None else min(stop - 1, state.last_seq)
+        if last < max(start or FIRST_SEQ, state.first_seq):
+            return
+        selection = Selection(
+            tuple(filters), start, headers_only=headers_only, heartbeat=RANGE_HEARTBEAT_SECONDS
+        )
+        check = None if skip_evicted else _check_not_evicted
+        following = self._following(stream, selection, stop_seq=last, check=check)
+        async with contextlib.aclosing(_until(following, last)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def newest(
+        self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
+    ) -> AsyncGenerator[Batch, None]:
+        """The newest record of each subject, ascending by sequence.
+
+        A subject written meanwhile may come again, and an older record of it in front if the
+        consumer has to be made anew: the last one of a subject is the one that counts.
+        """
+        selection = Selection(
+            tuple(filters),
+            last_per_subject=True,
+            headers_only=headers_only,
+            heartbeat=RANGE_HEARTBEAT_SECONDS,
+        )
+        async with contextlib.aclosing(_until(self._following(stream, selection))) as batches:
+            async for batch in batches:
+                yield batch
+
+    def follow(
+        self,
+        stream: str,
+        *,
+        filters: Sequence[str] = (">",),
+        after: int | None = None,
+        heartbeat: float = WATCH_HEARTBEAT_SECONDS,
+        check: Callable[[StreamState, int], None] | None = None,
+    ) -> Following:
+        """A watch without end: behind `after`, or from the newest record of each subject on.
+
+        The caller begins and closes it. `check` is asked before and after every start behind a
+        sequence, and raises to refuse it.
+        """
+        selection = Selection(tuple(filters), last_per_subject=after is None, heartbeat=heartbeat)
+        return self._following(stream, selection, after=after, check=check)
+
+    def _following(
+        self,
+        stream: str,
+        selection: Selection,
+        *,
+        after: int | None = None,
+        stop_seq: int = 0,
+        check: Callable[[StreamState, int], None] | None = None,
+    ) -> Following:
+        return Following(
+            self._dial,
+            self._questions,
+            stream,
+            selection,
+            after=after,
+            stop_seq=stop_seq,
+            check=check,
+            reconnect_seconds=self.reconnect_seconds,
+        )
+
+    async def _dial(self) -> Link:
+        return await open_link(self.dialling)
+
+
+async def _until(following: Following, last: int | None = None) -> AsyncGenerator[Batch, None]:
+    """Batches up to a sequence, or all there are; the consumer is taken back however it ends."""
+    try:
+        await following.begin()
+        while True:
+            event = await following.next()
+            if isinstance(event, Batch):
+                yield event
+            if isinstance(event, CaughtUp | PastEnd):
+                return
+            if last is not None and (following.position or 0) >= last:
+                return
+    finally:
+        await following.close()
+
+
+def _check_not_evicted(state: StreamState, position: int) -> None:
+    if state.first_seq > position + 1:
+        raise Evicted(state.name, wanted=position + 1, first_seq=state.first_seq)
