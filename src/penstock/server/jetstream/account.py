@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.subjects import API_PREFIX, DIRECT_GET_PREFIX, NEXT_PREFIX
-from penstock.base.effects import Fetch
 from penstock.base.message import Inbound
-from penstock.jetstream.directget import direct_get
 from penstock.jetstream.endpoints import Endpoints, Request
 from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.handlers.consumers import delete_consumer
@@ -21,6 +19,7 @@ from penstock.server.jetstream.clients import describe
 from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
 from penstock.server.jetstream.perform import Performer
+from penstock.server.jetstream.reads import DirectReads
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
 from penstock.subjects.trie import Subscription
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
-    from penstock.jetstream.directget import Reading
     from penstock.jetstream.files import AccountFiles
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
@@ -69,6 +67,7 @@ class AccountEdge:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
         self.acks = AckIntake(self)
+        self._reads = DirectReads(self, self._called)
         self.copying = Copying(self)
         self.transfers = Transfers(self)
         self.performer = Performer(
@@ -84,7 +83,7 @@ class AccountEdge:
 
     def start(self) -> None:
         """Begins to answer. Streams that are there already begin to take messages."""
-        self.listen("$JS.API.>", self._called)
+        self.listen("$JS.API.>", self._reads.lane, lane=True)
         if self.assets.ambient.domain:
             self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
         self.listen("$JS.ACK.>", self.acks.lane, lane=True)
@@ -102,6 +101,7 @@ class AccountEdge:
 
     def serve(self, host: StreamHost) -> None:
         """The stream takes messages from now on, on the subjects it has now."""
+        self._reads.lane.clear()
         driver = self._drivers.setdefault(host.name, HostDriver(host, self))
         old = self._subscriptions.get(host.name, [])
         if host.lane is None:
@@ -124,6 +124,7 @@ class AccountEdge:
 
     def retire(self, host: StreamHost) -> None:
         """The stream is gone."""
+        self._reads.lane.clear()
         for subscription in self._subscriptions.pop(host.name, []):
             self.interest.remove(subscription)
         for consumer in host.consumers.values():
@@ -231,8 +232,11 @@ class AccountEdge:
         if subject.startswith(NEXT_PREFIX):
             self._next(Inbound(subject, reply, header, payload), source)
         elif subject.startswith(DIRECT_GET_PREFIX):
-            self._direct_get(Inbound(subject, reply, header, payload), source)
+            msg = Inbound(subject, reply, header, payload)
+            if not self._reads.read(msg):
+                self._nobody(msg, source)
         else:
+            self._reads.lane.clear()  # whatever is asked may change who answers reads
             request = Request(subject, reply, header, payload, self.edge.client_of(source))
             self.endpoints.handle(request, self.edge.now_ns())
 
@@ -252,30 +256,6 @@ class AccountEdge:
         effects = consumer.request(msg.reply, msg.header, msg.payload, self.edge.now_ns())
         driver.host.touched(consumer, effects)
         driver.mark()
-
-    def _direct_get(self, msg: Inbound, source: Link | None) -> None:
-        name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
-        host = self.copying.reader_of(name)
-        if host is None:
-            self._nobody(msg, source)
-            return
-        self._read(self._drivers[host.name], direct_get(host.stream.store, host.name, msg))
-
-    def _read(self, driver: HostDriver, reading: Reading) -> None:
-        """Sends a piece of an answer; the next when its block is there, or others had a turn."""
-        self.performer.perform(reading.effects)
-        more = reading.again
-        if more is None:
-            return
-        last = reading.effects[-1] if reading.effects else None
-        if isinstance(last, Fetch):
-            driver.fetch(last.cold, lambda: self._read(driver, more()))  # type: ignore[arg-type]
-        else:
-            self.edge.loop.call_soon(self._read_on, driver, more)
-
-    def _read_on(self, driver: HostDriver, more: Callable[[], Reading]) -> None:
-        self._read(driver, more())
-        self.edge.settle()
 
     def _nobody(self, msg: Inbound, source: Link | None) -> None:
         """As if nobody listened there; said to those who want to know such things."""

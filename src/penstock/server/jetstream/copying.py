@@ -102,6 +102,10 @@ class Copying:
             self._turn += 1
         return able[self._turn % len(able)] if able else None
 
+    def may_stand_in(self, name: str) -> bool:
+        """Whether a mirror may answer for this stream, now or when it has caught up."""
+        return any(copy.stream.cfg.mirror_direct for copy in self._copies.get(name, ()))
+
 
 def _stands_in(copy: StreamHost) -> bool:
     upstream = copy.upstream
