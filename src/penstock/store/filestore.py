@@ -33,7 +33,7 @@ from penstock.store.log import MessageLog
 from penstock.store.recovery import FLOOR, REMOVE, RESERVE, Opening, Recovery
 from penstock.store.sealedblocks import SealedBlocks
 from penstock.store.seqset import SequenceSet
-from penstock.store.works import BlockFiles, FetchWork, SyncWork, resumed
+from penstock.store.works import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ class FileStore(IndexedStore):
         self._dirty: set[int] = set()
         self._names_changed = False
         self._doomed: list[int] = []
-        self._working: SyncWork | None = None
+        self._working: SyncWork | AppendWork | None = None
         self._failure: Exception | None = None
         self._cooled_up_to = 0
         self._durable_seq = 0
@@ -239,7 +239,27 @@ class FileStore(IndexedStore):
         reserved = self._note_reserved()
         if has_unwritten(self._log) or self._dirty:
             self._log.note_mark(*self._durable_place, self._durable_seq)
-        return self._full_sync(reserved)
+        self._working = self._append_work(reserved) or self._full_sync(reserved)
+        return self._working
+
+    def _append_work(self, reserved: int) -> AppendWork | None:
+        """The sync, if all it has to do is to append to the file of the open block."""
+        log, number = self._log, self._log.active_number()
+        block = self._files.open.get(number)
+        is_more = (
+            block is None
+            or self._blocks.form(number) is not Form.PLAIN
+            or self._dirty
+            or self._doomed
+            or self._names_changed
+            or self._blocks.is_stirred
+        )
+        if is_more or block is None:
+            return None
+        [piece] = take_unwritten(log)  # all before the open block has a footer, so it is written
+        return AppendWork(
+            self._files, block, piece, log.last_seq, log.end(), reserved, self._block_bytes
+        )
 
     def _drop_dead_blocks(self) -> None:
         dropped = self._log.drop_dead_blocks(self._log.last_ts_ns)
@@ -269,7 +289,6 @@ class FileStore(IndexedStore):
         work.names_changed, self._names_changed = self._names_changed, False
         work.end = self._end
         blocks.forget(work.doomed)
-        self._working = work
         return work
 
     def _sync_work(self, *, write_only: bool = False) -> SyncWork:
@@ -431,7 +450,7 @@ class FileStore(IndexedStore):
         if self._reserved > log.last_seq:
             log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
         log.note_mark(*log.end(), log.last_seq)
-        work = self._full_sync(log.last_seq)
+        work = self._working = self._full_sync(log.last_seq)
         work.closing = True
         work.run()
         self.synced(work)

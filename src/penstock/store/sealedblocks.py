@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.store.blockfile import Sealing
     from penstock.store.images import BlockFacts
     from penstock.store.log import MessageLog
-    from penstock.store.works import BlockFiles, SyncWork
+    from penstock.store.works import AppendWork, BlockFiles, SyncWork
 
 DEAD_PARTS: Final = 2
 """A block is written anew when one part in this many of it is dead."""
@@ -76,6 +76,13 @@ class SealedBlocks:
             self.forms.pop(number, None)
             self.stored.pop(number, None)
             self.erased.pop(number, None)
+
+    @property
+    def is_stirred(self) -> bool:
+        """Whether there is more to do than appending."""
+        return bool(
+            self.erased or self.swaps or self.litter or self._footed_up_to != self._log.next_number
+        )
 
     # -- footers
 
@@ -145,7 +152,7 @@ class SealedBlocks:
 
     # -- writing anew
 
-    def pending(self, working: SyncWork | None, dirty: set[int]) -> RewriteWork | None:
+    def pending(self, working: SyncWork | AppendWork | None, dirty: set[int]) -> RewriteWork | None:
         if self._rewriting is not None:
             return None
         waiting = {work.number for work in self.swaps} | set(self.erased) | dirty

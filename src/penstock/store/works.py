@@ -9,7 +9,7 @@ explain them are durable, a new file in place of an old one only when it is whol
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from penstock.store.blockfile import (
     ERASED_SUFFIX,
@@ -69,6 +69,17 @@ class BlockFiles:
         block = self.open.pop(number, None)
         if block is not None:
             self.disk.close_file(block.file)
+
+    def allocate(self, block: OpenBlock, end: int, n: int, block_bytes: int) -> None:
+        """Zeros behind what is about to be written, if that is little."""
+        if not self.preallocates or n > SMALL_WRITE_BYTES or end <= block.allocated:
+            return
+        size = min(end + PREALLOCATE_BYTES, max(end, block_bytes))
+        try:
+            self.disk.preallocate(block.file, size)
+        except DiskFull:
+            size = end  # the write itself may still fit
+        block.allocated = size
 
     def remove(self, number: int) -> bool:
         """Whether there was a file to remove."""
@@ -189,7 +200,7 @@ class SyncWork:
         disk = self.files.disk
         if self.forms[piece.number] is not Form.FRAMES:
             end = piece.offset + len(piece.data)
-            self._allocate(block, end, len(piece.data))
+            self.files.allocate(block, end, len(piece.data), self.block_bytes)
             disk.pwrite(block.file, piece.data, piece.offset)
             block.written = end
             return
@@ -207,16 +218,6 @@ class SyncWork:
         at = block.frames.position
         disk.pwrite(block.file, block.frames.frames(piece.data[head:]), at)
         block.written = block.frames.position
-
-    def _allocate(self, block: OpenBlock, end: int, n: int) -> None:
-        if not self.files.preallocates or n > SMALL_WRITE_BYTES or end <= block.allocated:
-            return
-        size = min(end + PREALLOCATE_BYTES, max(end, self.block_bytes))
-        try:
-            self.files.disk.preallocate(block.file, size)
-        except DiskFull:
-            size = end  # the write itself may still fit
-        block.allocated = size
 
     def _swap(self) -> None:
         for rewrite in self.rewrites:
@@ -243,6 +244,48 @@ class SyncWork:
             gone.append(True)
         if any(gone):
             self.files.disk.sync_dir()
+
+
+@dataclass(slots=True)
+class AppendWork:
+    """The sync there is most often: one piece behind others in a file that is open, no more.
+
+    Does what SyncWork would, without asking for all that is not there.
+    """
+
+    files: BlockFiles
+    block: OpenBlock
+    piece: Unwritten
+    seq: int
+    place: tuple[int, int]
+    reserved: int
+    block_bytes: int
+
+    write_only: ClassVar = False
+    names_changed: ClassVar = False
+    swapped: ClassVar = ()
+    rewrites: ClassVar = ()
+    swaps: ClassVar = ()
+
+    @property
+    def pieces(self) -> list[Unwritten]:
+        return [self.piece]
+
+    @property
+    def short(self) -> bool:
+        return len(self.piece.data) <= SMALL_WRITE_BYTES
+
+    def numbers(self) -> set[int]:
+        return {self.piece.number}
+
+    def run(self) -> None:
+        block, disk = self.block, self.files.disk
+        _, offset, data = self.piece
+        end = offset + len(data)
+        self.files.allocate(block, end, len(data), self.block_bytes)
+        disk.pwrite(block.file, data, offset)
+        block.written = end
+        disk.fdatasync(block.file)
 
 
 @dataclass(slots=True)

@@ -150,7 +150,8 @@ class HostDriver:
             return
         commits = host.begin_commit()
         if not commits:
-            host.end_commit(commits, None)
+            self._write()  # before anybody is told
+            host.end_commit(commits, host.failure)
             self._release()
         elif self._edge.committer.is_quick:
             self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
