@@ -69,13 +69,10 @@ def payload_files(root: Path) -> list[Path]:
     waiting = [root / PAYLOAD_DIRECTORY]
     with told_as_store_error(root):
         while waiting:
-            for entry in os.scandir(waiting.pop()):
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    found.append(Path(entry.path))
-                else:
-                    raise ArtifactInvalid("neither a file nor a directory", path=entry.path)
+            for path in waiting.pop().iterdir():
+                if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                    raise ArtifactInvalid("neither a file nor a directory", path=path)
+                (waiting if path.is_dir() else found).append(path)
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 
 

@@ -1,0 +1,198 @@
+"""Artifacts: complete when they exist, checked before they are believed, and for every store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from penstock.fold import (
+    ArtifactInvalid,
+    BackendMismatch,
+    DestinationTaken,
+    SnapshotMeta,
+    read_manifest,
+)
+from penstock.fold.staging import STAGE_PREFIX
+from penstock.kv.types import WatchCursor
+from support_folds import KINDS, at, contents, delete, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.fold import SnapshotStore
+    from support_folds import Kind
+
+ORIGIN = SnapshotMeta("KV_b 2026", ("k.",), seen_evicting=True)
+
+
+@pytest.fixture
+def filled(store: SnapshotStore) -> SnapshotStore:
+    store.apply([put(f"k.{n}", b"v" * n, n) for n in range(300)], at(300), meta=ORIGIN)
+    store.apply([delete("k.5", 301), put("x" * 600, b"", token=b"0123456789")], at(301))
+    return store
+
+
+def staged(directory: Path) -> list[str]:
+    return [one.name for one in directory.iterdir() if one.name.startswith(STAGE_PREFIX)]
+
+
+@pytest.mark.parametrize("form", [None, "append-log"])
+def test_an_artifact_becomes_the_same_fold(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path, form: str | None
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact", form=form)
+    assert read_manifest(tmp_path / "artifact") == manifest
+    assert manifest.cursor == at(301)
+    with kind.imported(tmp_path / "artifact", tmp_path / "copy") as copy:
+        assert contents(copy) == contents(filled)
+        assert copy.cursor == filled.cursor
+        assert copy.meta == ORIGIN
+        copy.apply([put("new", b"1", 302)], at(302))
+    assert filled.get("new") is None
+    assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_the_append_log_form_becomes_a_store_of_any_kind(
+    filled: SnapshotStore, tmp_path: Path, other: str
+) -> None:
+    filled.export_to(tmp_path / "artifact", form="append-log")
+    with KINDS[other].imported(tmp_path / "artifact", tmp_path / "copy") as copy:
+        assert contents(copy) == contents(filled)
+        assert copy.cursor == filled.cursor
+        assert copy.meta == ORIGIN
+
+
+def test_the_append_log_form_is_the_same_bytes_from_every_store(
+    filled: SnapshotStore, tmp_path: Path
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact", form="append-log", created_at=1)
+    with KINDS["memory"].open("") as memory:
+        memory.apply([put(f"k.{n}", b"v" * n, n) for n in range(300) if n != 5], at(1))
+        memory.apply([put("x" * 600, b"", token=b"0123456789")], at(301))
+        expected = memory.export_to(tmp_path / "expected", created_at=1)
+    assert manifest == expected
+
+
+def test_an_empty_store_has_an_artifact_too(
+    kind: Kind, store: SnapshotStore, tmp_path: Path
+) -> None:
+    assert store.export_to(tmp_path / "artifact").cursor == WatchCursor.NONE
+    with kind.imported(tmp_path / "artifact", tmp_path / "copy") as copy:
+        assert contents(copy) == {}
+        assert copy.cursor == WatchCursor.NONE
+
+
+def test_nothing_is_overwritten(kind: Kind, filled: SnapshotStore, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("taken", "file"):
+        with pytest.raises(DestinationTaken):
+            filled.export_to(tmp_path / name)
+    filled.export_to(tmp_path / "artifact")
+    if kind.durable:
+        for name in ("taken", "file"):
+            with pytest.raises(DestinationTaken):
+                kind.imported(tmp_path / "artifact", tmp_path / name)
+    assert (tmp_path / "taken" / "mine").read_text() == "mine"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_empty_directory_may_be_the_destination(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    (tmp_path / "artifact").mkdir()
+    (tmp_path / "copy").mkdir()
+    filled.export_to(tmp_path / "artifact")
+    with kind.imported(tmp_path / "artifact", tmp_path / "copy") as copy:
+        assert copy.count() == filled.count()
+
+
+def refused(kind: Kind, tmp_path: Path, reason: str) -> None:
+    with pytest.raises(ArtifactInvalid, match=reason):
+        kind.imported(tmp_path / "artifact", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert staged(tmp_path) == []
+
+
+def test_a_changed_byte_is_found_wherever_it_is(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact")
+    for file in manifest.files:
+        path = tmp_path / "artifact" / file.path
+        good = path.read_bytes()
+        if not good:
+            continue
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        refused(kind, tmp_path, "not what the manifest says")
+        path.write_bytes(good)
+
+
+def test_missing_surplus_and_odd_files_are_refused(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    filled.export_to(tmp_path / "artifact")
+    surplus = tmp_path / "artifact" / "data" / "surplus"
+    surplus.write_bytes(b"")
+    refused(kind, tmp_path, "declared or there")
+    surplus.unlink()
+    os.symlink("/etc/passwd", surplus)
+    refused(kind, tmp_path, "neither a file nor a directory")
+    surplus.unlink()
+    some = next((tmp_path / "artifact" / "data").iterdir())
+    some.unlink()
+    refused(kind, tmp_path, "declared or there")
+    (tmp_path / "artifact" / "MANIFEST.json").unlink()
+    refused(kind, tmp_path, "no manifest")
+
+
+def test_a_cursor_that_is_not_the_payloads_is_refused(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact")
+    lie = msgspec.structs.replace(manifest, cursor_hex=at(999).raw.hex())
+    (tmp_path / "artifact" / "MANIFEST.json").write_bytes(lie.encode())
+    refused(kind, tmp_path, "cursor is not the manifest's")
+
+
+def test_artifacts_of_stores_we_do_not_know_are_refused_by_name(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact")
+    foreign = msgspec.structs.replace(manifest, backend="fjall", backend_version="3")
+    (tmp_path / "artifact" / "MANIFEST.json").write_bytes(foreign.encode())
+    with pytest.raises(BackendMismatch, match="a fjall artifact"):
+        kind.imported(tmp_path / "artifact", tmp_path / "copy")
+
+
+def test_another_generation_of_a_format_is_refused(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    manifest = filled.export_to(tmp_path / "artifact", form="append-log")
+    newer = msgspec.structs.replace(manifest, backend_version="3")
+    (tmp_path / "artifact" / "MANIFEST.json").write_bytes(newer.encode())
+    with pytest.raises(BackendMismatch, match="format 3"):
+        kind.imported(tmp_path / "artifact", tmp_path / "copy")
+
+
+def test_a_payload_that_is_no_store_is_the_artifacts_fault(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    from penstock.fold.staging import hashed
+
+    manifest = filled.export_to(tmp_path / "artifact", form="append-log")
+    payload = tmp_path / "artifact" / "data" / "fold.snap"
+    payload.write_bytes(b"PG")
+    size, digest = hashed(payload)
+    file = msgspec.structs.replace(manifest.files[0], size=size, blake3=digest)
+    told = msgspec.structs.replace(manifest, files=[file])
+    (tmp_path / "artifact" / "MANIFEST.json").write_bytes(told.encode())
+    with pytest.raises(ArtifactInvalid):
+        kind.imported(tmp_path / "artifact", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert staged(tmp_path) == []
