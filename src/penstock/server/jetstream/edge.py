@@ -7,6 +7,7 @@ turn have run, `_after_turn` lets every host that something happened to pass on 
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -26,7 +27,7 @@ from penstock.server.jetstream.nuid import Nuids
 from penstock.server.logs import log
 from penstock.server.session import Session
 from penstock.store.disk import RealDisk
-from penstock.store.errors import NotFound
+from penstock.store.errors import NotFound, StoreError
 from penstock.streams.batch import BatchLimits, InFlight
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class JetStreamEdge:
         self.agenda: Agenda[HostDriver] = Agenda()
         self.accounts: dict[str, AccountEdge] = {}
         self.store_dir = os.path.join(options.store_dir or default_store_dir(), DIRECTORY)
-        self._disk = RealDisk.at(self.store_dir, create=True)
-        self._disk.lock()
+        self._disk = open_directory(self.store_dir)
         self.room = ServerRoom(
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
@@ -356,6 +356,28 @@ def key_salt(disk: Disk) -> bytes:
         disk.close_file(file)
         disk.sync_dir()
     return salt
+
+
+def open_directory(path: str) -> RealDisk:
+    """The store directory, made if need be, and ours alone. Raises ValueError, saying why not."""
+    try:
+        disk = RealDisk.at(path, create=True)
+    except StoreError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            why = "storage directory is not a directory"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why = "storage directory is not writable"
+        else:
+            why = f"could not create storage directory - {error}"
+        raise ValueError(f"Can't start JetStream: {why}") from error
+    try:
+        disk.lock()
+    except StoreError as error:
+        disk.close()
+        raise ValueError(
+            f"Can't start JetStream: another server uses the storage directory {path}"
+        ) from error
+    return disk
 
 
 def default_store_dir() -> str:
