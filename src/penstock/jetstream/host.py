@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
-from penstock.api.stream import ConsumerLimits, Retention
+from penstock.api.stream import Retention
 from penstock.base.effects import Fetch, Send
 from penstock.consumers.consumer import Consumer
 from penstock.jetstream import keeping
@@ -254,9 +254,9 @@ class StreamHost:
         self.hear_lane()
         if self._fresh or self._taken:
             self._announce(now_ns)
+        is_busy = False
         while self._ready:
             ready, self._ready = self._ready, set()
-            busy = []
             for name in ready:
                 consumer = self.consumers.get(name)
                 if consumer is None:
@@ -265,10 +265,8 @@ class StreamHost:
                     self._direct.add(name)
                     continue
                 self._take(consumer, consumer.wake(now_ns))
-                if consumer.busy:
-                    busy.append(name)
-            if busy:
-                self._ready.update(busy)
+                is_busy |= consumer.busy
+            if is_busy:
                 return
         if not self.stream.is_timeless:
             self.note(self.stream)
@@ -400,17 +398,6 @@ class StreamHost:
     def listed_consumers(self) -> list[str]:
         """The consumers that requests speak of, in order; those that feed copies are not."""
         return sorted(name for name, each in self.consumers.items() if not each.cfg.direct)
-
-    @property
-    def consumer_limits(self) -> dict[str, ConsumerLimits]:
-        """What each consumer uses of what the stream may limit."""
-        return {
-            name: ConsumerLimits(
-                inactive_threshold=each.cfg.inactive_threshold,
-                max_ack_pending=each.cfg.max_ack_pending,
-            )
-            for name, each in self.consumers.items()
-        }
 
     def let_go(self) -> None:
         """Writes what is open and closes the files."""

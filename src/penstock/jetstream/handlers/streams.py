@@ -29,7 +29,7 @@ from penstock.api.responses import (
     StreamPurgeResponse,
     StreamUpdateResponse,
 )
-from penstock.api.stream import Storage
+from penstock.api.stream import ConsumerLimits, Storage
 from penstock.api.stream_changes import plan_create, plan_update
 from penstock.api.stream_defaults import StreamContext
 from penstock.base.effects import Advise
@@ -93,13 +93,24 @@ def stream_context(assets: Assets, name: str) -> StreamContext:
         duplicate_window_max=assets.policy.duplicate_window_ns,
         free_memory=assets.room.unpromised(Storage.MEMORY),
         free_storage=assets.room.unpromised(Storage.FILE),
-        consumers={} if host is None else host.consumer_limits,
+        consumers={} if host is None else _used_of_limits(host),
     )
 
 
 def _created(call: Call, host: StreamHost) -> Outcome:
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return Held(StreamCreateResponse(info=info, did_create=True), host)
+
+
+def _used_of_limits(host: StreamHost) -> dict[str, ConsumerLimits]:
+    """What each consumer uses of what its stream may limit."""
+    return {
+        name: ConsumerLimits(
+            inactive_threshold=each.cfg.inactive_threshold,
+            max_ack_pending=each.cfg.max_ack_pending,
+        )
+        for name, each in host.consumers.items()
+    }
 
 
 def _told(subject: str, name: str, action: str) -> Advise:
