@@ -17,7 +17,7 @@ import contextlib
 import logging
 import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.bulk.batch import Batch
 from penstock.bulk.errors import (
@@ -48,6 +48,7 @@ IDLE_CODE: Final = 100
 #: JetStream is there but not ready, as after a restart.
 UNAVAILABLE: Final = 503
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -103,6 +104,7 @@ class Following:
         self._initial = 0
         self._handed = 0
         self._is_caught_up = False
+        self._has_begun = False
         self.position = after
         self.recreated = 0
 
@@ -111,12 +113,14 @@ class Following:
     async def begin(self) -> None:
         """Connect and make the consumer; what is refused is raised, nothing is tried twice."""
         await self._begin()
+        self._has_begun = True
 
     async def next(self) -> Event:
         """The next batch or mark, through as many new consumers as it takes."""
         while True:
             if self._feed is None:
-                await self._begin_again()
+                await self._patiently(self._begin)
+                self.recreated += 1
             if not self._is_caught_up and self._initial == 0:
                 return self._caught_up()
             item = await self._next_item()
@@ -125,9 +129,8 @@ class Following:
                 return event
 
     async def state(self) -> StreamState:
-        """The stream now, asked over the connection in use."""
-        link = await self._connected()
-        return await self._questions.stream_state(link, self._stream)
+        """The stream now; once begun, a server that is away is waited for."""
+        return await (self._patiently(self._state) if self._has_begun else self._state())
 
     async def close(self) -> None:
         """Take the consumer back and disconnect."""
@@ -204,24 +207,25 @@ class Following:
 
     # -- beginning
 
-    async def _begin_again(self) -> None:
-        """As `begin`, but a server that is away is waited for."""
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it is done, refused, or the server was away for too long."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._reconnect_seconds
         pause = RETRY_SECONDS_FIRST
         while True:
             try:
-                await self._begin()
+                return await attempt()
             except BulkError as error:
                 self._drop_mute(error)
                 if not _may_pass(error) or loop.time() + pause > deadline:
                     raise
                 log.debug("not yet stream=%s reason=%s", self._stream, error)
-            else:
-                self.recreated += 1
-                return
             await asyncio.sleep(pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _state(self) -> StreamState:
+        link = await self._connected()
+        return await self._questions.stream_state(link, self._stream)
 
     async def _begin(self) -> None:
         link = await self._connected()

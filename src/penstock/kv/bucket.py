@@ -1,0 +1,108 @@
+"""A bucket on a NATS server: the stream it is made of, and the parts that read, write and watch.
+
+Made by a connection. It knows what its stream allows since it was opened; whoever changes the
+stream behind its back gets refusals from the server, not surprises from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.kv.contract import BucketConfig, Capabilities
+from penstock.kv.reading import NatsReader
+from penstock.kv.records import prefix_of, stream_of
+from penstock.kv.watching import NatsWatcher
+from penstock.kv.writing import NatsWriter
+
+if TYPE_CHECKING:
+    from penstock.bulk.reader import BulkReader
+    from penstock.kv.asking import Requests
+
+SECOND_NS: Final = 1_000_000_000
+#: The longest time in which the server recognises a message sent twice.
+DUPLICATES_NS_MAX: Final = 120 * SECOND_NS
+UNLIMITED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NatsBucket:
+    """`bulk` is None around a client of the caller's own: then nothing can be followed."""
+
+    name: str
+    requests: Requests
+    bulk: BulkReader | None
+    stream_config: dict[str, Any]
+    max_payload: int
+    empty_is_delete: bool = False
+
+    def reader(self) -> NatsReader:
+        return NatsReader(
+            self.name,
+            self.requests,
+            self.bulk,
+            direct=bool(self.stream_config.get("allow_direct")),
+            empty_is_delete=self.empty_is_delete,
+        )
+
+    def watcher(self) -> NatsWatcher | None:
+        if self.bulk is None:
+            return None
+        return NatsWatcher(self.name, self.bulk, empty_is_delete=self.empty_is_delete)
+
+    def writer(self) -> NatsWriter:
+        return NatsWriter(self.name, self.requests, self.reader())
+
+    def ttl_writer(self) -> NatsWriter | None:
+        return self.writer() if self.stream_config.get("allow_msg_ttl") else None
+
+    def purger(self) -> NatsWriter | None:
+        return self.writer() if self.stream_config.get("allow_rollup_hdrs") else None
+
+    def capabilities(self) -> Capabilities:
+        largest = self.stream_config.get("max_msg_size", UNLIMITED)
+        return Capabilities(
+            streaming_watch=self.bulk is not None,
+            prefix_watch=self.bulk is not None,
+            purge=bool(self.stream_config.get("allow_rollup_hdrs")),
+            ttl=bool(self.stream_config.get("allow_msg_ttl")),
+            max_value_size=largest if largest > 0 else self.max_payload,
+        )
+
+
+def stream_config(bucket: str, config: BucketConfig) -> dict[str, Any]:
+    """The stream behind a bucket, as the conventions of NATS have it."""
+    max_age_ns = round((config.max_age or 0) * SECOND_NS)
+    made: dict[str, Any] = {
+        "name": stream_of(bucket),
+        "subjects": [f"{prefix_of(bucket)}>"],
+        "retention": "limits",
+        "storage": config.storage,
+        "discard": config.discard,
+        "num_replicas": config.replicas,
+        "max_msgs": UNLIMITED,
+        "max_consumers": UNLIMITED,
+        "max_msgs_per_subject": config.history,
+        "max_age": max_age_ns,
+        "max_bytes": config.max_bytes or UNLIMITED,
+        "max_msg_size": config.max_value_size or UNLIMITED,
+        "duplicate_window": min(max_age_ns or DUPLICATES_NS_MAX, DUPLICATES_NS_MAX),
+        "allow_direct": config.allow_direct,
+        "allow_rollup_hdrs": config.allow_rollup,
+        "deny_delete": config.deny_delete,
+    }
+    if config.allow_msg_ttl or config.marker_ttl is not None:
+        made["allow_msg_ttl"] = True
+    if config.marker_ttl is not None:
+        made["subject_delete_marker_ttl"] = round(config.marker_ttl * SECOND_NS)
+    return made
+
+
+def differences(wanted: dict[str, Any], there: dict[str, Any]) -> list[str]:
+    """Settings of an existing bucket that are not as they were asked for."""
+    empty = (None, False, 0, "")
+    return sorted(
+        name
+        for name, value in wanted.items()
+        if there.get(name) != value and not (value in empty and there.get(name) in empty)
+    )

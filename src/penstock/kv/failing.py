@@ -1,0 +1,49 @@
+"""Errors of the two clients underneath, by the names this package has for them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from penstock.bulk import errors as bulk
+from penstock.kv.errors import (
+    BucketNotFound,
+    ConnectionFailed,
+    FoldError,
+    OperationFailed,
+    OperationTimeout,
+    WatchError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAM_NOT_FOUND: Final = 10059
+
+
+def named(error: bulk.BulkError, bucket: str) -> FoldError:
+    """What an error of a bulk read is called here."""
+    if isinstance(error, bulk.Refused):
+        return refused(error.description, error.err_code or error.code, bucket)
+    if isinstance(error, bulk.ConnectFailed):
+        return ConnectionFailed(str(error), bucket=bucket)
+    if isinstance(error, bulk.AnswerLate):
+        return OperationTimeout(str(error), bucket=bucket)
+    if isinstance(error, bulk.NoResponders):
+        return OperationFailed("the server has no JetStream, or not yet", bucket=bucket)
+    return WatchError(str(error), bucket=bucket)
+
+
+def refused(description: str, code: int, bucket: str) -> FoldError:
+    if code == STREAM_NOT_FOUND:
+        return BucketNotFound("there is no such bucket", bucket=bucket)
+    return OperationFailed(description, code=code, bucket=bucket)
+
+
+@contextlib.contextmanager
+def by_name(bucket: str) -> Iterator[None]:
+    """Around bulk reads."""
+    try:
+        yield
+    except bulk.BulkError as error:
+        raise named(error, bucket) from error

@@ -1,0 +1,105 @@
+"""Reading a bucket: single keys over the ordinary client, listings over the bulk reader.
+
+A listing has a connection and a consumer of its own and reads until nothing is pending, so no count
+can cut it short. Prefixes need not end in a dot here: the enclosing token is read and the rest left
+out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.kv.errors import NotConnected
+from penstock.kv.failing import by_name
+from penstock.kv.records import (
+    enclosing,
+    entries_of,
+    keys_of,
+    operation,
+    prefix_of,
+    stream_of,
+    subject_of,
+)
+from penstock.kv.types import KvEntry, Op, VersionToken
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from penstock.bulk.batch import Batch
+    from penstock.bulk.reader import BulkReader
+    from penstock.kv.asking import Requests, Stored
+
+
+class NatsReader:
+    """A `KvReader`."""
+
+    def __init__(
+        self,
+        bucket: str,
+        requests: Requests,
+        bulk: BulkReader | None,
+        *,
+        direct: bool,
+        empty_is_delete: bool,
+    ) -> None:
+        self._bucket = bucket
+        self._requests = requests
+        self._bulk = bulk
+        self._direct = direct
+        self._empty_is_delete = empty_is_delete
+        self._skipped = len(prefix_of(bucket))
+
+    async def get(self, key: str) -> KvEntry | None:
+        stored = await self._newest(key)
+        if stored is None or operation(stored.header)[0] is not Op.PUT:
+            return None
+        if self._empty_is_delete and not stored.payload:
+            return None
+        return KvEntry(key, stored.payload, VersionToken.of(stored.seq))
+
+    async def entry(self, key: str) -> KvEntry | None:
+        stored = await self._newest(key)
+        if stored is None:
+            return None
+        return KvEntry(key, stored.payload, VersionToken.of(stored.seq))
+
+    async def keys(self, prefix: str = "") -> AsyncIterator[str]:
+        seen: set[str] = set()
+        async for batch in self._listing(prefix, headers_only=True):
+            for key in keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete):
+                if key.startswith(prefix) and key not in seen:
+                    seen.add(key)
+                    yield key
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:
+        async for batch in self._listing(prefix, headers_only=False):
+            for entry in entries_of(batch, self._skipped, empty_is_delete=self._empty_is_delete):
+                if entry.key.startswith(prefix):
+                    yield entry
+
+    async def is_free(self, key: str) -> int | None:
+        """The revision a new value must follow, 0 for none; None if the key has a value."""
+        stored = await self._newest(key)
+        if stored is None:
+            return 0
+        is_gone = operation(stored.header)[0] is not Op.PUT
+        if is_gone or (self._empty_is_delete and not stored.payload):
+            return stored.seq
+        return None
+
+    async def _newest(self, key: str) -> Stored | None:
+        subject = subject_of(self._bucket, key)
+        return await self._requests.newest(stream_of(self._bucket), subject, direct=self._direct)
+
+    async def _listing(self, prefix: str, *, headers_only: bool) -> AsyncIterator[Batch]:
+        if self._bulk is None:
+            raise NotConnected(
+                "a connection around a client of your own cannot open another to list",
+                bucket=self._bucket,
+            )
+        filters = [f"{prefix_of(self._bucket)}{enclosing(prefix)}>"]
+        with by_name(self._bucket):
+            async for batch in self._bulk.newest(
+                stream_of(self._bucket), filters=filters, headers_only=headers_only
+            ):
+                yield batch

@@ -1,0 +1,235 @@
+"""Watching a bucket: one ordered consumer, checked whenever it begins and wherever it skips.
+
+A watch begins behind a cursor or with what is there. Each (re)start behind a revision goes through
+`check_resume` before and after the consumer is made. While every record is expected (the scope is
+the whole bucket) a skipped sequence is looked into before what follows it is handed on: overwritten
+records are harmless, a log that begins behind the skip has overrun us. Heartbeats move the position
+over what is out of scope, so an idle watch needs no probe and its bookmarks stay young.
+
+Invariant: everything handed on or bookmarked was preceded by all of its scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+from penstock.bulk.batch import Batch
+from penstock.bulk.errors import BulkError
+from penstock.bulk.following import CaughtUp as StreamCaughtUp
+from penstock.bulk.following import Idle
+from penstock.kv.contract import HEARTBEAT_SECONDS
+from penstock.kv.errors import BucketError, CursorExpired, LogReset, WatchError
+from penstock.kv.failing import by_name, named
+from penstock.kv.records import filters_of, prefix_of, stream_of, updates_of
+from penstock.kv.resuming import check_resume, is_window_intact, log_info, resumable
+from penstock.kv.types import Bookmark, CaughtUp, Scope, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from penstock.bulk.asking import StreamState
+    from penstock.bulk.following import Event
+    from penstock.bulk.reader import BulkReader
+    from penstock.kv.types import LogInfo, WatchEvent
+
+BOOKMARK_SECONDS: Final = 30.0
+
+
+class NatsWatcher:
+    """A `KvWatcher`."""
+
+    def __init__(
+        self,
+        bucket: str,
+        bulk: BulkReader,
+        *,
+        empty_is_delete: bool = False,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+    ) -> None:
+        self._bucket = bucket
+        self._bulk = bulk
+        self._empty_is_delete = empty_is_delete
+        self._bookmark_seconds = bookmark_seconds
+
+    def watch(
+        self,
+        scope: Scope,
+        *,
+        after: WatchCursor = WatchCursor.NONE,
+        identity: str | None = None,
+        heartbeat: float = HEARTBEAT_SECONDS,
+    ) -> Watch:
+        """See `KvWatcher.watch`; leaving the context stops the watch and removes its consumer."""
+        return Watch(
+            self._bulk,
+            self._bucket,
+            scope,
+            after=resumable(after) if after else None,
+            identity=identity,
+            heartbeat=heartbeat,
+            bookmark_seconds=self._bookmark_seconds,
+            empty_is_delete=self._empty_is_delete,
+        )
+
+    async def log_info(self) -> LogInfo:
+        with by_name(self._bucket):
+            return log_info(await self._bulk.stream_state(stream_of(self._bucket)))
+
+
+class Watch:
+    """Events one by one (`async for`), or as they come, many at a time (`batches`)."""
+
+    def __init__(
+        self,
+        bulk: BulkReader,
+        bucket: str,
+        scope: Scope,
+        *,
+        after: int | None,
+        identity: str | None,
+        heartbeat: float,
+        bookmark_seconds: float,
+        empty_is_delete: bool,
+    ) -> None:
+        self._bucket = bucket
+        self._is_whole = scope == Scope.all()
+        self._skipped = len(prefix_of(bucket))
+        self._empty_is_delete = empty_is_delete
+        self._bookmark_seconds = bookmark_seconds
+        self._bookmark_due = 0.0
+        #: Behind it every record of the bucket is expected; None while listing.
+        self._frontier = after
+        self._cursor = after or 0
+        self._events: deque[WatchEvent] = deque()
+        self.identity = identity
+        self._following = bulk.follow(
+            stream_of(bucket),
+            filters=filters_of(bucket, scope),
+            after=after,
+            heartbeat=heartbeat,
+            check=self._check,
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            with by_name(self._bucket):
+                await self._begin()
+        except BaseException:
+            await self._following.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._following.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        while not self._events:
+            self._events.extend(await self.next_events())
+        return self._events.popleft()
+
+    async def batches(self) -> AsyncIterator[Sequence[WatchEvent]]:
+        """Events as they arrive together, without a wait between them."""
+        while True:
+            yield await self.next_events()
+
+    async def next_events(self) -> Sequence[WatchEvent]:
+        """One or more events, waited for."""
+        while True:
+            try:
+                event = await self._following.next()
+                events = await self._translate(event)
+            except BulkError as error:
+                raise self._ended(error) from error
+            if events:
+                return events
+
+    @property
+    def cursor(self) -> WatchCursor:
+        """Behind everything handed on or bookmarked so far."""
+        return WatchCursor.of(self._cursor) if self._cursor else WatchCursor.NONE
+
+    # -- beginning
+
+    async def _begin(self) -> None:
+        if self._frontier is not None:
+            await self._following.begin()
+            return
+        before = log_info(await self._following.state())
+        self.identity = self.identity or before.identity
+        await self._following.begin()
+        now = log_info(await self._following.state())
+        if now.identity != self.identity:
+            raise self._reset(now)
+
+    def _check(self, state: StreamState, position: int) -> None:
+        info = log_info(state)
+        check_resume(info, position, identity=self.identity, bucket=self._bucket)
+        self.identity = info.identity
+
+    def _reset(self, now: LogInfo) -> LogReset:
+        return LogReset(
+            "the bucket was made anew",
+            old_identity=self.identity or "",
+            new_identity=now.identity,
+            bucket=self._bucket,
+            cursor=self.cursor,
+        )
+
+    # -- events
+
+    async def _translate(self, event: Event) -> Sequence[WatchEvent]:
+        if isinstance(event, Batch):
+            await self._guard(event)
+            self._advance(event.last)
+            return updates_of(event, self._skipped, empty_is_delete=self._empty_is_delete)
+        if isinstance(event, StreamCaughtUp):
+            if self._frontier is None:
+                self._frontier = self._following.position
+            return (CaughtUp(),)
+        if isinstance(event, Idle):
+            return self._bookmarked(event.seq)
+        return ()
+
+    def _advance(self, revision: int) -> None:
+        self._cursor = revision
+        if self._frontier is not None:
+            self._frontier = revision
+
+    def _bookmarked(self, revision: int) -> Sequence[WatchEvent]:
+        if self._frontier is not None:
+            self._frontier = revision
+        now = asyncio.get_running_loop().time()
+        if revision <= self._cursor or now < self._bookmark_due:
+            return ()
+        self._bookmark_due = now + self._bookmark_seconds
+        self._cursor = revision
+        return (Bookmark(WatchCursor.of(revision)),)
+
+    async def _guard(self, batch: Batch) -> None:
+        """Nothing behind a skipped sequence is handed on before the log was asked about it."""
+        if not self._is_whole or self._frontier is None:
+            return
+        skipped_behind = batch.first_gap(self._frontier)
+        if skipped_behind < 0:
+            return
+        info = log_info(await self._following.state())
+        if not is_window_intact(info, skipped_behind):
+            raise CursorExpired(
+                f"the bucket begins at {info.first_seq}, the watch was at {skipped_behind}",
+                first_seq=info.first_seq,
+                cursor=self.cursor,
+                bucket=self._bucket,
+            )
+
+    def _ended(self, error: BulkError) -> WatchError | BucketError:
+        """A watch that was under way ends with a reason to watch again, or with the bucket."""
+        reason = named(error, self._bucket)
+        if isinstance(reason, BucketError | WatchError):
+            reason.cursor = self.cursor
+            return reason
+        return WatchError(str(error), bucket=self._bucket, cursor=self.cursor)
