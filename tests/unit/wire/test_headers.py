@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from penstock.wire import headers
 
 BLOCK = b"NATS/1.0\r\nA: 1\r\nNats-Msg-Id:  x y \r\nA: 2\r\nB:3\r\n\r\n"
