@@ -158,7 +158,7 @@ def test_readers_in_other_threads_never_see_a_cursor_ahead_of_its_data(
     readers = [threading.Thread(target=watch) for _ in range(2)]
     for one in readers:
         one.start()
-    for revision in range(1, 151):
+    for revision in range(1, 61):
         store.apply([put(key, b"%d" % revision, revision) for key in keys], at(revision))
     done.set()
     for one in readers:
