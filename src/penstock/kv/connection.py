@@ -84,6 +84,7 @@ class NatsConnection:
     def __init__(self, config: NatsConfig) -> None:
         self._config: NatsConfig | None = config
         self._client: Client | None = None
+        self._is_ours = True
         self._is_there = False
 
     @classmethod
@@ -96,13 +97,14 @@ class NatsConnection:
         made = cls.__new__(cls)
         made._config = config
         made._client = client
+        made._is_ours = False
         made._is_there = client.is_connected
         return made
 
     async def connect(self) -> None:
         if self._client is not None:
             return
-        if self._config is None:
+        if self._config is None or not self._is_ours:
             raise ConnectionFailed("a connection around a client of your own cannot redial")
         client = _guarded_client(self._config)
         await _open(client, self._config, self._lost, self._back)
@@ -112,7 +114,7 @@ class NatsConnection:
     async def close(self) -> None:
         client, self._client = self._client, None
         self._is_there = False
-        if client is not None:
+        if client is not None and self._is_ours:
             await client.close()
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,209 @@
+"""What a watch reports when the bucket, its consumer or the server did not stay as they were."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.bulk import BulkReader
+from penstock.kv.connection import NatsConfig, NatsConnection
+from penstock.kv.contract import BucketConfig
+from penstock.kv.errors import (
+    BucketNotFound,
+    ConnectionFailed,
+    CursorExpired,
+    LogReset,
+)
+from penstock.kv.types import CaughtUp, Scope, WatchCursor
+from penstock.kv.watching import NatsWatcher
+from support_kv import Seen
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+
+    from penstock.kv.bucket import NatsBucket
+    from support_kv import Maker
+    from support_servers import Starter
+
+QUICK = 0.2
+
+
+def watching(bucket: NatsBucket) -> NatsWatcher:
+    watcher = bucket.watcher()
+    assert watcher is not None
+    return watcher
+
+
+async def fill(bucket: NatsBucket, count: int) -> None:
+    for number in range(1, count + 1):
+        await bucket.writer().put(f"k{number}", b"%d" % number)
+
+
+async def recreate(bucket: NatsBucket, jetstream: JetStreamContext) -> None:
+    await jetstream.delete_stream(f"KV_{bucket.name}")
+    config = dict(bucket.stream_config)
+    await jetstream.add_stream(
+        name=config["name"], subjects=config["subjects"], max_msgs_per_subject=1
+    )
+
+
+# -- while away
+
+
+async def test_a_cursor_the_log_passed_has_expired(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    await fill(bucket, 9)
+    await jetstream.purge_stream(f"KV_{bucket.name}", seq=6)
+    with pytest.raises(CursorExpired) as expired:
+        async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(4)):
+            pass
+    assert (expired.value.first_seq, expired.value.cursor) == (6, WatchCursor.of(4))
+    assert expired.value.bucket == bucket.name
+    async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(5)) as watch:
+        seen = await Seen(watch).until_caught_up()
+    assert [update.revision for update in seen.updates] == [6, 7, 8, 9]
+
+
+async def test_values_that_aged_out_expire_the_cursor(make: Maker) -> None:
+    bucket = await make(BucketConfig(max_age=0.5))
+    await fill(bucket, 3)
+    watcher = watching(bucket)
+    async with asyncio.timeout(20):
+        while (await watcher.log_info()).first_seq < 4:
+            pass
+    assert (await watcher.log_info()).evicts_current
+    with pytest.raises(CursorExpired):
+        async with watcher.watch(Scope.all(), after=WatchCursor.of(1)):
+            pass
+    async with watcher.watch(Scope.all(), after=WatchCursor.of(3)) as watch:
+        await Seen(watch).until_caught_up()
+
+
+async def test_a_full_bucket_that_drops_the_oldest_expires_cursors(make: Maker) -> None:
+    bucket = await make(BucketConfig(discard="old", max_bytes=1000))
+    for number in range(20):
+        await bucket.writer().put(f"k{number}", bytes(100))
+    info = await watching(bucket).log_info()
+    assert info.evicts_current
+    assert info.first_seq > 2
+    with pytest.raises(CursorExpired):
+        async with watching(bucket).watch(Scope.prefix("k."), after=WatchCursor.of(1)):
+            pass
+
+
+async def test_a_cursor_ahead_of_the_log_means_another_log(bucket: NatsBucket) -> None:
+    await fill(bucket, 3)
+    with pytest.raises(LogReset, match="ends at 3"):
+        async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(4)):
+            pass
+
+
+async def test_a_bucket_made_anew_is_told_by_its_identity(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    await fill(bucket, 3)
+    before = (await watching(bucket).log_info()).identity
+    await recreate(bucket, jetstream)
+    await fill(bucket, 5)
+    with pytest.raises(LogReset) as reset:
+        async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(3), identity=before):
+            pass
+    assert reset.value.old_identity == before
+    assert reset.value.new_identity == (await watching(bucket).log_info()).identity
+
+
+async def test_a_bucket_that_is_gone_is_not_found(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    await jetstream.delete_stream(f"KV_{bucket.name}")
+    for after in (WatchCursor.NONE, WatchCursor.of(1)):
+        with pytest.raises(BucketNotFound):
+            async with watching(bucket).watch(Scope.all(), after=after):
+                pass
+
+
+# -- while watching
+
+
+async def test_a_consumer_an_operator_deleted_is_made_anew(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
+        seen = await Seen(watch).until_caught_up()
+        (consumer,) = await jetstream.consumers_info(f"KV_{bucket.name}")
+        await jetstream.delete_consumer(f"KV_{bucket.name}", consumer.name)
+        await bucket.writer().put("k", b"1")
+        await seen.until(lambda seen: bool(seen.updates))
+    assert seen.puts == [("k", b"1")]
+    assert seen.events.count(CaughtUp()) == 1
+
+
+async def test_a_bucket_deleted_under_a_watch_ends_it(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
+        seen = await Seen(watch).until_caught_up()
+        await jetstream.delete_stream(f"KV_{bucket.name}")
+        with pytest.raises(BucketNotFound):
+            await seen.until_end()
+
+
+async def test_a_bucket_made_anew_under_a_watch_ends_it(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    await fill(bucket, 2)
+    async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
+        seen = await Seen(watch).until_caught_up()
+        await recreate(bucket, jetstream)
+        await fill(bucket, 4)
+        with pytest.raises(LogReset) as reset:
+            await seen.until_end()
+    assert reset.value.cursor == WatchCursor.of(2)
+
+
+async def test_an_overrun_of_a_live_watch_is_told_before_what_came_behind_it(
+    bucket: NatsBucket, jetstream: JetStreamContext
+) -> None:
+    """Records vanish while nobody delivers them: the consumer is gone when they do."""
+    await fill(bucket, 2)
+    stream = f"KV_{bucket.name}"
+    async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
+        seen = await Seen(watch).until_caught_up()
+        (consumer,) = await jetstream.consumers_info(stream)
+        await jetstream.delete_consumer(stream, consumer.name)
+        await fill(bucket, 6)
+        await jetstream.purge_stream(stream, seq=7)
+        with pytest.raises(CursorExpired) as expired:
+            await seen.until_end()
+    assert expired.value.first_seq == 7
+    assert [update.revision for update in seen.updates] == [1, 2]
+
+
+async def test_a_restart_of_the_server_does_not_end_a_watch(start: Starter) -> None:
+    server = start("", "-js", "-sd", "store")
+    async with NatsConnection(NatsConfig.of(server.url)) as connection:
+        bucket = await connection.bucket("b", BucketConfig())
+        await fill(bucket, 3)
+        async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
+            seen = await Seen(watch).until_caught_up()
+            await asyncio.to_thread(server.restart)
+            async with NatsConnection(NatsConfig.of(server.url)) as again:
+                await (await again.bucket("b")).writer().put("after", b"1")
+            await seen.until(lambda seen: len(seen.updates) == 4)
+    assert [update.revision for update in seen.updates] == [1, 2, 3, 4]
+    assert seen.events.count(CaughtUp()) == 1
+
+
+async def test_a_server_that_stays_away_ends_the_watch(start: Starter) -> None:
+    server = start("", "-js", "-sd", "store")
+    async with NatsConnection(NatsConfig.of(server.url)) as connection:
+        await connection.bucket("b", BucketConfig())
+        watcher = NatsWatcher("b", BulkReader.to(server.url, reconnect_seconds=0.5))
+        async with watcher.watch(Scope.all(), heartbeat=QUICK) as watch:
+            seen = await Seen(watch).until_caught_up()
+            server.kill()
+            with pytest.raises(ConnectionFailed):
+                await seen.until_end()
