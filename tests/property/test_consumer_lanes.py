@@ -69,6 +69,7 @@ steps = st.one_of(
     st.tuples(st.just("remove"), numbers),
     st.tuples(st.just("purge"), numbers),
     st.tuples(st.just("filter"), numbers),
+    st.tuples(st.just("retain"), numbers),
 )
 
 BODIES = (
@@ -116,8 +117,11 @@ class Pair:
         self._answer_one(stage, number, (b"+ACK", b"", b"+WPI", b"+TERM")[number % 4])
 
     def ack_some(self, stage: Stage, number: int) -> None:
-        """Several, in an order that may be any."""
+        """Several, in an order that may be any; one where each would let the next message go, as
+        the floor of either lane is right then, but not the same."""
         chosen = self.deliveries[number % 7 :: 1 + number % 3]
+        if stage.consumer._delivery.is_stalled:
+            chosen = chosen[:1]
         assert isinstance(stage, LaneStage | PlainStage)
         stage.ack_many(chosen[::-1] if number % 5 == 0 else chosen)
         self.settled[stage is self.lane] = seqs_of(stage.settled)
@@ -154,6 +158,10 @@ class Pair:
     def purge(self, stage: Stage, number: int) -> None:
         if number < 20:
             stage.purge(before_seq=number % (stage.store.last_seq + 2))
+
+    def retain(self, stage: Stage, number: int) -> None:
+        """The stream begins to keep messages for its consumers, or ceases to."""
+        stage.consumer.retention_changed(by_interest=number % 2 == 0)
 
     def filter(self, stage: Stage, number: int) -> None:
         """Filters change now and then."""
@@ -241,3 +249,10 @@ def test_requests_are_served_in_turns_across_runs() -> None:
         stage.take(stage.consumer.wake(T0))
     got = [one.to for one in stage.sent if isinstance(one, Deliver)]
     assert got == ["r1", "r2", "r3", "r1", "r2", "r3", "r2", "r3", "r2", "r2"]
+
+
+def test_requests_that_count_bytes_are_served_in_one_call() -> None:
+    stage = LaneStage(CONFIGS["pull, no acks"], before=["a"] * 3)
+    effects = stage.consumer.request("r", b"", b'{"batch":3,"max_bytes":150}', T0)
+    assert len([one for one in effects if isinstance(one, Deliver)]) == 3
+    assert not stage.consumer.busy

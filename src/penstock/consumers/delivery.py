@@ -155,7 +155,7 @@ class Delivery:
             if not (self.pull.queue if self.pull is not None else self._may_push()):
                 return Stop.END
             size: int | Stop = 0
-            if self.lane is not None and self._may_run():
+            if self.lane is not None and self._may_run(now_ns):
                 size = self._run_next(self.lane, room, now_ns, out, direct=direct)
             size = size or self._deliver_one(now_ns, out)
             if isinstance(size, Stop):
@@ -165,12 +165,13 @@ class Delivery:
 
     # -- runs
 
-    def _may_run(self) -> bool:
+    def _may_run(self, now_ns: int) -> bool:
         return (
             self._runs
             and self.replay is None
             and not self.outstanding.queue
             and self.cursor.is_steady
+            and (self.pull is None or self.pull.is_ready(now_ns))
         )
 
     def _run_next(
@@ -186,12 +187,10 @@ class Delivery:
             self.cursor.reached_end()
             return Stop.END
         run = self._run(lane, room, now_ns, out)
-        if run is None:
-            return 0
         return Stop.END if run.at_end else run.size
 
-    def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> Run | None:
-        """A run to whoever takes it without questions; None if somebody must be asked first."""
+    def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> Run:
+        """A run to whoever takes it without questions."""
         to_come, counted_to, at_most = self.cursor.counts()
         if self._acks:
             at_most = min(at_most, self._outstanding_max - len(self.log.state.pending))
@@ -199,8 +198,6 @@ class Delivery:
         if self.pull is not None:
             waiting = self.pull.ready(now_ns, min(TAKERS_MAX, max(to_come, 1), at_most))
             takers = [(as_raw(each.reply), max(each.left, 1)) for each in waiting]
-        if not takers:
-            return None
         run = lane.run(
             takers,
             start=self.cursor.next,
@@ -211,7 +208,7 @@ class Delivery:
             size_max=room,
             flow_max=NO_LIMIT if self.push is None else self.push.room,
             in_turns=self.pull is None or len(waiting) == len(self.pull.queue),
-            spans_kept=self._acks or self._around.by_interest,
+            spans_kept=self._acks or self.settling.by_interest,
         )
         self.cursor.ran(run)
         if run.sent:

@@ -178,11 +178,14 @@ class PullSide:
                         return None
         return None
 
+    def is_ready(self, now_ns: int) -> bool:
+        """Whether the next request takes any message without further questions."""
+        waiting = self.queue.head() if self._is_plain else None
+        return waiting is not None and self._is_simple(waiting, now_ns)
+
     def ready(self, now_ns: int, at_most: int) -> list[Waiting]:
-        """Requests from the head on that take any message without further questions."""
+        """Requests from the head on that do; there is one."""
         found: list[Waiting] = []
-        if not self._is_plain:
-            return found
         for waiting in self.queue:
             if len(found) >= at_most or not self._is_simple(waiting, now_ns):
                 break

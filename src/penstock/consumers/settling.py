@@ -41,13 +41,13 @@ class Settling:
     """The acknowledgements of one consumer."""
 
     __slots__ = (
-        "_by_interest",
         "_cfg",
         "_cursor",
         "_events",
         "_outstanding",
         "_sampled",
         "_share",
+        "by_interest",
         "last_ns",
         "settled",
     )
@@ -64,7 +64,8 @@ class Settling:
         self._cursor = cursor
         self._outstanding = outstanding
         self._events = events
-        self._by_interest = by_interest
+        self.by_interest = by_interest
+        """Whether the stream wants to know of each that is settled."""
         self._sampled = 0
         self.last_ns = 0
         """When an acknowledgement last counted."""
@@ -83,11 +84,11 @@ class Settling:
 
     def keep_by_interest(self, by_interest: bool) -> None:
         """Whether the stream wants to know what is settled, from now on."""
-        self._by_interest = by_interest
+        self.by_interest = by_interest
 
     def note(self, first: int, last: int) -> None:
         """These sequences are needed no more."""
-        if self._by_interest and first <= last:
+        if self.by_interest and first <= last:
             self.settled.append((first, last))
 
     # -- verbs
@@ -136,7 +137,7 @@ class Settling:
                 self.settle_through(consumer_seq, last, now_ns)
         elif spans:
             known = self._outstanding.acked_run([(first, last) for first, last, _ in spans])
-            for first, last in known if self._by_interest else ():
+            for first, last in known if self.by_interest else ():
                 self.note(first, last)
             self.last_ns = now_ns
 
@@ -155,7 +156,7 @@ class Settling:
             return
         # An ack may know of deliveries that a power cut took out of the state.
         consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
-        if self._by_interest:
+        if self.by_interest:
             for each in state.pending.through(seq):
                 self.note(each, each)
         self._outstanding.acked_through(consumer_seq, seq)
