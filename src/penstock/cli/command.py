@@ -9,7 +9,7 @@ errors become one line on standard error, an interrupt ends a streaming command 
 from __future__ import annotations
 
 import argparse
-import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -119,6 +119,14 @@ def connection_arguments(*, of_a_context: bool = False) -> tuple[Argument, ...]:
         text("--tlsca", metavar="FILE", help="certificates to trust (NATS_CA)"),
         text("--tlscert", metavar="FILE", help="certificate to show (NATS_CERT)"),
         text("--tlskey", metavar="FILE", help="its key (NATS_KEY)"),
+        argument(
+            "--tlsfirst",
+            group=group,
+            action="store_const",
+            const="yes",
+            default="",
+            help="start with TLS, before the server has said a word",
+        ),
         text("--domain", metavar="NAME", help="JetStream domain"),
         text("--inbox-prefix", metavar="SUBJECT", help="where answers go, instead of _INBOX"),
     )
@@ -221,9 +229,17 @@ def confirm(question: str, options: argparse.Namespace) -> None:
     """Asks before something is lost; without a terminal only `--force` says yes."""
     if options.force:
         return
-    if not sys.stdin.isatty() or os.environ.get("TERM") == "dumb":
+    if not sys.stdin.isatty():
         raise Misuse(f"{question} Say --force to mean it")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+    # The event loop's handler waits for a task to notice; a prompt must end at once.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        answer = ""
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if answer.strip().lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
 
 

@@ -57,6 +57,7 @@ class Target:
     tlsca: str = ""
     tlscert: str = ""
     tlskey: str = ""
+    tlsfirst: str = ""
     domain: str = ""
     inbox_prefix: str = ""
     description: str = ""
@@ -83,6 +84,12 @@ class Target:
         return {
             name: HIDDEN if name in SECRETS else value for name, value in values.items() if value
         }
+
+    @property
+    def wants_tls(self) -> bool:
+        return any((self.tlsca, self.tlscert, self.tlskey, self.tlsfirst)) or any(
+            url.startswith(("tls://", "wss://")) for url in self.urls
+        )
 
     @property
     def urls(self) -> list[str]:
@@ -143,9 +150,13 @@ class Watch:
         self.last: Exception | None = None
         self.closing = False
         self._remark = remark
+        self._lagged = False
 
     async def error(self, error: Exception) -> None:
         self.last = error
+        if type(error).__name__ == "SlowConsumerError" and not self._lagged:
+            self._lagged = True
+            self._remark("Messages come faster than they can be shown: some are left out")
 
     async def lost(self) -> None:
         if not self.closing:
@@ -162,11 +173,7 @@ class Watch:
 
 async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
     """A connected client; one that is to last connects again when it loses its server."""
-    try:
-        from nats.aio.client import Client
-    except ModuleNotFoundError:
-        raise Failure(LIBRARY_MISSING) from None
-    client = Client()
+    client = _guarded_client(target)
     options = _login(target, client) | _tls(target)
     if target.inbox_prefix:
         options["inbox_prefix"] = target.inbox_prefix
@@ -195,6 +202,35 @@ async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
             allow_reconnect=True, max_reconnect_attempts=-1, reconnect_time_wait=RETRY_SECONDS
         )
     return client
+
+
+def _guarded_client(target: Target) -> Client:
+    """A client that says nothing in the clear to whoever was to speak TLS.
+
+    The library encrypts only if the server asks for it: one that does not, or somebody in between
+    who strikes the word out, would be sent the password as it is.
+    """
+    try:
+        from nats.aio.client import Client
+        from nats.errors import Error
+    except ModuleNotFoundError:
+        raise Failure(LIBRARY_MISSING) from None
+
+    class Guarded(Client):
+        async def _process_info(
+            self, info: dict[str, Any], initial_connection: bool = False
+        ) -> None:
+            if initial_connection and target.wants_tls and not self._is_encrypted():
+                if not (info.get("tls_required") or info.get("tls_available")):
+                    raise Error("the server does not offer TLS")
+                info["tls_required"] = True
+            await super()._process_info(info, initial_connection)
+
+        def _is_encrypted(self) -> bool:
+            server = self._current_server
+            return bool(target.tlsfirst or (server and server.uri.scheme == "wss"))
+
+    return Guarded()
 
 
 async def settle(client: Client) -> None:
@@ -275,12 +311,11 @@ def _between(text: str, title: str) -> str:
 
 
 def _tls(target: Target) -> dict[str, Any]:
-    wanted = target.tlsca or target.tlscert or target.tlskey
-    if not wanted and not any(url.startswith(("tls://", "wss://")) for url in target.urls):
+    if not target.wants_tls:
         return {}
     if bool(target.tlscert) != bool(target.tlskey):
         raise Misuse("--tlscert and --tlskey belong together")
-    return {"tls": _tls_context(target)}
+    return {"tls": _tls_context(target), "tls_handshake_first": bool(target.tlsfirst)}
 
 
 def _tls_context(target: Target) -> ssl.SSLContext:

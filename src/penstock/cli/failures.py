@@ -7,6 +7,7 @@ interrupted. No text shows a secret: addresses lose their passwords before they 
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 EXIT_OK: Final = 0
@@ -46,19 +47,23 @@ def told(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nats":
         return LIBRARY_MISSING
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}"
+    if isinstance(error, UnicodeError):
+        return "that is not text"
+    return _told_of_library(error) if "nats" in sys.modules else None
+
+
+def _told_of_library(error: BaseException) -> str | None:
     from nats import errors
 
     if isinstance(error, errors.NoRespondersError):
         return "nobody answers on that subject"
-    if isinstance(error, errors.TimeoutError | TimeoutError):
-        return "no answer in time"
     if isinstance(error, errors.BadSubjectError):
         return "that is not a valid subject"
     if isinstance(error, errors.MaxPayloadError):
         return "the message is larger than the server takes"
-    if isinstance(error, errors.Error):
-        return str(error).removeprefix("nats: ")
-    if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror or error}"
-    return None
+    return str(error).removeprefix("nats: ") if isinstance(error, errors.Error) else None

@@ -165,13 +165,20 @@ async def _put(session: Session, options: Namespace) -> None:
 
 async def _create(session: Session, options: Namespace) -> None:
     value = _value(options)
-    ttl = {"Nats-TTL": f"{options.ttl // SECOND_NS}s"} if options.ttl else {}
+    ttl = {"Nats-TTL": f"{_seconds(options.ttl)}s"} if options.ttl else {}
     found = await _last(session, options)
     if found is not None and _operation(found) == PUT:
         raise Failure(f"key {options.key} is there already, revision {found.seq}")
     expected = {EXPECTED: str(found.seq if found else 0)}
     revision = await _store(session, options, value, {**expected, **ttl})
     _told(session, options, revision, PUT)
+
+
+def _seconds(ttl_ns: int) -> int:
+    seconds, rest = divmod(ttl_ns, SECOND_NS)
+    if rest:
+        raise Misuse("--ttl goes by whole seconds")
+    return seconds
 
 
 async def _update(session: Session, options: Namespace) -> None:

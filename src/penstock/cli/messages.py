@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.cli.session import Session
 
 FLUSH_EVERY: Final = 1000
+WAITING_MAX: Final = 1000
 COMMAND_SECONDS: Final = 60
 SUBJECT_VARIABLE: Final = "NATS_REQUEST_SUBJECT"
 
@@ -147,7 +148,7 @@ async def subscribed(
 
 
 async def _subscribe(session: Session, options: Namespace) -> None:
-    arrived: asyncio.Queue[Msg] = asyncio.Queue()
+    arrived: asyncio.Queue[Msg] = asyncio.Queue(WAITING_MAX)
     async with contextlib.AsyncExitStack() as stack:
         pumps = []
         for subject in options.subject:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.command import ANSWER_SECONDS
 from penstock.cli.connect import Target, Watch, close_client, open_client, resolve
-from penstock.cli.failures import Failure
+from penstock.cli.failures import Failure, told
 from penstock.cli.jsapi import Api
 from penstock.cli.output import Screen, show_duration
 from penstock.cli.values import SECOND_NS
@@ -58,10 +58,16 @@ async def _connected(
 ) -> AsyncIterator[Session]:
     target, watch = resolve(options, os.environ), Watch(screen.remark)
     client = await open_client(target, watch, lasting=lasting)
+    from nats.errors import ConnectionClosedError
+
     timeout_ns = ANSWER_SECONDS * SECOND_NS if lasting else options.timeout
     prefix = f"$JS.{target.domain}.API" if target.domain else "$JS.API"
+    api = Api(client, prefix, timeout_ns / SECOND_NS)
     try:
-        yield Session(client, Api(client, prefix, timeout_ns / SECOND_NS), screen, watch, target)
+        yield Session(client, api, screen, watch, target)
+    except ConnectionClosedError:
+        reason = told(client.last_error or watch.last or ConnectionClosedError())
+        raise Failure(f"the server closed the connection: {reason}") from None
     finally:
         await close_client(client, watch)
 

@@ -136,7 +136,7 @@ def _config_rows(info: Document) -> list[tuple[str, str]]:
         ("subjects", ", ".join(config.get("subjects") or ())),
         ("copies", ", ".join(_origins(config))),
         ("storage", config["storage"]),
-        ("compression", "" if config.get("compression") == "none" else config["compression"]),
+        ("compression", config.get("compression", "none").replace("none", "")),
         ("retention", config["retention"]),
         ("discard", config["discard"]),
         ("replicas", str(config["num_replicas"])),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.cli.catalogue import PLACES, declared
-from penstock.cli.command import Command, Noun, parser_of
+from penstock.cli.command import Command, Noun, confirm, parser_of
+from penstock.cli.failures import Failure, Misuse
+from penstock.cli.jsapi import checked_name
 from penstock.cli.main import CLIENTS, HELP
 from penstock.cli.reading import Delivery
 from support_cli import command_line
@@ -91,16 +95,35 @@ def test_a_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
     assert "hush" not in error
 
 
-def test_what_loses_something_needs_a_yes(command_line: Cli) -> None:
-    for words in (["context", "rm"], ["stream", "rm"], ["kv", "rm"]):
-        assert command_line(*words).code == 2
+@pytest.mark.parametrize(
+    ("answer", "meant"), [("y", True), ("Yes", True), ("", False), ("no", False)]
+)
+def test_what_loses_something_needs_a_yes(
+    answer: str, meant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    with contextlib.nullcontext() if meant else pytest.raises(Failure, match="nothing was changed"):
+        confirm("Remove it?", Namespace(force=False))
+
+
+def test_without_a_terminal_only_force_says_yes() -> None:
+    confirm("Remove it?", Namespace(force=True))
+    with pytest.raises(Misuse, match="--force"):
+        confirm("Remove it?", Namespace(force=False))
+
+
+def test_a_missing_client_library_is_named(
+    command_line: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "nats"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "nats", None)
+    assert "pip install nats-py" in command_line.refused("pub", "a", "b")
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "*", ">", "", "a/b"])
 def test_a_name_that_is_no_token_is_refused_before_it_is_sent(name: str, command_line: Cli) -> None:
-    from penstock.cli.failures import Misuse
-    from penstock.cli.jsapi import checked_name
-
     with pytest.raises(Misuse):
         checked_name(name, "stream")
 

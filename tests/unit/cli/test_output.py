@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -110,3 +111,27 @@ def test_sizes_limits_and_times_are_told_as_people_read_them() -> None:
     assert [show_limit(n) for n in (-1, 0, 1000)] == ["unlimited", "unlimited", "1,000"]
     assert show_time("2026-01-31T12:00:00.123456789Z") == "2026-01-31 12:00:00 UTC"
     assert show_time("0001-01-01T00:00:00Z") == "never"
+
+
+class Terminal(io.StringIO):
+    """A stream that takes itself for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("as_json", "drawn"), [(False, True), (True, False)])
+def test_a_bar_is_drawn_on_a_terminal_unless_json_is_wanted(
+    as_json: bool, drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Screen(as_json=as_json).progress("Putting x", 10, as_bytes=True) as done:
+        done(10)
+    assert ("Putting x" in terminal.getvalue()) == drawn
+
+
+def test_no_bar_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with Screen(as_json=False).progress("Putting x", 10) as done:
+        done(10)
+    assert capsys.readouterr() == ("", "")
