@@ -1,0 +1,139 @@
+"""The floor guard of a watch: a skip is looked into before what follows it is handed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.bulk.asking import StreamState
+from penstock.bulk.batch import Batch
+from penstock.bulk.errors import LinkLost
+from penstock.bulk.following import CaughtUp as StreamCaughtUp
+from penstock.bulk.following import Event, Idle
+from penstock.kv.errors import CursorExpired, LogReset, WatchError
+from penstock.kv.types import Bookmark, CaughtUp, Scope, WatchCursor
+from penstock.kv.watching import NatsWatcher, Watch
+
+
+def batch(*seqs: int) -> Batch:
+    count = len(seqs)
+    numbers = b"".join(seq.to_bytes(8, "little") for seq in seqs)
+    none = bytes(4 * (count + 1))
+    ends = b"".join((8 * n).to_bytes(4, "little") for n in range(count + 1))
+    return Batch(
+        count, 0, numbers, bytes(8 * count), b"$KV.b.kk" * count, ends, b"", none, b"", none
+    )
+
+
+class Bulk:
+    """A reader and its following, scripted."""
+
+    def __init__(self, *events: Event | Exception, first_seq: int = 1) -> None:
+        self.events = list(events)
+        self.first_seq = first_seq
+        self.created = 1
+        self.asked = 0
+        self.position: int | None = None
+
+    def follow(self, stream: str, **more: Any) -> Bulk:
+        return self
+
+    async def begin(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def state(self) -> StreamState:
+        self.asked += 1
+        return StreamState("KV_b", self.created, self.first_seq, 100, 9, {})
+
+    async def next(self) -> Event:
+        event = self.events.pop(0)
+        if isinstance(event, Exception):
+            raise event
+        if isinstance(event, Batch):
+            self.position = event.last
+        return event
+
+
+def watch(bulk: Bulk, scope: Scope | None = None, after: int | None = None) -> Watch:
+    made: Any = bulk
+    watcher = NatsWatcher("b", made)
+    cursor = WatchCursor.NONE if after is None else WatchCursor.of(after)
+    return watcher.watch(scope or Scope.all(), after=cursor)
+
+
+async def revisions(watch: Watch) -> list[int]:
+    return [event.revision for event in await watch.next_events()]  # type: ignore[union-attr]
+
+
+async def test_without_a_skip_nobody_is_asked() -> None:
+    bulk = Bulk(batch(4, 5), batch(6))
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4, 5]
+        assert await revisions(one) == [6]
+    assert bulk.asked == 0
+
+
+async def test_a_skip_over_overwritten_records_is_harmless() -> None:
+    bulk = Bulk(batch(4, 9), first_seq=2)
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4, 9]
+    assert bulk.asked == 1
+
+
+async def test_a_skip_the_log_begins_behind_expires_the_cursor_before_anything_is_handed_on() -> (
+    None
+):
+    async with watch(Bulk(batch(4), batch(5, 9), first_seq=8), after=3) as one:
+        assert await revisions(one) == [4]
+        with pytest.raises(CursorExpired) as expired:
+            await one.next_events()
+    assert (expired.value.first_seq, expired.value.cursor) == (8, WatchCursor.of(4))
+
+
+async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
+    bulk = Bulk(batch(4, 9), StreamCaughtUp(), batch(12), first_seq=11)
+    async with watch(bulk) as one:
+        assert await revisions(one) == [4, 9]
+        assert await one.next_events() == (CaughtUp(),)
+        with pytest.raises(CursorExpired):
+            await one.next_events()
+
+
+async def test_a_narrower_scope_skips_all_the_time() -> None:
+    async with watch(Bulk(batch(50), first_seq=40), Scope.prefix("k."), after=3) as one:
+        assert await revisions(one) == [50]
+
+
+async def test_a_heartbeat_moves_the_frontier() -> None:
+    bulk = Bulk(Idle(20), batch(21), first_seq=20)
+    async with watch(bulk, after=3) as one:
+        assert await one.next_events() == (Bookmark(WatchCursor.of(20)),)
+        assert await revisions(one) == [21]
+    assert bulk.asked == 0
+
+
+async def test_a_heartbeat_that_says_nothing_new_is_no_bookmark() -> None:
+    async with watch(Bulk(Idle(3), batch(4)), after=3) as one:
+        assert await revisions(one) == [4]
+
+
+async def test_a_bucket_made_anew_while_the_listing_began_is_a_reset() -> None:
+    bulk = Bulk()
+
+    async def begin() -> None:
+        bulk.created = 2
+
+    bulk.begin = begin  # type: ignore[method-assign]
+    with pytest.raises(LogReset):
+        async with watch(bulk):
+            pass
+
+
+async def test_a_watch_that_breaks_says_how_far_it_came() -> None:
+    async with watch(Bulk(batch(4), LinkLost("gone")), after=3) as one:
+        await one.next_events()
+        with pytest.raises(WatchError) as broken:
+            await one.next_events()
+    assert (broken.value.cursor, broken.value.bucket) == (WatchCursor.of(4), "b")
