@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "src" / "penstock"
 #: Where things happen: sockets, clocks, threads, processes.
-EDGE = {"server", "cluster", "bench", "bulk", "cli", "kv", "testing"}
+EDGE = {"server", "cluster", "bench", "bulk", "cli", "fold", "kv", "testing"}
 FORBIDDEN = (
     "asyncio",
     "random",
