@@ -90,7 +90,8 @@ class Copy:
             if isinstance(effect, Send):
                 self.requests.append(effect)
         self.answers += [each for each in self.host.held if isinstance(each, Send)]
-        self.host.now, self.host.held = [], []
+        self.host.now.clear()
+        self.host.held.clear()
 
     def update(self, **fields: Any) -> None:
         """The stream gets another configuration."""

@@ -40,6 +40,8 @@ class ServerRoom:
     storage: int = 0
     reserved_memory: int = 0
     reserved_storage: int = 0
+    is_disk_low: bool = False
+    """What is left of the disk is for deleting, and for what is under way."""
     is_configured: bool = False
     """Whether somebody set these limits; else they are shares of a machine, and not met often."""
 
@@ -65,13 +67,16 @@ class ServerRoom:
         """Bytes there is room for."""
         if storage is Storage.MEMORY:
             return self.max_memory - self.memory if self.max_memory >= 0 else PLENTY
+        if self.is_disk_low:
+            return 0
         return self.max_storage - self.storage if self.max_storage >= 0 else PLENTY
 
     def has(self, storage: Storage, n: int) -> bool:
         """Whether there is room for so many bytes more."""
         if storage is Storage.MEMORY:
             return self.max_memory < 0 or self.memory + n <= self.max_memory
-        return self.max_storage < 0 or self.storage + n <= self.max_storage
+        fits = self.max_storage < 0 or self.storage + n <= self.max_storage
+        return fits and not self.is_disk_low
 
 
 class Assets:
@@ -161,9 +166,9 @@ class Assets:
     @property
     def is_limited(self) -> bool:
         """Whether there are limits that every message may meet."""
-        return (
-            self.room.is_configured or self.limits.max_memory >= 0 or self.limits.max_storage >= 0
-        )
+        room, limits = self.room, self.limits
+        is_configured = room.is_configured or limits.max_memory >= 0 or limits.max_storage >= 0
+        return is_configured or room.is_disk_low
 
     def used(self, storage: Storage) -> int:
         """Bytes held; streams are looked at again unless that is done all the time anyway."""

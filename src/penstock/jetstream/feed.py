@@ -299,6 +299,10 @@ class Feed:
     def _store(self, msg: Inbound, ref: AckRef, now_ns: int) -> None:
         host = self._host
         host.hear_lane()
+        if host.is_hindered:
+            self.progress.undo(ref.stream_seq - 1)
+            self._again(now_ns, failed=True)
+            return
         try:
             planned = self._plan(msg, ref, now_ns)
             if isinstance(planned, NotLoaded):
@@ -332,7 +336,8 @@ class Feed:
             asked = stalled.decode(errors="replace") if stalled else ""
         if asked:
             where = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
-            self._host.held.append(Send(asked, header=where % self.progress.position))
+            answer = Send(asked, header=where % self.progress.position)
+            self._host.commits.promise((answer,))
 
     # -- what it is like
 

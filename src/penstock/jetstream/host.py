@@ -2,15 +2,15 @@
 
 A host owns its stream and consumers and is the only one to call them. What they decide gathers
 in two lists: `now`, which may leave at once, and `held`, which may leave when everything done so
-far is durable. The edge takes both, runs the syncs and calls `turn` when there is something to
-pass on. Invariant: nothing in `held` leaves before a sync that began after it was put there.
+far is durable (`commits`). The edge takes what leaves, runs the syncs and calls `turn` when there
+is something to pass on.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.stream import Retention
@@ -18,6 +18,7 @@ from penstock.base.effects import Fetch, Send
 from penstock.consumers.consumer import Consumer
 from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
+from penstock.jetstream.commits import Commits
 from penstock.jetstream.replicator import LocalReplicator
 from penstock.store.contract import NOTHING_REMOVED
 from penstock.store.errors import StoreError
@@ -38,21 +39,16 @@ if TYPE_CHECKING:
 
     from penstock.base.effects import Effect
     from penstock.base.message import Inbound
+    from penstock.jetstream.commits import Commit
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
     from penstock.jetstream.upstream import Upstream
-    from penstock.store.contract import Range, Removed, Work
+    from penstock.store.contract import Range, Removed
+    from penstock.store.errors import DiskFull
     from penstock.streams.entries import Entry, Purge
     from penstock.streams.lane import StreamLane
 
 INGEST_MAX: Final = 10_000
 """Messages that may wait for a block to be read before they can be planned."""
-
-
-class Commit(NamedTuple):
-    """One piece of a group commit: the work, and who is told that it has run."""
-
-    owner: object
-    work: Work
 
 
 class StreamHost:
@@ -64,8 +60,6 @@ class StreamHost:
         self.consumers: dict[str, Consumer] = {}
         self.consumer_files: dict[str, ConsumerFiles] = {}
         self.now: list[Effect] = []
-        self.held: list[Effect] = []
-        self.failure: Exception | None = None
         self.is_closed = False
         self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
         self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
@@ -74,20 +68,31 @@ class StreamHost:
         """Whether what it holds must be known after every message."""
         self.upstream: Upstream | None = None
         self.positions = None if files is None else files.positions()
-        self.releasing: list[Effect] = []
-        self.num_releasing = 0
-        """Answers that the commit under way is for."""
+        self.commits = Commits(stream, self.positions, self.consumer_files)
         self._fresh: deque[tuple[int, str]] = deque()  # stored, not yet visible
         self._taken = False  # by the fast lane, and not all of it visible yet
         self._unplanned: deque[Inbound] = deque()
-        self._unsynced: set[str] = set()  # consumers whose state somebody waits for
-        self._changed: set[str] = set()  # consumers whose state may not be written
         self._ready: set[str] = set()  # consumers that may have something to deliver
         self._direct: set[str] = set()  # those of them that use a compiled lane
 
     @property
     def name(self) -> str:
         return self.stream.cfg.name
+
+    @property
+    def held(self) -> list[Effect]:
+        """What may leave when everything done so far is durable."""
+        return self.commits.held
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be written any more."""
+        return self.commits.failure
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether nothing can be stored, now or ever."""
+        return self.failure is not None or self.commits.full is not None
 
     # -- messages in
 
@@ -100,10 +105,14 @@ class StreamHost:
         self._publish(msg, now_ns)
 
     def _publish(self, msg: Inbound, now_ns: int) -> bool:
+        hindrance = self.failure or self.commits.full
+        if hindrance is not None:
+            self._refuse(msg, hindrance)
+            return True
         try:
             planned = self.stream.plan(msg, now_ns)
             if isinstance(planned, Answer):
-                self.held.extend(planned.effects)
+                self.commits.promise(planned.effects)
             elif isinstance(planned, NotLoaded):
                 self._queue(msg, front=True)
                 self.open_lane()  # which stays closed while something waits
@@ -113,10 +122,13 @@ class StreamHost:
                 self.replicator.propose(planned)
         except StoreError as error:
             self.broken(error)
-            if msg.reply:
-                refused = refusals.STREAM_STORE_FAILED(err=str(error))
-                self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
+            self._refuse(msg, error)
         return True
+
+    def _refuse(self, msg: Inbound, why: Exception) -> None:
+        if msg.reply:
+            refused = refusals.STREAM_STORE_FAILED(err=str(why))
+            self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
 
     def hear_lane(self) -> None:
         """Takes note of what the fast lane did since it was last asked."""
@@ -137,8 +149,7 @@ class StreamHost:
 
     def broken(self, error: StoreError) -> None:
         """The store cannot be written any more."""
-        self.failure = self.failure or error
-        self.open_lane()
+        self.commits.fail(error, self.lane)
 
     def _apply(self, entry: Entry) -> None:
         applied = self.stream.apply(entry)
@@ -150,7 +161,7 @@ class StreamHost:
         self._applied(applied)
 
     def _applied(self, applied: Applied) -> None:
-        self.held.extend(applied.effects)
+        self.commits.promise(applied.effects)
         if applied.stored:
             self._fresh.extend(applied.stored)
         if applied.removed.msgs and self.consumers:
@@ -181,7 +192,7 @@ class StreamHost:
         self.agenda.forget(consumer)
         self._ready.discard(name)
         self._direct.discard(name)
-        self._unsynced.discard(name)
+        self.commits.unsynced.discard(name)
         self.open_lane()
         self.now.extend(effects)
         if self.stream.cfg.retention is Retention.INTEREST:
@@ -203,7 +214,7 @@ class StreamHost:
 
     def note(self, machine: Stream | Consumer | Upstream) -> None:
         if isinstance(machine, Consumer):
-            self._changed.add(machine.name)
+            self.commits.changed.add(machine.name)
         self.agenda.note(machine, machine.next_deadline_ns())
 
     def acked(
@@ -217,7 +228,7 @@ class StreamHost:
         """An acknowledgement was taken; with `is_awaited` somebody waits for it to be durable."""
         if is_awaited:
             self.held.extend(effects)
-            self._unsynced.add(consumer.name)
+            self.commits.unsynced.add(consumer.name)
         else:
             self.now.extend(effects)
         self.note(consumer)
@@ -235,15 +246,25 @@ class StreamHost:
         if self.stream.cfg.retention is Retention.LIMITS:
             return
         gone = keeping.settled_by_all(self.stream.store, self.consumers.values(), settled)
-        if gone:
-            self.replicator.propose(Remove(self.stream.last_ts_ns, gone))
-            self.note(self.stream)
+        self._take_out(gone, self.stream.last_ts_ns)
+
+    def _take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
+        """Nobody needs these. If they cannot be taken out now, the next start does it."""
+        if not seqs or self.failure is not None:
+            return
+        try:
+            self.replicator.propose(Remove(now_ns, seqs))
+        except StoreError as error:
+            self.broken(error)
+        self.note(self.stream)
 
     def sweep_unwanted(self, now_ns: int) -> None:
         """Takes out what no consumer needs any more: one has gone, or a crash came between."""
-        gone = keeping.needed_by_none(self.stream.store, self.consumers.values())
-        if gone:
-            self.replicator.propose(Remove(now_ns, gone))
+        is_queue = self.stream.cfg.retention is Retention.WORKQUEUE
+        gone = keeping.needed_by_none(
+            self.stream.store, self.consumers.values(), only_wanted=is_queue
+        )
+        self._take_out(gone, now_ns)
 
     # -- turns
 
@@ -335,7 +356,7 @@ class StreamHost:
     def _tick_stream(self, now_ns: int) -> None:
         try:
             due = self.stream.tick(now_ns)
-            self.held.extend(due.effects)
+            self.commits.promise(due.effects)
             for entry in due.entries:
                 self.replicator.propose(entry)
         except StoreError as error:
@@ -368,7 +389,7 @@ class StreamHost:
     def open_lane(self) -> None:
         """Lets the fast lane take what the configuration allows, unless something must wait."""
         if self.lane is not None:
-            is_free = not self._unplanned and self.failure is None and not self.is_closed
+            is_free = not (self._unplanned or self.is_hindered or self.is_closed)
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
             self.lane.set_quiet(
                 not (self.consumers or self.is_watched or self.upstream) and self.stream.is_timeless
@@ -392,7 +413,7 @@ class StreamHost:
 
     def await_state(self, consumer: Consumer) -> None:
         """What is held next waits for this consumer's state, too."""
-        self._unsynced.add(consumer.name)
+        self.commits.unsynced.add(consumer.name)
 
     @property
     def listed_consumers(self) -> list[str]:
@@ -419,55 +440,23 @@ class StreamHost:
     def wants_commit(self) -> bool:
         """Whether something waits, or has changed that should be durable soon."""
         lane = self.lane
-        return bool(self.held or self._unsynced or (lane is not None and lane.waiting)) or (
+        return bool(self.held or self.commits.unsynced or (lane is not None and lane.waiting)) or (
             self.failure is None and self.stream.store.sync_wanted
         )
 
     def begin_commit(self) -> list[Commit]:
         """What must run for `held` to be true; it is taken, and comes back with `end_commit`."""
-        commits = []
-        store = self.stream.store
-        if self.failure is None and store.sync_wanted:
-            work = store.pending_sync()
-            if work is not None:
-                commits.append(Commit(store, work))
-        if self.failure is None and self.positions is not None:
-            keep = self.positions.pending_sync(self.stream)
-            if keep is not None:
-                commits.append(Commit(self.positions, keep))  # when all it speaks of is durable
-        for name in self._unsynced:
-            files = self.consumer_files.get(name)
-            if files is not None:
-                files.state.flush()
-                sync = files.state.pending_sync()
-                if sync is not None:
-                    commits.append(Commit(files.state, sync))
-        self._unsynced.clear()
-        self.releasing, self.held = self.held, []
-        self.num_releasing = len(self.releasing)
-        if self.lane is not None:
-            self.num_releasing += self.lane.commit()
-        return commits
-
-    def flush_consumers(self) -> None:
-        """Writes what consumers' states lack on disk, without a sync."""
-        for name in self._changed:
-            files = self.consumer_files.get(name)
-            if files is not None:
-                files.state.flush()
-        self._changed.clear()
+        return self.commits.begin(self.lane)
 
     def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
         """The works have run: what waited for them may leave, if none of them failed."""
-        for owner, work in commits:
-            owner.synced(work, failure)  # type: ignore[attr-defined]
-        released, self.releasing = self.releasing, []
-        if failure is not None:
-            self.failure = failure
-            if self.lane is not None:
-                self.lane.close()
-                self.lane.forget()
-            return
-        self.now.extend(released)
-        if self.lane is not None:
-            self.lane.release()
+        self.now.extend(self.commits.end(commits, failure, self.lane))
+
+    def hindered(self, full: DiskFull | None) -> None:
+        """The disk is full, or has space again."""
+        self.commits.full = full
+        self.open_lane()
+
+    def flush_consumers(self) -> None:
+        """Writes what consumers' states lack on disk, without a sync."""
+        self.commits.flush_consumers()

@@ -39,13 +39,19 @@ def _is_needed(store: Store, consumers: Collection[Consumer], seq: int) -> bool:
     return any(consumer.needs(seq, record.subject) for consumer in consumers)
 
 
-def needed_by_none(store: Store, consumers: Collection[Consumer]) -> tuple[int, ...]:
-    """Everything in the stream that no consumer needs."""
+def needed_by_none(
+    store: Store, consumers: Collection[Consumer], *, only_wanted: bool = False
+) -> tuple[int, ...]:
+    """Everything in the stream that no consumer needs.
+
+    With `only_wanted` what no consumer has an interest in stays, too: somebody may come for it.
+    """
     gone, seq = [], store.state().first_seq
     while (record := store.next_match((), seq, unsynced=True)) is not None:
         if isinstance(record, Cold):
             break
-        if not any(consumer.needs(record.seq, record.subject) for consumer in consumers):
+        is_kept = only_wanted and not any(each.wants(record.subject) for each in consumers)
+        if not is_kept and not any(each.needs(record.seq, record.subject) for each in consumers):
             gone.append(record.seq)
         seq = record.seq + 1
     return tuple(gone)

@@ -1,8 +1,8 @@
 """An account's streams and consumers after a start: everything that is on disk, served again.
 
 What cannot be read is left alone and said: one damaged stream must not keep the others from being
-served. Interest-based streams are swept, for a crash may have come between an acknowledgement and
-the removal it asked for.
+served. Streams that keep messages for their consumers are swept, for a crash may have come between
+an acknowledgement and the removal it asked for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
             report.problems.append(f"stream directory {files.name}: {error}")
             continue
         _recover_consumers(assets, host, report, now_ns)
-        if host.stream.cfg.retention is Retention.INTEREST:
+        if host.stream.cfg.retention is not Retention.LIMITS:
             host.sweep_unwanted(now_ns)
     return report
 

@@ -243,8 +243,6 @@ class ConsumerStateStore:
 
     def acked_run(self, spans: list[Range]) -> list[Range]:
         """Messages are done with; those that were outstanding. Of others nothing is noted."""
-        if self._failure:
-            raise self._sync_failed()
         known = self.state.ack_run(spans)
         if known:
             self._note(deltas.pack_acked_run(known))
@@ -277,8 +275,6 @@ class ConsumerStateStore:
         self._overflow = True
 
     def _note(self, packed: bytes) -> None:
-        if self._failure:
-            raise self._sync_failed()
         self.recorded_seq += 1
         if self._overflow:
             return
@@ -353,7 +349,8 @@ class ConsumerStateStore:
         return self._out
 
     def synced(self, work: ConsumerSync, failure: Exception | None = None) -> None:
-        """The work has run. After a failure nothing can be recorded any more."""
+        """The work has run. After a failure nothing is durable any more: changes are taken, so
+        that reading goes on, and `flush` and `pending_sync` refuse."""
         assert work is self._out, "another sync is out"
         self._out = None
         if failure is not None:

@@ -118,6 +118,8 @@ class SyncWork:
     end: EndMark | None = None
     swapped: list[RewriteWork] = field(default_factory=list)
     """Whose new files are in place, also when something failed later."""
+    framed: dict[int, tuple[int, bytes]] = field(default_factory=dict, repr=False)
+    """What was made of the pieces of encrypted blocks."""
 
     @property
     def short(self) -> bool:
@@ -134,6 +136,7 @@ class SyncWork:
         return {piece.number for piece in self.pieces} | {work.number for work in works}
 
     def run(self) -> None:
+        """Does it all. After DiskFull it can be run again, as often as it takes."""
         disk = self.files.disk
         touched = {number: self._block(number) for number in self.dirty}
         for piece in self.pieces:
@@ -204,10 +207,19 @@ class SyncWork:
             disk.pwrite(block.file, piece.data, piece.offset)
             block.written = end
             return
+        at, frames = self.framed.get(piece.number, (0, b""))
+        if not frames:
+            at, frames = self._framed(block, piece)
+            self.framed[piece.number] = (at, frames)  # a second run must write the very same
+        disk.pwrite(block.file, frames, at)
+        block.written = at + len(frames)
+
+    def _framed(self, block: OpenBlock, piece: Unwritten) -> tuple[int, bytes]:
+        """A piece as it lies in the file, and where."""
         head = 0
         if block.frames is None:
             head = int.from_bytes(piece.data[8:12], "little") if piece.offset == 0 else 0
-            disk.pwrite(block.file, piece.data[:head], 0)
+            self.files.disk.pwrite(block.file, piece.data[:head], 0)
             block.frames = FrameWriter(
                 self.binding._replace(block=piece.number),
                 self.salts[piece.number],
@@ -216,13 +228,15 @@ class SyncWork:
                 offset=head,
             )
         at = block.frames.position
-        disk.pwrite(block.file, block.frames.frames(piece.data[head:]), at)
-        block.written = block.frames.position
+        return at, block.frames.frames(piece.data[head:])
 
     def _swap(self) -> None:
         for rewrite in self.rewrites:
-            rewrite.run()
-        done = [work for work in (*self.rewrites, *self.swaps) if work.result is not None]
+            if rewrite.result is None:
+                rewrite.run()
+        swapped = {id(work) for work in self.swapped}
+        works = [work for work in (*self.rewrites, *self.swaps) if id(work) not in swapped]
+        done = [work for work in works if work.result is not None]
         for rewrite in done:
             self.files.close(rewrite.number)
             self.files.disk.rename(rewrite.new_name, self.files.name(rewrite.number))

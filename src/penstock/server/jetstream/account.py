@@ -186,6 +186,8 @@ class AccountEdge:
     def close(self) -> None:
         """Makes everything durable and lets go of the files."""
         self.transfers.abandon()
+        for driver in self.drivers:
+            driver.give_up()
         for host in list(self.assets):
             host.is_closed = True
             host.let_go()

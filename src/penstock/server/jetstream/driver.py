@@ -8,23 +8,27 @@ time, so what comes meanwhile is committed together.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
-from penstock.server.jetstream.commit import run_here
+from penstock.jetstream.commits import Commit
 from penstock.server.logs import log
-from penstock.store.errors import StoreError
+from penstock.store.errors import DiskFull, StoreError
 from penstock.store.filestore import FileStore
 from penstock.streams.lanes import make_lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.host import Commit, StreamHost
+    from penstock.jetstream.host import StreamHost
     from penstock.server.jetstream.account import AccountEdge
     from penstock.server.link import Link
     from penstock.store.contract import Cold, Work
+
+
+SPACE_RETRY_S: Final = 0.5
+"""How often a full disk is tried again."""
 
 
 class Together:
@@ -53,6 +57,9 @@ class HostDriver:
         self._syncing = False
         self._compacting = False
         self._is_leaving = False
+        self._is_waiting = False
+        self._is_told = False
+        self._stuck: list[Commit] | None = None
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
     def open_lane(self) -> None:
@@ -91,6 +98,7 @@ class HostDriver:
             self._release()
             return
         self._edge.keep_up(self)
+        self._edge.look_at_space(self._edge.now_ns())
         if self._syncing or not host.waits_for_sync:
             self._turn()
         if not self._syncing:
@@ -98,10 +106,10 @@ class HostDriver:
         if host.is_busy:
             self._edge.resume_soon(self)
         if self._account.assets.is_limited:
-            self._recount()
+            self.recount()
         self._edge.agenda.note(self, host.agenda.next_ns)
 
-    def _recount(self) -> None:
+    def recount(self) -> None:
         """What the stream holds may have changed, and with it what the lane may take."""
         host, assets = self.host, self._account.assets
         assets.recount(host)
@@ -145,34 +153,21 @@ class HostDriver:
 
     def _commit(self) -> None:
         host = self.host
-        if not host.wants_commit:
-            self._write()
-            return
         commits = host.begin_commit()
+        if host.commits.full is not None and not self._is_waiting:
+            self._wait_for_space(None)
         if not commits:
-            self._write()  # before anybody is told
-            host.end_commit(commits, host.failure)
+            host.end_commit(commits, None)
             self._release()
         elif self._edge.committer.is_quick:
             self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
         else:
-            self._syncing = True
-            together = Together(commits)
-            self._edge.committer.run(
-                together, lambda failure: self._synced(commits, together, failure)
-            )
+            self._sync(commits)
 
-    def _write(self) -> None:
-        """In lazy mode a kill must not cost anything, though a power cut may."""
-        if self.host.failure is None:
-            work = self.host.stream.store.pending_sync(write_only=True)
-            if work is not None:
-                self._wrote(work, run_here(work))
-
-    def _wrote(self, work: Work, failure: Exception | None) -> None:
-        self.host.stream.store.synced(work, failure)
-        if failure is not None:
-            self._failed(failure)
+    def _sync(self, commits: list[Commit]) -> None:
+        self._syncing = True
+        together = Together(commits)
+        self._edge.committer.run(together, lambda failure: self._synced(commits, together, failure))
 
     def let_go(self) -> None:
         """The stream is gone: its files are closed as soon as nobody works on them."""
@@ -196,9 +191,20 @@ class HostDriver:
         self._edge.settle()
 
     def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
-        self.host.end_commit(commits, failure)
-        if failure is not None:
-            self._failed(failure)
+        host = self.host
+        if isinstance(failure, DiskFull):
+            host.hindered(failure)
+            self._wait_for_space(commits)
+        else:
+            host.end_commit(commits, failure)
+            if failure is not None:
+                self._failed(failure)
+            elif host.commits.full is not None and not self._is_waiting:
+                host.hindered(None)
+                self._is_told = False
+                log.info("stream %s > %s has space again", self._account.name, host.name)
+            if host.wants_commit:
+                self._edge.resume_soon(self)
         self._turn()
 
     def _failed(self, failure: Exception) -> None:
@@ -208,7 +214,41 @@ class HostDriver:
             self.host.name,
             failure,
         )
-        self.host.failure = failure
+
+    # -- a full disk
+
+    def _wait_for_space(self, commits: list[Commit] | None) -> None:
+        """Nothing is lost and nothing is acknowledged; the same works are run again."""
+        if not self._is_told:
+            log.error(
+                "stream %s > %s takes nothing until there is space: %s",
+                self._account.name,
+                self.host.name,
+                self.host.commits.full,
+            )
+        self._is_told = self._is_waiting = True
+        self._stuck = commits
+        self._syncing = commits is not None
+        self._edge.loop.call_later(SPACE_RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        if not self._is_waiting:
+            return
+        self._is_waiting = False
+        commits, self._stuck = self._stuck, None
+        if commits is not None:
+            self._sync(commits)
+            return
+        self.host.hindered(None)
+        self.mark()
+        self._edge.settle()
+
+    def give_up(self) -> None:
+        """The server stops: what waits for space will never be acknowledged."""
+        self._is_waiting = False
+        commits, self._stuck = self._stuck, None
+        if commits is not None:
+            self.host.end_commit(commits, self.host.commits.full)
 
     def sync_now(self) -> None:
         """The interval of a lazy store has passed."""
@@ -217,23 +257,13 @@ class HostDriver:
             return
         work = store.pending_sync()
         if work is not None:
-            self._syncing = True
-            self._edge.committer.run(work, lambda failure: self._interval_synced(work, failure))
-
-    def _interval_synced(self, work: Work, failure: Exception | None) -> None:
-        self._syncing = False
-        self._wrote(work, failure)
-        if self.host.is_closed:
-            self._leave()
-            return
-        self.mark()
-        self._edge.settle()
+            self._sync([Commit(store, work)])
 
     def flush_consumers(self) -> None:
         """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
         if self.host.is_closed:
             return
-        self._recount()
+        self.recount()
         try:
             self.host.flush_consumers()
         except StoreError as error:

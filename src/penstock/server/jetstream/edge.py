@@ -48,6 +48,11 @@ ROUNDS_MAX: Final = 16
 """Of hosts waking each other within one turn."""
 ROOM_SHARE: Final = 0.75
 """Of the machine's memory, or the disk's free space, unless configured."""
+SPARE_BYTES: Final = 32 * 1024 * 1024
+SPARE_PART: Final = 32
+"""Of the disk, kept free of messages: no more than this part of what was free at the start."""
+SPACE_EVERY_NS: Final = 10_000_000
+"""How often it is asked how much is free, while something is stored."""
 NS: Final = 1_000_000_000
 SALT_FILE: Final = "salt"
 UPKEEP_S: Final = 0.25
@@ -76,6 +81,8 @@ class JetStreamEdge:
             max_storage=self._max_storage(),
             is_configured=self.options.max_memory >= 0 or self.options.max_store >= 0,
         )
+        self._spare_bytes = min(SPARE_BYTES, self._disk.free_bytes() // SPARE_PART)
+        self._looked_ns = 0
         self._policy = policy_of(options, self._disk)
         self._nuids = Nuids()
         self._in_flight = InFlight()
@@ -245,6 +252,27 @@ class JetStreamEdge:
             for driver in account.drivers:
                 driver.sync_now()
         self._arm_interval()
+
+    # -- space
+
+    def look_at_space(self, now_ns: int) -> None:
+        """Sees, now and then, whether the disk has space for more messages."""
+        if now_ns - self._looked_ns < SPACE_EVERY_NS:
+            return
+        self._looked_ns = now_ns
+        is_low = self._disk.free_bytes() < self._spare_bytes
+        if is_low != self.room.is_disk_low:
+            self._space_changed(is_low)
+
+    def _space_changed(self, is_low: bool) -> None:
+        self.room.is_disk_low = is_low
+        for account in self.accounts.values():
+            for driver in account.drivers:
+                driver.recount()
+        if is_low:
+            log.error("%s: hardly any space left, messages are refused", self.store_dir)
+        else:
+            log.info("%s: there is space for messages again", self.store_dir)
 
     def keep_up(self, driver: HostDriver) -> None:
         """Something happened to a host that should be written some time soon."""

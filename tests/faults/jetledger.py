@@ -1,0 +1,141 @@
+"""What clients of a JetStream server were promised, over all its lives; kept outside of it.
+
+Whoever loads the server notes every attempt before it is made and every answer when it came. A
+process that dies leaves attempts without an answer: those may have happened or not. Everything
+else may not. `wrong` collects what the load sees that must not be, and what the judges find.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from enum import Enum
+
+ACK_WINDOW_S = 1.0
+"""An acknowledgement that nobody waits for is written within a quarter of a second; a machine
+under load may be late, so the tests ask for no more than this."""
+
+
+class Existence(Enum):
+    """Of something that requests make and delete."""
+
+    THERE = "there"
+    GONE = "gone"
+    UNKNOWN = "asked for, not answered"
+
+
+class Acks:
+    """How one consumer's deliveries were acknowledged."""
+
+    def __init__(self) -> None:
+        self.confirmed: set[int] = set()
+        """Somebody waited for the answer, and it came."""
+        self.sent_at: dict[int, float] = {}
+        """Nobody waits for these."""
+        self.tried: set[int] = set()
+        """Sent in any way."""
+
+    def lasting(self, killed_at: float) -> set[int]:
+        """What must not be delivered to anybody after that death."""
+        plain = {seq for seq, at in self.sent_at.items() if at < killed_at - ACK_WINDOW_S}
+        return self.confirmed | plain
+
+
+class Ledger:
+    """All that was asked, and all that was answered."""
+
+    def __init__(self) -> None:
+        self.life = 0
+        self.answers = 0
+        """What was promised in this life, of any kind."""
+        self.killed_at = 0.0
+        self.is_dying = False
+        self.wrong: list[str] = []
+        self.tried: dict[str, set[bytes]] = defaultdict(set)
+        self.stored: dict[str, dict[int, bytes]] = defaultdict(dict)
+        self.purged_below: dict[str, int] = defaultdict(int)
+        self.purge_tried_below: dict[str, int] = defaultdict(int)
+        self.acks: dict[str, Acks] = defaultdict(Acks)
+        self.existence: dict[str, Existence] = {}
+        self.texts: dict[str, tuple[str, str]] = {}
+        """By stream: the description it certainly had last, and the one that was asked for."""
+        self.values: dict[str, tuple[bytes, bytes]] = {}
+        """By key: the value that was certainly put last, and the one that was being put."""
+        self._numbers = itertools.count(1)
+
+    def fresh(self, role: str, padding: int = 0) -> bytes:
+        """A payload that nobody else ever sends."""
+        return b"%s-%d-%d" % (role.encode(), self.life, next(self._numbers)) + b"." * padding
+
+    def note_stored(self, stream: str, seq: int, payload: bytes) -> None:
+        """A publish was acknowledged, or a message was delivered."""
+        known = self.stored[stream].setdefault(seq, payload)
+        if known != payload:
+            self.wrong.append(f"{stream} {seq} is {payload[:40]!r}, was {known[:40]!r}")
+        if payload not in self.tried[stream]:
+            self.wrong.append(f"{stream} {seq} holds what nobody published: {payload[:40]!r}")
+        self.answers += 1
+
+    def note_delivered(self, consumer: str, seq: int) -> None:
+        """Something was delivered that perhaps must not be."""
+        acks = self.acks[consumer]
+        if seq in acks.confirmed:
+            self.wrong.append(f"{consumer}: {seq} was acknowledged, confirmed and comes again")
+        elif self.killed_at and acks.sent_at.get(seq, time.monotonic()) < (
+            self.killed_at - ACK_WINDOW_S
+        ):
+            self.wrong.append(f"{consumer}: {seq} was acknowledged long before and comes again")
+
+    def begin_life(self) -> None:
+        self.life += 1
+        self.answers = 0
+        self.is_dying = False
+
+    def end_life(self) -> None:
+        self.is_dying = True
+        self.killed_at = time.monotonic()
+
+    # -- after a death
+
+    def judge_stream(self, stream: str, found: dict[int, bytes], acks: Acks | None = None) -> None:
+        """What is left of a stream; `acks` of those who take messages out by acknowledging."""
+        promised = self.stored[stream]
+        for seq, payload in promised.items():
+            if seq in found:
+                if found[seq] != payload:
+                    self.wrong.append(f"{stream} {seq} has become {found[seq][:40]!r}")
+            elif not self._may_be_gone(stream, seq, acks):
+                self.wrong.append(f"{stream} {seq} ({payload[:40]!r}) was acknowledged and is lost")
+        for seq, payload in found.items():
+            self._judge_found(stream, seq, payload, acks)
+
+    def _may_be_gone(self, stream: str, seq: int, acks: Acks | None) -> bool:
+        below = max(self.purged_below[stream], self.purge_tried_below[stream])
+        return seq < below or (acks is not None and seq in acks.tried)
+
+    def _judge_found(self, stream: str, seq: int, payload: bytes, acks: Acks | None) -> None:
+        if payload not in self.tried[stream]:
+            self.wrong.append(f"{stream} {seq} holds what nobody published: {payload[:40]!r}")
+        if seq < self.purged_below[stream]:
+            self.wrong.append(f"{stream} {seq} was purged and is there")
+        if acks is not None and seq in acks.lasting(self.killed_at):
+            self.wrong.append(f"{stream} {seq} was acknowledged and is there")
+
+    def judge_existence(self, found: set[str]) -> None:
+        """Which of the things that come and go are there; unknowns are known from now on."""
+        for name, existence in list(self.existence.items()):
+            is_there = name in found
+            if existence is not Existence.UNKNOWN and is_there != (existence is Existence.THERE):
+                self.wrong.append(f"{name} should be {existence.value}")
+            self.existence[name] = Existence.THERE if is_there else Existence.GONE
+
+    def judge_text(self, stream: str, found: str) -> None:
+        if found not in self.texts.get(stream, (found,)):
+            self.wrong.append(f"{stream} is described as {found!r}, not as {self.texts[stream]}")
+        self.texts[stream] = (found, found)
+
+    def judge_value(self, key: str, found: bytes) -> None:
+        if found not in self.values[key]:
+            self.wrong.append(f"key {key} is {found!r}, not one of {self.values[key]}")
+        self.values[key] = (found, found)

@@ -1,0 +1,131 @@
+"""A server with JetStream is killed with SIGKILL while clients use it in every way: what it
+promised them holds when it is back, and it always comes back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faults.jetledger import Ledger
+from faults.jetload import KEYS, Load, set_up
+from support_assets import JetStream, ack_fields
+from support_servers import OURS, ServerUnderTest, until
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KILLS = 2
+ANSWERS_MAX = 1_500
+READ_BATCH = 1_000_000
+RECOVERED = r"recovered account \S+: \d+ streams, \d+ consumers, \d+ messages"
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "default": ("", {}),
+    "lazy": ('sync_interval: "2m"', {}),
+    "compressed": ("", {"compression": "s2"}),
+    "encrypted": ('key: "correct horse battery staple"', {}),
+}
+
+
+@contextmanager
+def serving(workdir: Path, options: str) -> Iterator[ServerUnderTest]:
+    config = f'jetstream {{ store_dir: "{workdir / "store"}"\n{options} }}'
+    server = ServerUnderTest(OURS, workdir, config=config)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def live_and_die(server: ServerUnderTest, ledger: Ledger, seed: str) -> None:
+    """One life, ended when it has promised as much as the seed says."""
+    ledger.begin_life()
+    load = Load(server, ledger, seed)
+    enough = Random(seed).randrange(1, ANSWERS_MAX)
+    until(lambda: ledger.answers >= enough or not load.is_running, "answers", 60)
+    ledger.end_life()
+    os.kill(server.pid, signal.SIGKILL)
+    load.wait()
+
+
+def judge(server: ServerUnderTest, ledger: Ledger) -> None:
+    """Holds what is there against what was promised."""
+    assert re.search(RECOVERED, server.log), server.log[-2000:]
+    with JetStream(server) as client:
+        ledger.judge_stream("LOG", contents(client, "LOG"))
+        ledger.judge_stream("JOBS", contents(client, "JOBS"), ledger.acks["JOBS/worker"])
+        streams = set(client.done("STREAM.NAMES")["streams"])
+        consumers = set(client.done("CONSUMER.NAMES.LOG")["consumers"])
+        ledger.judge_existence(streams | consumers)
+        ledger.judge_text("LOG", client.done("STREAM.INFO.LOG")["config"].get("description", ""))
+        for key in (f"k{number}" for number in range(KEYS)):
+            if key in ledger.values:
+                answer = client.request(f"$JS.API.DIRECT.GET.KV_B.$KV.B.{key}")
+                ledger.judge_value(key, b"" if answer.status else answer.payload)
+
+
+def contents(client: JetStream, stream: str) -> dict[int, bytes]:
+    """All messages of a stream, read without a consumer so that a work queue allows it."""
+    state = client.done(f"STREAM.INFO.{stream}")["state"]
+    found = {}
+    if state["messages"]:
+        inbox = client.subscribe()
+        body = f'{{"seq": {state["first_seq"]}, "batch": {READ_BATCH}}}'.encode()
+        client.publish(f"$JS.API.DIRECT.GET.{stream}", body, reply=inbox.subject)
+        for message in inbox.until_status(60)[:-1]:
+            found[int(message.headers["Nats-Sequence"])] = message.payload
+        inbox.close()
+    assert len(found) == state["messages"], f"{stream}: {len(found)} of {state}"
+    return found
+
+
+def drain(client: JetStream, ledger: Ledger) -> None:
+    """Works off the queue: every job that was not acknowledged comes, and then it is empty."""
+    acks = ledger.acks["JOBS/worker"]
+    left = client.done("STREAM.INFO.JOBS")["state"]["messages"]
+    while left:
+        inbox = client.pull("JOBS", "worker", {"batch": left, "expires": 4_000_000_000})
+        for _ in range(left):
+            message = inbox.next()
+            if message.status:
+                break
+            seq = ack_fields(message)[1]
+            ledger.note_delivered("JOBS/worker", seq)
+            client.request(message.reply, b"+ACK")
+            acks.tried.add(seq)
+            acks.confirmed.add(seq)
+        inbox.close()
+        now = client.done("STREAM.INFO.JOBS")["state"]["messages"]
+        assert now < left, f"{left} jobs are left and never come: {contents(client, 'JOBS')}"
+        left = now
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_server_keeps_its_promises(
+    kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
+) -> None:
+    options, config = KINDS[kind]
+    ledger = Ledger()
+    with serving(tmp_path, options) as server:
+        with JetStream(server) as client:
+            set_up(client, allow_direct=True, **config)
+        for life in range(KILLS * rounds):
+            live_and_die(server, ledger, f"{kind} {life}")
+            assert ledger.wrong == []
+            server.restart()
+            judge(server, ledger)
+            assert ledger.wrong == []
+            tried["servers with JetStream killed under load"] += 1
+        with JetStream(server) as client:
+            drain(client, ledger)
+        assert ledger.wrong == []
+    tried["messages acknowledged by servers that were killed"] += sum(
+        len(messages) for messages in ledger.stored.values()
+    )
