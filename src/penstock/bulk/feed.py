@@ -88,6 +88,10 @@ class Feed:
     def is_full(self) -> bool:
         return self._byte_count >= FEED_BYTES_MAX
 
+    @property
+    def has_records(self) -> bool:
+        return bool(self._intake.gathered) or any(isinstance(one, Batch) for one in self._items)
+
     def put(self, item: Item) -> None:
         """Behind everything gathered so far."""
         self.flush()

@@ -102,6 +102,7 @@ class Following:
         self._feed: Feed | None = None
         self._consumer = ""
         self._initial = 0
+        self._unconfirmed: int | None = None
         self._handed = 0
         self._is_caught_up = False
         self._has_begun = False
@@ -111,8 +112,13 @@ class Following:
     # -- reading
 
     async def begin(self) -> None:
-        """Connect and make the consumer; what is refused is raised, nothing is tried twice."""
-        await self._begin()
+        """Connect and make the consumer. What is refused is raised; nothing is tried twice.
+
+        A connection that was there and is lost on the way is for `next` to replace.
+        """
+        with contextlib.suppress(LinkLost):
+            await self._begin()
+            await self._confirm()
         self._has_begun = True
 
     async def next(self) -> Event:
@@ -121,6 +127,8 @@ class Following:
             if self._feed is None:
                 await self._patiently(self._begin)
                 self.recreated += 1
+            if self._unconfirmed is not None:
+                await self._patiently(self._confirm)
             if not self._is_caught_up and self._initial == 0:
                 return self._caught_up()
             item = await self._next_item()
@@ -238,18 +246,39 @@ class Following:
         selection = self._selection
         if position is not None:
             selection = replace(selection, start_seq=position + 1)
-        self._initial = await self._questions.create_consumer(
-            link, self._stream, name, deliver, selection
-        )
         self._consumer = name
-        if self._check is not None and position is not None:
-            self._check(await self._questions.stream_state(link, self._stream), position)
+        self._initial = await self._create(link, feed, deliver, selection)
+        self._unconfirmed = position if self._check is not None else None
         self._handed = 0
         self._feed = feed
 
+    async def _create(self, link: Link, feed: Feed, deliver: str, selection: Selection) -> int:
+        """How many records the consumer had to deliver; 1 if the answer is lost behind some.
+
+        A server may deliver before it answers, and those records are good without the answer:
+        over a connection that never lives long there might be no others.
+        """
+        try:
+            return await self._questions.create_consumer(
+                link, self._stream, self._consumer, deliver, selection
+            )
+        except LinkLost:
+            if feed.has_records:
+                return 1
+            raise
+
+    async def _confirm(self) -> None:
+        """The check after the consumer was made: until it has passed nothing is handed on.
+
+        A later answer says as much, since a stream never begins earlier than it did. So what came
+        over a connection that is lost by now still counts.
+        """
+        if self._check is not None and self._unconfirmed is not None:
+            self._check(await self._state(), self._unconfirmed)
+        self._unconfirmed = None
+
     async def _connected(self) -> Link:
         if self._link is None or not self._link.is_open:
-            self._consumer = ""
             self._link = await self._dial()
         return self._link
 

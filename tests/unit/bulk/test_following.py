@@ -47,6 +47,7 @@ class World:
         self.selections: list[Selection] = []
         self.published: list[str] = []
         self.is_open = True
+        self.has_records = False
         self.checked: list[int] = []
 
     # -- a dialler
@@ -287,6 +288,40 @@ async def test_the_first_start_is_tried_once() -> None:
     with pytest.raises(ConnectFailed):
         await follow(world).begin()
     assert world.asked == ["dial"]
+
+
+async def test_records_whose_consumers_answer_was_lost_behind_them_still_count() -> None:
+    world = World([batch(1, 2), Broken("lost")], [batch(3, 1)])
+    world.has_records = True
+    following = follow(world)
+    original, answers = world.create_consumer, iter([LinkLost("cut")])
+
+    async def create(*args: Any) -> int:
+        for lost in answers:
+            raise lost
+        return await original(*args)
+
+    world.create_consumer = create  # type: ignore[method-assign]
+    await following.begin()
+    assert [(await following.next()).last, (await following.next()).last] == [2, 3]  # type: ignore[union-attr]
+
+
+async def test_nothing_is_handed_on_before_the_second_check_has_passed() -> None:
+    world = World([batch(1, 1), Broken("gap")], [batch(7, 1)])
+    following = follow(world)
+    await following.begin()
+    await following.next()
+    world.failures = []
+
+    def refuse_second(state: StreamState, position: int) -> None:
+        world.check(state, position)
+        if len(world.checked) == 2:
+            raise KeyError
+
+    following._check = refuse_second
+    with pytest.raises(KeyError):
+        await following.next()
+    assert world.lives[0], "the record is still where it was"
 
 
 async def test_closing_takes_the_consumer_back() -> None:

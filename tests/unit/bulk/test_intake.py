@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,6 +225,25 @@ def test_any_chunking_and_any_size_of_batch_give_what_the_model_reads(
     told = deliveries.read(data, SID)
     assert rows == told.records
     assert others == told.others
+
+
+@given(
+    data=st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.sampled_from(
+                [b"MSG ", b"HMSG ", b"a 7 ", b"$JS.ACK.S.c.1.1.1.1.0 ", b"3\r\n", b"\r\n"]
+            ),
+        ),
+        max_size=30,
+    )
+)
+@settings(deadline=None)
+def test_garbage_is_read_or_refused_and_nothing_else(data: list[bytes]) -> None:
+    into = make(frame_bytes_max=1000)
+    with contextlib.suppress(WireError):
+        feed(into, b"".join(data))
+    assert len(into.take().rows()) <= len(data)
 
 
 def shown(heard: Heard) -> object:
