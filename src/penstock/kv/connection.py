@@ -188,8 +188,11 @@ def _guarded_client(config: NatsConfig) -> Client:
     The library encrypts only if the server asks for it: one that does not, or somebody in between
     who strikes the word out, would be sent the password as it is.
     """
-    from nats.aio.client import Client
-    from nats.errors import Error
+    try:
+        from nats.aio.client import Client
+        from nats.errors import Error
+    except ModuleNotFoundError:
+        raise ConnectionFailed("buckets are reached with nats-py: pip install nats-py") from None
 
     class Guarded(Client):
         async def _process_info(
