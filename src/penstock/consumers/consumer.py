@@ -245,8 +245,10 @@ class Consumer:
 
     def needs(self, seq: int, subject: str) -> bool:
         """Whether a stream that keeps messages for its consumers must keep this one for it."""
-        if not self._cursor.matches(subject):
-            return False
+        return self._cursor.matches(subject) and self.holds(seq)
+
+    def holds(self, seq: int) -> bool:
+        """As `needs`, of a message its filters let through."""
         state = self.log.state
         if seq in state.redelivered:
             return True
@@ -255,6 +257,11 @@ class Consumer:
         if self.cfg.ack_policy is not AckPolicy.EXPLICIT:
             return True
         return seq >= self._cursor.next or seq in state.pending
+
+    def has_passed(self, seq: int) -> bool:
+        """Whether it holds nothing up to here, for sure."""
+        state = self.log.state
+        return seq <= state.floor_stream and not state.redelivered
 
     def take_settled(self) -> tuple[Range, ...]:
         """What was settled since the last call; empty unless the stream keeps by interest.

@@ -6,12 +6,13 @@ What is not in memory now is left: it is looked at when it is acknowledged, or i
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.store.contract import Cold, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from penstock.consumers.consumer import Consumer
     from penstock.store.contract import Range, Store
@@ -21,12 +22,21 @@ def settled_by_all(
     store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
 ) -> tuple[int, ...]:
     """Those of some sequences, settled by one consumer, that no other needs."""
+    if len(consumers) == 1:
+        # What it settled its filters let through, so nobody has to look for the subject.
+        (only,) = consumers
+        return tuple(chain.from_iterable(_let_go(only, *span) for span in settled))
     return tuple(
         seq
         for first, last in settled
         for seq in range(first, last + 1)
         if not _is_needed(store, consumers, seq)
     )
+
+
+def _let_go(consumer: Consumer, first: int, last: int) -> Iterable[int]:
+    seqs = range(first, last + 1)
+    return seqs if consumer.has_passed(last) else (seq for seq in seqs if not consumer.holds(seq))
 
 
 def _is_needed(store: Store, consumers: Collection[Consumer], seq: int) -> bool:

@@ -285,6 +285,9 @@ class Store(Protocol):
     def remove(self, seq: int) -> Removed | None:
         """Takes one message out; None if there is none of this sequence."""
 
+    def remove_span(self, first: int, last: int) -> Removed:
+        """Takes every message from the first to the last sequence out; some may be gone already."""
+
     def erase(self, seq: int) -> Removed | Cold | None:
         """As `remove`, and its bytes are overwritten before the next sync returns."""
 

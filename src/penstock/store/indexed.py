@@ -280,6 +280,11 @@ class IndexedStore:
         self._forget_deadline(seq)
         return Removed(1, size, ((seq, seq),))
 
+    def remove_span(self, first: int, last: int) -> Removed:
+        self._check_writable()
+        taken = take_span(self._log, first, last, self._log.last_ts_ns)
+        return _Gone().add(self._taken(taken)).removed()
+
     def erase(self, seq: int) -> Removed | Cold | None:
         self._check_writable()
         size = self._log.size_at(seq)

@@ -25,7 +25,7 @@ from penstock.streams.entries import (
     Special,
 )
 from penstock.streams.republish import Republisher
-from penstock.streams.retention import limits_of, merged
+from penstock.streams.retention import limits_of, merged, spans_of, together
 from penstock.streams.sourcing import parse_note
 from penstock.wire import headers
 
@@ -206,9 +206,11 @@ class Applier:
 
     def _remove(self, entry: Remove) -> Removed:
         store = self._ledger.store
+        if not entry.erase:
+            return together([store.remove_span(*span) for span in spans_of(entry.seqs)])
         removed = NOTHING_REMOVED
         for seq in entry.seqs:
-            gone = store.erase(seq) if entry.erase else store.remove(seq)
+            gone = store.erase(seq)
             if isinstance(gone, Cold):
                 # Planned when the block was in memory; what cannot be overwritten now is removed.
                 gone = store.remove(seq)

@@ -12,6 +12,8 @@ from penstock.api.stream import Discard
 from penstock.store.contract import Limits, Range, Removed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.api.stream import StreamConfig
 
 
@@ -36,6 +38,25 @@ def merged(one: Removed, other: Removed) -> Removed:
         return other
     seqs = _joined(sorted(one.seqs + other.seqs))
     return Removed(one.msgs + other.msgs, one.bytes + other.bytes, seqs)
+
+
+def spans_of(seqs: Iterable[int]) -> list[Range]:
+    """Sequences as ranges, where one follows the other."""
+    spans: list[Range] = []
+    for seq in seqs:
+        if spans and spans[-1][1] + 1 == seq:
+            spans[-1] = (spans[-1][0], seq)
+        else:
+            spans.append((seq, seq))
+    return spans
+
+
+def together(parts: list[Removed]) -> Removed:
+    """As `merged`, of any number of calls."""
+    if len(parts) == 1:
+        return parts[0]
+    seqs = _joined(sorted(each for part in parts for each in part.seqs))
+    return Removed(sum(part.msgs for part in parts), sum(part.bytes for part in parts), seqs)
 
 
 def _joined(ranges: list[Range]) -> tuple[Range, ...]:
