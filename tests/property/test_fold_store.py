@@ -12,37 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.fold import SnapshotMeta, pgss
-from penstock.kv.types import KvUpdate, Op, WatchCursor
+from penstock.fold import SnapshotMeta
+from penstock.kv.types import WatchCursor
 from support_folds import KINDS, contents, model
+from support_updates import batches, cursors, keys
 
 if TYPE_CHECKING:
+    from penstock.kv.types import KvUpdate
     from support_folds import Kind
 
 EXAMPLES = 15
 STEPS = 25
 
-keys = st.sampled_from(["a", "a.b", "a.b.c", "ab", "b", "ü", "k" * 511, "k" * 512, "k" * 700])
-values = st.sampled_from([b"", b"v", b"w" * 300]) | st.binary(max_size=20)
-revisions = st.integers(0, 2**64 - 1) | st.sampled_from([-1, 1, 2**63 - 1, 2**63])
-tokens = st.sampled_from([b"", b"t", b"12345678", b"0123456789"])
 prefixes = st.sampled_from(["", "a", "a.", "a.b", "k" * 512, "ü", "x"])
-
-
-@st.composite
-def updates(draw: st.DrawFn) -> KvUpdate:
-    op, revision = draw(st.sampled_from(Op)), draw(revisions)
-    value = draw(values) if op is Op.PUT else b""
-    token = draw(tokens) if revision < 0 else b""
-    return KvUpdate(op, draw(keys), value, revision, token=token)
-
-
-cursors = st.just(WatchCursor.NONE) | st.integers(0, 2**64 - 1).map(WatchCursor.of)
-batches = st.lists(updates(), max_size=12)
 
 
 class Life(RuleBasedStateMachine):
@@ -128,29 +114,3 @@ def test_a_fold_store_is_a_dict_with_a_cursor(name: str) -> None:
         max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, phases=phases
     )
     case().runTest()
-
-
-@given(st.lists(st.tuples(batches, cursors), max_size=6), st.data())
-@settings(max_examples=150, deadline=None)
-def test_a_log_cut_anywhere_is_a_state_it_had(
-    written: list[tuple[list[KvUpdate], WatchCursor]], data: st.DataObject
-) -> None:
-    """Whatever the log, and wherever it ends: no state is made up."""
-    log, states = pgss.HEADER, []
-    applied: list[KvUpdate] = []
-    cursor = WatchCursor.NONE
-    states.append((model(applied), cursor))
-    for batch, after in written:
-        for update in batch:
-            log += pgss.update_record(update)
-            applied.append(update)
-            states.append((model(applied), cursor))
-        cursor = after
-        log += pgss.cursor_record(cursor)
-        states.append((model(applied), cursor))
-    size = data.draw(st.integers(len(pgss.HEADER), len(log)))
-    said = pgss.replay(log[:size])
-    assert (said.entries.keys(), said.cursor) in [(one.keys(), at) for one, at in states]
-    if size == len(log):
-        assert said.cursor == cursor
-        assert said.entries.keys() == model(applied).keys()

@@ -1,9 +1,9 @@
 """The fold that fits in memory: a PGSS file that is appended to, and a map of what it says.
 
 A batch is one write, its data before its cursor: a torn one leaves data ahead of the cursor, never
-behind it. The file is written anew, from memory, once it has grown to twice what it was and by the
-threshold at least; and at opening, where anything in it was redundant or torn. Files are
-interchangeable with other implementations of the format; what those do not know, where the fold
+behind it. The file is written anew, from memory, once more than half of it, and more than the
+threshold, says nothing any more; and at opening, where anything in it was redundant or torn. Files
+are interchangeable with other implementations of the format; what those do not know, where the fold
 came from, lies in `<file>.meta.json`, which is durable before the first cursor it speaks of.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.fold import pgss
+from penstock.fold import logcodec, pgss
 from penstock.fold.errors import StoreIOError
 from penstock.fold.files import replace, told_as_store_error
 from penstock.fold.foldmap import FoldMap
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 COMPACT_THRESHOLD = 10 * 1024 * 1024
-"""A file that grew by less than this is not written anew."""
+"""A file with less garbage than this is not written anew."""
 META_SUFFIX = ".meta.json"
 
 
@@ -53,8 +53,9 @@ class AppendLogSnapshot(MapStore):
         self._file = file
         self._threshold = compact_threshold
         self._evicting = False
+        self._spared_bytes = 0
+        """Garbage that a failed compaction left, and that is not tried again for."""
         self._recover()
-        self._settled_bytes = file.size
 
     @classmethod
     def open(
@@ -78,19 +79,19 @@ class AppendLogSnapshot(MapStore):
         self._file.append(data)
         self._map.fold(batch)
         self._cursor = cursor
-        if self._file.size - self._settled_bytes > max(self._threshold, self._settled_bytes):
+        if self._garbage_bytes() > max(self._threshold, self._map.log_bytes):
             self._try_to_compact()
 
     def compact(self) -> None:
         """Write the file anew: each live key once, in order, then the cursor."""
         self._file.replace(
-            pgss.compacted(self._map.records(), self._cursor, evicting=self._evicting)
+            pgss.compacted(self._map.put_records(), self._cursor, evicting=self._evicting)
         )
-        self._settled_bytes = self._file.size
+        self._spared_bytes = 0
 
     def clear(self) -> None:
         self._file.replace([pgss.HEADER])
-        self._settled_bytes = self._file.size
+        self._spared_bytes = 0
         self._cursor, self._evicting = WatchCursor.NONE, False
         self._map.clear()
         self._write_meta(SnapshotMeta())
@@ -105,7 +106,11 @@ class AppendLogSnapshot(MapStore):
             self.compact()
         except StoreIOError:
             self._file.check()
-            self._settled_bytes = self._file.size  # and again once it has doubled
+            self._spared_bytes += self._garbage_bytes()
+
+    def _garbage_bytes(self) -> int:
+        """How much of the file would go if it was written anew."""
+        return self._file.size - self._map.log_bytes - self._spared_bytes
 
     def _recover(self) -> None:
         data = self._file.read()
@@ -113,7 +118,7 @@ class AppendLogSnapshot(MapStore):
             self._file.replace([pgss.HEADER])  # new, or torn while it was made
             return
         said = pgss.replay(data, path=str(self._file.path))
-        self._map = FoldMap(said.entries)
+        self._map = FoldMap(said.entries, said.live_bytes)
         self._cursor, self._evicting = said.cursor, said.evicting
         self._meta = _read_meta(self._file.path)
         if said.evicting and not self._meta.seen_evicting:
@@ -147,7 +152,7 @@ class SnapshotWriter:
 
     def write_update(self, update: KvUpdate) -> None:
         self._file.check()
-        self._waiting.append(pgss.update_record(update))
+        self._waiting.append(logcodec.encode_updates((update,)))
 
     def checkpoint(self, cursor: WatchCursor) -> bool:
         """Append what waits and the cursor; true if it is time to `compact`."""
@@ -165,7 +170,7 @@ class SnapshotWriter:
     def compact(self) -> None:
         self.flush()
         said = pgss.replay(self._file.read(), path=str(self._file.path))
-        self._file.replace(pgss.compacted(FoldMap(said.entries).records(), said.cursor))
+        self._file.replace(pgss.compacted(FoldMap(said.entries).put_records(), said.cursor))
         self._settled_bytes = self._file.size
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from penstock.fold import pgss
 from penstock.fold.errors import ArtifactInvalid, StoreError
 from penstock.fold.files import replace, sync_directory, told_as_store_error, write_new
+from penstock.fold.logcodec import encode_updates
 from penstock.fold.manifest import (
     EXTRA_FILE,
     MANIFEST_FILE,
@@ -24,8 +25,8 @@ from penstock.fold.manifest import (
     Extra,
     Manifest,
 )
-from penstock.fold.record import encode_key
 from penstock.fold.staging import check_free, put_in_place, sealed_files, staged_beside
+from penstock.kv.types import KvUpdate, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,10 +94,13 @@ def _copy_as_log(store: SnapshotStore, made: Path) -> Path:
     return target
 
 
-def _records(store: SnapshotStore) -> Iterator[tuple[bytes, bytes]]:
-    for entry in store.range():
-        version = entry.version.raw
-        yield encode_key(entry.key), bytes([len(version)]) + version + entry.value
+def _records(store: SnapshotStore) -> Iterator[bytes]:
+    after = None
+    while page := store.page(after=after):
+        after = page[-1].key
+        yield encode_updates(
+            KvUpdate(Op.PUT, entry.key, entry.value, token=entry.version.raw) for entry in page
+        )
 
 
 def _compare(store: SnapshotStore, copy: Path, *, native: bool) -> None:

@@ -10,20 +10,26 @@ from bisect import bisect_left, bisect_right, insort
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from penstock.fold.record import decode_record, encode_record
-from penstock.kv.types import KvEntry, KvUpdate, Op
+from penstock.fold.logcodec import encode_entries, fold_updates
+from penstock.fold.record import decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
+
+    from penstock.kv.types import KvEntry, KvUpdate
 
 INSERTED_ONE_BY_ONE_MAX = 64
 """More changed keys than this are merged into the ordered ones in one pass."""
+ENTRIES_AT_ONCE = 1_000
+"""How many entries are encoded into one piece."""
 
 
 class FoldMap:
     """Keys to value records, with ordered access."""
 
-    def __init__(self, records: dict[str, bytes] | None = None) -> None:
+    def __init__(self, records: dict[str, bytes] | None = None, log_bytes: int = 0) -> None:
+        self.log_bytes = log_bytes
+        """How long an append log of the entries alone would be."""
         self._records = {} if records is None else records
         self._ordered: list[str] = []
         self._added: set[str] = set(self._records)
@@ -33,17 +39,10 @@ class FoldMap:
     def __len__(self) -> int:
         return len(self._records)
 
-    def fold(self, batch: Iterable[KvUpdate]) -> None:
-        records, added, removed = self._records, self._added, self._removed
+    def fold(self, batch: Sequence[KvUpdate]) -> None:
+        """Fold a batch, or raise ValueError and fold nothing of it."""
         with self._lock:
-            for update in batch:
-                key = update.key
-                if update.op is Op.PUT:
-                    if key not in records:
-                        added.add(key)
-                    records[key] = encode_record(update)
-                elif records.pop(key, None) is not None:
-                    removed.add(key)
+            self.log_bytes += fold_updates(self._records, batch, self._added, self._removed)
 
     def clear(self) -> None:
         with self._lock:
@@ -51,6 +50,7 @@ class FoldMap:
             self._added.clear()
             self._removed.clear()
             self._ordered = []
+            self.log_bytes = 0
 
     def get(self, key: str) -> KvEntry | None:
         record = self._records.get(key)
@@ -81,12 +81,12 @@ class FoldMap:
             stop = bisect_left(keys, True, lo=start, key=lambda key: not key.startswith(prefix))
             return stop - start
 
-    def records(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and records in ascending order, while nobody changes anything."""
+    def put_records(self) -> Iterator[bytes]:
+        """The entries as records of an append log, in order, while nobody changes anything."""
         with self._lock:
             keys = self._keys()
-        for key in keys:
-            yield key.encode(), self._records[key]
+        for start in range(0, len(keys), ENTRIES_AT_ONCE):
+            yield encode_entries(self._records, keys[start : start + ENTRIES_AT_ONCE])
 
     def _keys(self) -> list[str]:
         """The keys in order, up to date; the lock is held."""

@@ -35,7 +35,6 @@ from penstock.fold.manifest import (
     decode_manifest,
 )
 from penstock.fold.meta import SnapshotMeta
-from penstock.fold.record import decode_key
 from penstock.fold.staging import (
     check_free,
     hashed,
@@ -44,7 +43,7 @@ from penstock.fold.staging import (
     staged_beside,
     sync_tree,
 )
-from penstock.kv.types import KvUpdate, Op, WatchCursor
+from penstock.kv.types import WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,18 +126,11 @@ def fold_log(store: SnapshotStore, log: Path) -> None:
             raise FoldFormatError("not an append log of a fold", path=log)
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with data:
-        batch: list[KvUpdate] = []
-        cursor = WatchCursor.NONE
-        for kind, key, value, version, _ in pgss.Scan(data, path=str(log)):
-            if kind == pgss.CURSOR:
-                cursor = WatchCursor(version)
-                continue
-            op = Op.PUT if kind == pgss.PUT else Op.DELETE
-            batch.append(KvUpdate(op, decode_key(key), value, token=version[1:]))
-            if len(batch) == FOLD_UPDATES:
-                store.apply(batch, WatchCursor.NONE)
-                batch.clear()
-        store.apply(batch, cursor)
+        last = WatchCursor.NONE
+        for batch, cursor in pgss.read_updates(data, FOLD_UPDATES, path=str(log)):
+            last = last if cursor is None else cursor
+            store.apply(batch, WatchCursor.NONE)
+        store.apply([], last)
 
 
 def _as_it_is(kind: type[SnapshotStore], manifest: Manifest, payload: Path) -> Path | None:

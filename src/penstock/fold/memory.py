@@ -14,7 +14,6 @@ from penstock.fold.files import write_new
 from penstock.fold.foldmap import FoldMap
 from penstock.fold.importing import imported_in_memory
 from penstock.fold.meta import SnapshotMeta
-from penstock.fold.record import encode_key
 from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class MapStore(SnapshotStore):
 
     def copy_to(self, target: Path) -> None:
         self._check_open()
-        write_new(target, pgss.compacted(self._map.records(), self._cursor))
+        write_new(target, pgss.compacted(self._map.put_records(), self._cursor))
 
     def close(self) -> None:
         self._closed = True
@@ -119,10 +118,8 @@ class MemorySnapshot(MapStore):
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
         self._check_open()
-        for update in batch:
-            encode_key(update.key)
-        self._meta = self._meta if meta is None else meta
         self._map.fold(batch)
+        self._meta = self._meta if meta is None else meta
         self._cursor = cursor
 
     def clear(self) -> None:
