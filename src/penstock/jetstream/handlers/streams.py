@@ -171,12 +171,13 @@ def info(call: Call) -> Outcome:
         start = page_start(request.offset, total)
         page = sorted(state.subjects)[start : start + limit]
         state = structs.replace(state, subjects={name: state.subjects[name] for name in page})
-    return StreamInfoResponse(
+    response = StreamInfoResponse(
         total=total,
         offset=start,
         limit=limit,
         info=show_stream(call.assets, host, call.now_ns, state=state),
     )
+    return Held(response, host)  # what it counts can be read when it is said
 
 
 def names(call: Call) -> Outcome:
