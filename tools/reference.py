@@ -7,6 +7,7 @@ rules of reload. A test fails when the page is older than the code. Run it with 
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import types
@@ -18,7 +19,7 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from penstock.base.durations import format_duration
-from penstock.broker import permission_values
+from penstock.broker import permission_values, sharing_values
 from penstock.server import options as declared
 from penstock.server.config.reload import FIXED
 
@@ -35,6 +36,10 @@ STRUCTS: tuple[type[Struct], ...] = (
     permission_values.ResponsePermission,
     declared.AccountOptions,
     declared.AccountLimits,
+    sharing_values.Export,
+    sharing_values.Import,
+    sharing_values.Mapping,
+    sharing_values.Destination,
     declared.JetStreamOptions,
     declared.JetStreamLimits,
     declared.BatchLimits,
@@ -153,6 +158,8 @@ def _default_text(field: FieldInfo) -> str:
         value = None if field.default_factory is NODEFAULT else field.default_factory()
         if value is None:
             return "required"
+    if isinstance(value, enum.Enum):
+        return f"`{value.value}`"
     if isinstance(value, Struct):
         return "its defaults"
     if field.name.endswith("_ns") and isinstance(value, int):

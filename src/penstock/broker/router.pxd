@@ -45,6 +45,14 @@ cdef struct Message:
     size_t size            # header block and payload
     size_t hdr_len         # 0: no header block
 
+cdef class Parcel:
+    """A message made of Python values; good as long as the parcel is."""
+    cdef Message msg
+    cdef bytes subject
+    cdef bytes reply
+    cdef bytes sizes
+    cdef bytes body
+
 cdef class Owner:
     """What the router may ask of the connection behind a sink."""
     cdef bint delivery_denied(self, Sub* sub, Message* msg)
@@ -80,6 +88,9 @@ cdef class Router:
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
     cdef Sub* offered[LANES_PER_MESSAGE]   # lanes of the message that is being routed
     cdef uint32_t noffered
+    cdef const char* to       # where the message that is being routed goes
+    cdef size_t to_len
+    cdef bint importing       # the message was asked for in another account: not for shadows
     cdef list lanes           # that took messages, or passed some on, in this turn
     cdef bint asked           # Python was asked, and may have given the event loop work
     cdef list calls           # (callable, subject, reply, header, payload, source) to be called

@@ -14,9 +14,12 @@ from libc.string cimport memcpy, strlen
 
 from penstock.broker.outbox cimport chunk_bytes, out_append, out_reserve, pool_free
 from penstock.subjects.nodes cimport (
-    SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_SINK, Match, sub_sid, xrealloc,
+    SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK, Match,
+    sub_sid, xrealloc,
 )
 from penstock.subjects.trie cimport Subscription
+
+from functools import partial
 
 cdef enum:
     NUMBER_DIGITS_MAX = 20
@@ -37,6 +40,28 @@ cdef size_t put_number(char* at, size_t value) noexcept nogil:
     for i in range(n):
         at[i] = digits[n - 1 - i]
     return n
+
+
+cdef class Parcel:
+    def __cinit__(self, str subject not None, bytes payload not None, str reply not None,
+                  bytes header not None):
+        cdef size_t hdr_len = len(header)
+        cdef size_t size = hdr_len + len(payload)
+        self.subject = subject.encode("utf-8", "surrogateescape")
+        self.reply = reply.encode("utf-8", "surrogateescape")
+        self.body = b"%b%b\r\n" % (header, payload)
+        self.sizes = b"%d %d\r\n" % (hdr_len, size) if hdr_len else b"%d\r\n" % size
+        if self.reply:
+            self.sizes = b"%b %b" % (self.reply, self.sizes)
+        self.msg.subject = self.subject
+        self.msg.subject_len = len(self.subject)
+        self.msg.reply = self.reply
+        self.msg.reply_len = len(self.reply)
+        self.msg.sizes = self.sizes
+        self.msg.sizes_len = len(self.sizes)
+        self.msg.body = self.body
+        self.msg.size = size
+        self.msg.hdr_len = hdr_len
 
 
 cdef class Owner:
@@ -82,6 +107,8 @@ cdef class Router:
         cdef Match found
         cdef uint32_t i, j, count, at, reached = 0
         cdef Sub** group
+        self.to = to
+        self.to_len = to_len
         interest.find(to, to_len, &found)
         for i in range(found.nplain):
             reached += self.deliver(found.plain[i], source, msg)
@@ -95,6 +122,7 @@ cdef class Router:
                     break
                 at = at + 1 if at + 1 < count else 0
         if self.noffered:
+            self.importing = False      # lanes may send messages of their own
             self.offer_all(source, msg)
         return reached
 
@@ -110,6 +138,8 @@ cdef class Router:
                     self.offered[self.noffered] = sub
                     self.noffered += 1
                 return True
+            if sub.flags & SUB_SHADOW and self.importing:
+                return False
             self.hand_to_callback(sub, source, msg)
             return True
         if sub.kind != SUB_SINK:
@@ -289,9 +319,13 @@ cdef class Router:
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
         """Internal subscribers run after the batch, so they get copies, and who published."""
         cdef const char* payload = msg.body + msg.hdr_len
+        call = (<Subscription>sub.owner).value
+        if sub.flags & SUB_LANE:
+            call = (<Lane>call).call
+        elif sub.flags & SUB_ROUTED:
+            call = partial(call, self.to[:self.to_len].decode("utf-8", "surrogateescape"))
         self.calls.append((
-            ((<Lane>(<Subscription>sub.owner).value).call if sub.flags & SUB_LANE
-             else (<Subscription>sub.owner).value),
+            call,
             msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
             msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
             PyBytes_FromStringAndSize(msg.body, msg.hdr_len),

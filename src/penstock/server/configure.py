@@ -27,6 +27,7 @@ from penstock.server.config.listeners import (
 )
 from penstock.server.config.reload import reloadable_changes
 from penstock.server.config.security import read_accounts, read_authorization
+from penstock.server.config.sharing import read_mappings
 from penstock.server.config.tls import read_tls
 from penstock.server.config.values import (
     Fault,
@@ -258,6 +259,7 @@ _TOP: dict[str, Reader] = {
     # Security
     "authorization": _authorization,
     "accounts": _accounts,
+    **dict.fromkeys(("mappings", "maps"), read_mappings),
     "no_auth_user": text("no_auth_user"),
     **dict.fromkeys(("system_account", "system"), _system_account),
     **dict.fromkeys(("no_system_account", "no_system", "no_sys_acc"), boolean("no_system_account")),
@@ -290,8 +292,6 @@ _TOP: dict[str, Reader] = {
             "trusted_keys",
             "default_sentinel",
             "default_js_domain",
-            "mappings",
-            "maps",
             "proxies",
             "mqtt",
             "prof_port",

@@ -13,7 +13,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, strlen
 
 from penstock.broker.router cimport (
-    SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES, SINK_TRACED,
+    SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES, SINK_TRACED, Parcel,
 )
 from penstock.subjects.nodes cimport (
     SUB_FILTERED, SUB_REMOVED, SUB_SINK, has_empty_token, has_wildcard, new_sub, sub_sid,
@@ -123,6 +123,11 @@ cdef class Link(Owner):
         if may_respond:
             self.sink.flags |= SINK_NOTES_REPLIES
 
+    def set_crossings(self, *, bint imports, bint maps) -> None:
+        """What is to be asked because of what the account imports and maps."""
+        self.imports = imports
+        self.maps = maps
+
     def set_login_needed(self, bint needed) -> None:
         self.login_needed = needed
 
@@ -163,6 +168,26 @@ cdef class Link(Owner):
         free(slots)
         self.sids.slots = NULL
         self.sids.cap = self.sids.count = 0
+        if self.imports:
+            self.handler.unsubscribed(None)
+
+    def hand(self, str sid not None, str subject not None, str reply not None,
+             bytes header not None, bytes payload not None, Link source) -> None:
+        """A message published in another account, for one of the client's subscriptions."""
+        cdef bytes raw = sid.encode("utf-8", "surrogateescape")
+        cdef Sub* sub = sid_find(&self.sids, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+        cdef Parcel parcel
+        if sub != NULL:
+            parcel = Parcel(subject, payload, reply, header)
+            self.router.deliver(sub, NULL if source is None else &source.sink, &parcel.msg)
+            settle_spent(self.router)
+
+    def answer_nobody(self, str subject not None, str reply not None) -> None:
+        """Tells the client that nobody listened, if it wants to know."""
+        cdef Parcel parcel
+        if self.no_responders and reply:
+            parcel = Parcel(subject, b"", reply, b"")
+            self.router.no_responders(self.interest, &self.sink, &parcel.msg)
 
     # -- asked by monitoring
 
@@ -336,6 +361,8 @@ cdef class Link(Owner):
         msg.hdr_len = frame.hdr_len
         msg.sizes = frame.sizes.p
         msg.sizes_len = frame.sizes.n
+        if self.maps and not self.map_subject(&msg):
+            return
         if frame.sizes.n == 0:
             self.route_uneven(frame, &msg)
         else:
@@ -344,6 +371,18 @@ cdef class Link(Owner):
                 self.router.no_responders(self.interest, &self.sink, &msg)
         if self.router.nspent:
             settle_spent(self.router)
+
+    cdef bint map_subject(self, Message* msg) except -1:
+        """Gives the message the subject that its account's mappings say; False: it is lost."""
+        subject = self.handler.mapped(text_of(msg.subject, msg.subject_len))
+        if subject is None:
+            if msg.reply_len and self.no_responders:
+                self.router.no_responders(self.interest, &self.sink, msg)
+            return False
+        self.mapped = subject.encode("utf-8", "surrogateescape")
+        msg.subject = self.mapped
+        msg.subject_len = len(self.mapped)
+        return True
 
     cdef void route_uneven(self, Frame* frame, Message* msg) noexcept:
         """The line's end cannot be copied as it came (odd blanks, a bare LF): write it anew."""
@@ -400,6 +439,9 @@ cdef class Link(Owner):
             sub.flags = flags
             self.interest.add(sub, subject, n, queue, queue_len)
             sid_add(&self.sids, sub)
+            if self.imports:
+                self.handler.subscribed(text_of(sub_sid(sub), sub.sid_len), text_of(subject, n),
+                                        text_of(queue, queue_len) if queue_len else None)
         if self.verbose:
             self.ok()
         return 0
@@ -435,6 +477,8 @@ cdef class Link(Owner):
     cdef void remove_sub(self, Sub* sub) noexcept:
         sid_remove(&self.sids, sub)
         self.interest.drop(sub)
+        if self.imports:
+            self.handler.unsubscribed(text_of(sub_sid(sub), sub.sid_len))
 
     # -- asked by the router
 

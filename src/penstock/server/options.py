@@ -10,12 +10,13 @@ and no `repr` shows a secret.
 from __future__ import annotations
 
 # msgspec resolves annotations when docs are generated, so their names must exist at run time.
-from collections.abc import Mapping  # noqa: TC003
+from collections import abc  # noqa: TC003
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from penstock.broker.permission_values import Permissions  # noqa: TC001
+from penstock.broker.sharing_values import Export, Import, Mapping  # noqa: TC001
 
 CLIENT_PORT_DEFAULT = 4222
 HOST_DEFAULT = "0.0.0.0"
@@ -142,6 +143,9 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
     jetstream: Annotated[
         JetStreamAccountLimits | None, Doc("What it may persist; None: nothing.")
     ] = None
+    exports: Annotated[tuple[Export, ...], Doc("What other accounts may import.")] = ()
+    imports: Annotated[tuple[Import, ...], Doc("What it takes of other accounts.")] = ()
+    mappings: Annotated[tuple[Mapping, ...], Doc("Published subjects that become others.")] = ()
 
 
 class TlsOptions(Struct, frozen=True, kw_only=True):
@@ -179,7 +183,7 @@ class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
     compression: Annotated[bool, Doc("Offer permessage-deflate.")] = False
     handshake_timeout_ns: Annotated[int, Doc("How long an upgrade may take; 0 is 2 s.")] = 0
     no_auth_user: Annotated[str, Doc("User of clients without credentials.")] = ""
-    headers: Annotated[Mapping[str, str], Doc("Extra headers of the upgrade response.")] = {}
+    headers: Annotated[abc.Mapping[str, str], Doc("Extra headers of the upgrade response.")] = {}
     ping_interval_ns: Annotated[int, Doc("Own ping interval; 0 takes the server's.")] = 0
     user: Annotated[str, Doc("Single user of this listener.")] = ""
     password: Annotated[str, Doc("Its password.")] = ""
@@ -213,7 +217,7 @@ class Options(Struct, frozen=True, kw_only=True):
     # Identity
     server_name: Annotated[str, Doc("Empty: the server id.")] = ""
     server_tags: Annotated[tuple[str, ...], Doc("Tags for placement and monitoring.")] = ()
-    server_metadata: Annotated[Mapping[str, str], Doc("Free key/value pairs.")] = {}
+    server_metadata: Annotated[abc.Mapping[str, str], Doc("Free key/value pairs.")] = {}
 
     # Monitoring
     http_host: Annotated[str, Doc("Address of monitoring; empty takes host.")] = ""
@@ -263,6 +267,9 @@ class Options(Struct, frozen=True, kw_only=True):
     # Security
     authorization: Annotated[Authorization, Doc("Who may connect.")] = Authorization()
     accounts: Annotated[tuple[AccountOptions, ...], Doc("Isolated subject spaces.")] = ()
+    mappings: Annotated[
+        tuple[Mapping, ...], Doc("Subjects published in the global account that become others.")
+    ] = ()
     no_auth_user: Annotated[str, Doc("User of clients without credentials.")] = ""
     system_account: Annotated[str, Doc("Account of system events; empty is $SYS.")] = ""
     no_system_account: Annotated[bool, Doc("Do not create the $SYS account.")] = False

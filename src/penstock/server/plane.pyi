@@ -51,6 +51,16 @@ class Plane:
         header: bytes = b"",
         to: str | None = None,
     ) -> int: ...
+    def pass_on(
+        self,
+        interest: SubList,
+        subject: str,
+        payload: bytes,
+        reply: str,
+        header: bytes,
+        to: str,
+        source: Link | None,
+    ) -> int: ...
     def settle_spent(self) -> None: ...
     def set_epilogue(self, epilogue: Callable[[], None]) -> None: ...
     def feed(self, link: Link, plain: bytes) -> None: ...

@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memmove
 import os
 
 from penstock.broker.outbox cimport out_append, out_clear
-from penstock.broker.router cimport SINK_DIRTY, Message, Router
+from penstock.broker.router cimport SINK_DIRTY, Parcel, Router
 from penstock.subjects.nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
 
@@ -277,24 +277,25 @@ cdef class Plane(Sender):
 
         With `to`, those get it who listen there; they see the message under `subject`.
         """
-        cdef bytes subject_raw = subject.encode("utf-8", "surrogateescape")
-        cdef bytes reply_raw = reply.encode("utf-8", "surrogateescape")
-        cdef bytes to_raw = subject_raw if to is None else to.encode("utf-8", "surrogateescape")
-        cdef bytes body = b"%b%b\r\n" % (header, payload)
-        cdef bytes sizes = reply_raw + b" " if reply_raw else b""
-        cdef Message msg
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef bytes to_raw = parcel.subject if to is None else to.encode("utf-8", "surrogateescape")
+        cdef int reached = self.router.route_to(interest, NULL, &parcel.msg, to_raw, len(to_raw))
+        settle_spent(self.router)
+        return reached
+
+    def pass_on(self, SubList interest not None, str subject not None, bytes payload not None,
+                str reply, bytes header, str to not None, Link source) -> int:
+        """As `post`, for what was published in another account, by `source`.
+
+        It is not imported again: who listens from a third account does not get it.
+        """
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef bytes to_raw = to.encode("utf-8", "surrogateescape")
         cdef int reached
-        sizes += b"%d %d\r\n" % (len(header), len(body) - 2) if header else b"%d\r\n" % (len(body) - 2)
-        msg.subject = subject_raw
-        msg.subject_len = len(subject_raw)
-        msg.reply = reply_raw
-        msg.reply_len = len(reply_raw)
-        msg.sizes = sizes
-        msg.sizes_len = len(sizes)
-        msg.body = body
-        msg.size = len(body) - 2
-        msg.hdr_len = len(header)
-        reached = self.router.route_to(interest, NULL, &msg, to_raw, len(to_raw))
+        self.router.importing = True
+        reached = self.router.route_to(interest, NULL if source is None else &source.sink,
+                                       &parcel.msg, to_raw, len(to_raw))
+        self.router.importing = False
         settle_spent(self.router)
         return reached
 

@@ -27,6 +27,7 @@ def take_over(service: Service, fresh: Options) -> list[str]:
     service.configure(fresh)
     for session in list(service.sessions.values()):
         session.apply_limits()
+        session.apply_crossings()
         session.link.set_traced(fresh.trace)
         session.reauthenticate()
     _close_surplus(service)

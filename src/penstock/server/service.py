@@ -27,6 +27,7 @@ from penstock.server.auth import (
 )
 from penstock.server.clients import Now, record_of
 from penstock.server.codecs.facts import upgrade_of
+from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.logs import log
 from penstock.server.plane import Plane
@@ -78,6 +79,7 @@ class Service:
             stall_publishers=not options.no_fast_producer_stall,
         )
         self.accounts = Accounts(self._make_interest)
+        self.crossings = Crossings(self)
         self.sessions: dict[int, Session] = {}
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
@@ -102,6 +104,7 @@ class Service:
         """Takes the users and accounts of the options; clients already there are not asked."""
         self.options = options
         self.accounts.configure(options)
+        self.crossings.configure(options)
         self.guards = GuardTable()
         self._authenticators: dict[ConnectionType, Authenticator] = {
             "STANDARD": Authenticator(options),
@@ -145,6 +148,7 @@ class Service:
             self.system = None
         if self.jetstream is not None:
             self.jetstream.shut_down()
+        self.crossings.close()
         self.plane.close_all(reason)
         self.loop.remove_reader(self.plane.fileno())
         if self.jetstream is not None:

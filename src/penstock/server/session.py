@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.permissions import ResponseGrants
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.server.auth import Decision
     from penstock.server.auth.values import ConnectionType, PeerCertificate
     from penstock.server.codecs.contract import CodecEnd
+    from penstock.server.crossings import Shadow
     from penstock.server.link import Link
     from penstock.server.service import Service
 
@@ -65,6 +67,7 @@ class Session:
         self._headers = False
         self.guards: Guards | None = None
         self.grants: ResponseGrants | None = None
+        self._shadows: dict[str, Shadow] = {}
         self.link: Link
         self._pings_out = 0
         self._ping_sent_ns = 0
@@ -228,6 +231,7 @@ class Session:
             self.account = account
             self.link.set_interest(account.interest)
             self.apply_limits()
+            self.apply_crossings()
         self.user = accepted.user
         self._configured_user = self.service.authenticator(self.kind).knows(accepted.user)
         self.set_permissions(accepted)
@@ -237,6 +241,15 @@ class Session:
         if self.bound:
             self.account.connections -= 1
             self.bound = False
+
+    def apply_crossings(self) -> None:
+        """Has the link tell what the account's imports and mappings need to know."""
+        crossings, account = self.service.crossings, self.account.name
+        imports, maps = crossings.imports_streams(account), crossings.maps(account)
+        self.link.set_crossings(imports=imports, maps=maps)
+        if imports and not self._shadows:
+            for sid, subject, queue, _, _ in self.link.subscription_details():
+                self.subscribed(sid, subject, queue)
 
     def set_permissions(self, accepted: Accepted) -> None:
         permissions = accepted.permissions
@@ -326,6 +339,24 @@ class Session:
 
     def may_respond(self, subject: str) -> bool:
         return self.grants is not None and self.grants.take(subject, time.monotonic_ns())
+
+    # -- what crosses the account's border, told by the link
+
+    def subscribed(self, sid: str, subject: str, queue: str | None) -> None:
+        take = partial(self.link.hand, sid)
+        crossings = self.service.crossings
+        self._shadows[sid] = crossings.shadow(self.account.name, subject, queue, take)
+
+    def unsubscribed(self, sid: str | None) -> None:
+        """None: all of them."""
+        gone = list(self._shadows) if sid is None else [sid]
+        for one in gone:
+            shadow = self._shadows.pop(one, None)
+            if shadow is not None:
+                self.service.crossings.drop(shadow)
+
+    def mapped(self, subject: str) -> str | None:
+        return self.service.crossings.mapped(self.account.name, subject)
 
     # -- keep-alive
 

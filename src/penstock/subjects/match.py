@@ -2,11 +2,12 @@
 
 Three relations, each with the reference server's exact meaning: `match_literal` is what the
 subscription trie answers for one entry, `is_subset` says that one pattern covers another, and
-`collides` that two patterns may meet in one literal. All are pure and take any string; on valid
-subjects they mean what the protocol says, and no empty token ever equals a wildcard.
+`collides` that two patterns may meet in one literal; `overlap` is where they meet. All are pure
+and take any string; on valid subjects they mean what the protocol says, and no empty token ever
+equals a wildcard.
 """
 
-from penstock.subjects.tokens import ANY_TAIL, ANY_TOKEN, WILDCARDS, tokenise
+from penstock.subjects.tokens import ANY_TAIL, ANY_TOKEN, SEPARATOR, WILDCARDS, tokenise
 
 
 def match_literal(literal: str, pattern: str) -> bool:
@@ -62,6 +63,21 @@ def collides(left: str, right: str) -> bool:
     if len(shorter) != len(longer) and ANY_TAIL not in shorter:
         return False
     return all(_may_meet(one, other) for one, other in zip(shorter, longer, strict=False))
+
+
+def overlap(left: str, right: str) -> str | None:
+    """The pattern of what both match, or None if nothing does."""
+    ours, theirs = tokenise(left), tokenise(right)
+    common: list[str] = []
+    for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one == ANY_TAIL:
+            return SEPARATOR.join([*common, *theirs[at:]])
+        if other == ANY_TAIL:
+            return SEPARATOR.join([*common, *ours[at:]])
+        if ANY_TOKEN not in (one, other) and one != other:
+            return None
+        common.append(other if one == ANY_TOKEN else one)
+    return SEPARATOR.join(common) if len(ours) == len(theirs) else None
 
 
 def _covers_token(token: str, want: str) -> bool:

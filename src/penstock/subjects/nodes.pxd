@@ -71,6 +71,8 @@ cdef enum SubFlag:
     SUB_REMOVED = 1   # gone from the trie; memory waits for reclaim()
     SUB_FILTERED = 2  # deliveries need a look at the owner's deny list
     SUB_LANE = 4      # the value of its Subscription is a Lane of the router's
+    SUB_SHADOW = 8    # stands for a subscription of another account, which imports from this one
+    SUB_ROUTED = 16   # its callback is told first where the message was sent
 
 
 cdef struct Node:

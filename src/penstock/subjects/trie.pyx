@@ -16,7 +16,8 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.subjects.nodes cimport (
-    LITERAL, SUB_CALLBACK, SUB_HANDLE, SUB_LANE, SUB_REMOVED, SUB_SINK, GroupSpan, any_match, collect_below,
+    LITERAL, SUB_CALLBACK, SUB_HANDLE, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK,
+    GroupSpan, any_match, collect_below,
     descend, drop_group, free_tree, gather_groups, group_name, group_of, has_empty_token,
     has_wildcard, hash_bytes, is_rest, is_star, new_node, new_sub, node_text, prune, push_front,
     token_length, unlink, valid_pattern, walk, walk_overlap, xalloc, xrealloc, xzalloc,
@@ -114,10 +115,13 @@ cdef class SubList:
     # -- changing
 
     def insert(self, Subscription subscription not None, *, bint call=False,
-               bint lane=False) -> None:
+               bint lane=False, bint routed=False, bint shadow=False) -> None:
         """Adds it; with `call`, the router calls the subscription's value for each message.
 
-        With `lane` as well, that value is a Lane, which may take messages without a call.
+        With `lane` as well, that value is a Lane, which may take messages without a call; with
+        `routed` it is called with one argument more, the subject that led there, which need not
+        be the message's own. A `shadow` stands for somebody of another account: it gets only what
+        was published in this one.
         """
         cdef bytes subject = subscription.subject.encode("utf-8", "surrogateescape")
         cdef bytes queue = (subscription.queue or "").encode("utf-8", "surrogateescape")
@@ -130,6 +134,10 @@ cdef class SubList:
         sub = new_sub(SUB_CALLBACK if call else SUB_HANDLE, <void*>subscription, b"", 0)
         if lane:
             sub.flags |= SUB_LANE
+        if routed:
+            sub.flags |= SUB_ROUTED
+        if shadow:
+            sub.flags |= SUB_SHADOW
         self.add(sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
                  PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
         self.handles.add(subscription)

@@ -172,3 +172,34 @@ def test_a_bad_reload_is_logged_and_changes_nothing(
         wire.expect_quiet()
     with Wire(server.address) as wire:
         assert wire.info["max_payload"] == 1000
+
+
+SHOP = "SHOP { users: [ {user: shop, password: s} ], exports: [ {stream: news}, {service: ask} ] }"
+GUEST = "GUEST { users: [ {user: guest, password: g} ]%s }"
+TAKES = (
+    ", imports: [ {stream: {account: SHOP, subject: news}, to: their.news},"
+    " {service: {account: SHOP, subject: ask}} ], mappings: { old: new }"
+)
+
+
+def _shared(takes: str) -> str:
+    return f"accounts {{ {SHOP}\n{GUEST % takes} }}\n"
+
+
+def test_imports_and_mappings_come_and_go_under_subscriptions(start: Starter) -> None:
+    server = start(_shared(""))
+    with _login(server, "shop", "s") as shop, _login(server, "guest", "g") as guest:
+        guest.send("SUB their.news 1\r\nSUB new 2\r\n")
+        guest.expect_quiet()
+        shop.send("SUB ask 1\r\n")
+        shop.expect_quiet()
+        for takes in (TAKES, "", TAKES):
+            server.reload(_shared(takes))
+            shop.send("PUB news 2\r\nhi\r\n")
+            shop.expect_quiet()
+            guest.send("PUB old 2\r\nho\r\nPUB ask 2\r\nha\r\n")
+            if takes:
+                guest.expect("MSG their.news 1 2", "hi", "MSG new 2 2", "ho")
+                shop.expect("MSG ask 1 2", "ha")
+            guest.expect_quiet()
+            shop.expect_quiet()

@@ -1,11 +1,11 @@
-"""The three relations between subjects, against the model that tries every literal."""
+"""How subjects compare, and where they overlap, against the model that tries every literal."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models import subjects as model
-from penstock.subjects.match import collides, is_subset, match_literal
+from penstock.subjects.match import collides, is_subset, match_literal, overlap
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
 TOKEN = st.sampled_from((*model.ALPHABET, "*", ">"))
@@ -29,6 +29,13 @@ def test_a_subset_matches_nothing_outside_its_superset(inner: str, outer: str) -
 @given(PATTERN, PATTERN)
 def test_patterns_collide_when_they_share_a_literal(left: str, right: str) -> None:
     assert collides(left, right) == bool(model.matched(left) & model.matched(right))
+
+
+@given(PATTERN, PATTERN)
+def test_patterns_overlap_in_what_both_match(left: str, right: str) -> None:
+    common = overlap(left, right)
+    both = model.matched(left) & model.matched(right)
+    assert (set() if common is None else model.matched(common)) == both
 
 
 @given(ANYTHING, ANYTHING)

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from penstock.base.durations import format_duration
+from penstock.broker.sharing import SharingFault
 from penstock.server.conffile import ConfigError
+from penstock.server.config.sharing import sharing_of
 from penstock.server.options import (
     AUTH_TIMEOUT_NS_DEFAULT,
     CLIENT_PORT_DEFAULT,
@@ -116,6 +118,14 @@ def _payload_fits_pending(options: Options) -> str | None:
 
 def _server_name(options: Options) -> str | None:
     return "server name cannot contain spaces" if " " in options.server_name else None
+
+
+def _sharing(options: Options) -> str | None:
+    try:
+        sharing_of(options.accounts)
+    except SharingFault as fault:
+        return str(fault)
+    return None
 
 
 def _no_auth_user(options: Options) -> str | None:
@@ -233,6 +243,7 @@ RULES: tuple[Callable[[Options], str | None], ...] = (
     _gateway,
     _websocket,
     _system_account,
+    _sharing,
     _certificate,
     _monitoring,
     _closed_clients,

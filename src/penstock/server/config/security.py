@@ -16,7 +16,9 @@ from penstock.broker.permission_values import (
     ResponsePermission,
     SubjectPermission,
 )
+from penstock.broker.sharing import SharingFault
 from penstock.server.config.jetstream import read_account_jetstream
+from penstock.server.config.sharing import read_exports, read_imports, read_mappings, sharing_of
 from penstock.server.config.values import (
     Fault,
     Problems,
@@ -31,7 +33,6 @@ from penstock.server.config.values import (
     duration_text,
     integer,
     not_supported,
-    only_off,
     read_map,
     text,
     type_name,
@@ -81,7 +82,16 @@ def read_accounts(node: Node, problems: Problems) -> tuple[AccountOptions, ...]:
             accounts.append(_account(name, entry, problems))
         except Fault as fault:
             problems.errors.append(str(fault))
+    if not problems.errors:
+        _check_sharing(accounts, node)
     return tuple(accounts)
+
+
+def _check_sharing(accounts: list[AccountOptions], node: Node) -> None:
+    try:
+        sharing_of(accounts)
+    except SharingFault as fault:
+        raise Fault(node, str(fault)) from None
 
 
 def _named_accounts(items: list[Node]) -> tuple[AccountOptions, ...]:
@@ -331,8 +341,10 @@ _ACCOUNT: dict[str, Reader] = {
     "default_permissions": _permissions("default_permissions"),
     "limits": _limits,
     "jetstream": read_account_jetstream,
-    **dict.fromkeys(("imports", "exports"), only_off),
-    **dict.fromkeys(("nkey", "mappings", "maps", "msg_trace", "trace_dest"), unsupported),
+    "exports": read_exports,
+    "imports": read_imports,
+    **dict.fromkeys(("mappings", "maps"), read_mappings),
+    **dict.fromkeys(("nkey", "msg_trace", "trace_dest"), unsupported),
 }
 _LIMITS: dict[str, Reader] = {
     **dict.fromkeys(("max_connections", "max_conn"), integer("max_connections")),

@@ -15,13 +15,13 @@ from penstock.jetstream.endpoints import Endpoints, Request
 from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.handlers.consumers import delete_consumer
 from penstock.server.jetstream.acks import AckIntake
-from penstock.server.jetstream.clients import describe
 from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
 from penstock.server.jetstream.perform import Performer
 from penstock.server.jetstream.reads import DirectReads
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
+from penstock.server.requesters import describe
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
     from penstock.server.accounts import Account
+    from penstock.server.crossings import Shadow
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.link import Link
 
 
+INFO_SUBJECT: Final = API_PREFIX + "INFO"
 PAIR: Final = 2
 """Names of a consumer: its stream's and its own."""
 
@@ -65,6 +67,7 @@ class AccountEdge:
         self.interest = account.interest
         self._drivers: dict[str, HostDriver] = {}
         self._subscriptions: dict[str, list[Subscription]] = {}
+        self._shadows: dict[str, list[Shadow]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
         self.acks = AckIntake(self)
         self._reads = DirectReads(self, self._called)
@@ -111,10 +114,24 @@ class AccountEdge:
         ]
         for subscription in old:
             self.interest.remove(subscription)
+        self._follow_imports(driver)
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         self.copying.follow(host)
         driver.mark()
+
+    def _follow_imports(self, driver: HostDriver) -> None:
+        """What other accounts export under the stream's subjects is taken in, too."""
+        crossings, host = self.edge.service.crossings, driver.host
+        self._drop_shadows(host.name)
+        self._shadows[host.name] = [
+            crossings.shadow(self.name, subject, None, driver.published)
+            for subject in host.stream.cfg.subjects
+        ]
+
+    def _drop_shadows(self, stream: str) -> None:
+        for shadow in self._shadows.pop(stream, []):
+            self.edge.service.crossings.drop(shadow)
 
     def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
         lane = driver.host.lane
@@ -127,6 +144,7 @@ class AccountEdge:
         self._reads.lane.clear()
         for subscription in self._subscriptions.pop(host.name, []):
             self.interest.remove(subscription)
+        self._drop_shadows(host.name)
         for consumer in host.consumers.values():
             self.unwatch(consumer)
         self.copying.drop(host)
@@ -231,6 +249,10 @@ class AccountEdge:
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
         self.acks.take_collected()
+        if self._is_elsewhere:
+            if not self.edge.service.crossings.serves(self.name, subject):
+                self._nobody(Inbound(subject, reply, header, payload), source)
+            return
         if subject.startswith(NEXT_PREFIX):
             self._next(Inbound(subject, reply, header, payload), source)
         elif subject.startswith(DIRECT_GET_PREFIX):
@@ -241,6 +263,12 @@ class AccountEdge:
             self._reads.lane.clear()  # whatever is asked may change who answers reads
             request = Request(subject, reply, header, payload, self.edge.client_of(source))
             self.endpoints.handle(request, self.edge.now_ns())
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """An account that has no JetStream may import another's, under the usual names."""
+        crossings = self.edge.service.crossings
+        return not self.assets.is_enabled and crossings.serves(self.name, INFO_SUBJECT)
 
     def _called_in_domain(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None

@@ -17,6 +17,7 @@ from penstock.subjects.trie import Subscription
 if TYPE_CHECKING:
     from penstock.jetstream.feed import Listen
     from penstock.jetstream.host import StreamHost
+    from penstock.server.crossings import Shadow
     from penstock.server.jetstream.account import AccountEdge
     from penstock.server.link import Link
 
@@ -28,6 +29,8 @@ class Copying:
         self._account = account
         self._interest = account.interest
         self._subscriptions: dict[str, Subscription] = {}
+        self._shadows: dict[str, Shadow] = {}
+        """Of each: origins may be in other accounts."""
         self._copies: dict[str, list[StreamHost]] = {}
         """By the name of an origin, who copies from it."""
         self._turn = 0
@@ -74,9 +77,7 @@ class Copying:
         wires = upstream.wires[:]
         upstream.wires.clear()
         for wire in wires:
-            old = self._subscriptions.pop(wire.subject, None)
-            if old is not None:
-                self._interest.remove(old)
+            self._hang_up(wire.subject)
             if wire.take is not None:
                 self._subscriptions[wire.subject] = self._listen(wire, upstream, host)
 
@@ -91,7 +92,17 @@ class Copying:
 
         subscription = Subscription(wire.subject, value=received)
         self._interest.insert(subscription, call=True)
+        crossings = self._account.edge.service.crossings
+        self._shadows[wire.subject] = crossings.shadow(
+            self._account.name, wire.subject, None, received
+        )
         return subscription
+
+    def _hang_up(self, subject: str) -> None:
+        old = self._subscriptions.pop(subject, None)
+        if old is not None:
+            self._interest.remove(old)
+            self._account.edge.service.crossings.drop(self._shadows.pop(subject))
 
     def reader_of(self, name: str) -> StreamHost | None:
         """Who answers a direct read of this stream: itself, or in turns with it a mirror."""

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.account import AccountLimits
+from penstock.broker.replies import PREFIX as REPLY_PREFIX
 from penstock.consumers.surroundings import Outlet
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.ambient import Ambient
@@ -181,9 +182,11 @@ class JetStreamEdge:
         return AccountFiles(disk, make_incarnation=self._seed)
 
     def _ambient(self, account: Account) -> Ambient:
-        interest = account.interest
+        interest, crossings = account.interest, self.service.crossings
 
         def has_interest(subject: str, queue: str | None) -> bool:
+            if subject.startswith(REPLY_PREFIX):
+                return crossings.has_interest(account.name, subject)
             if queue is None:
                 return interest.has_interest(subject)
             groups = interest.match(subject).queues

@@ -1,0 +1,74 @@
+"""What accounts give each other, as plain values: exports, imports and mappings.
+
+Made by the configuration, joined by `broker.sharing`. Invariant: a value here never changes, and
+every subject in an export is valid. Whether an import finds its export is not decided here.
+"""
+
+from __future__ import annotations
+
+import enum
+
+# msgspec resolves annotations when docs are generated, so their names must exist at run time.
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+RESPONSE_THRESHOLD_NS_DEFAULT = 120_000_000_000
+
+
+class Kind(enum.Enum):
+    """What is shared: messages that come, or a service that is asked."""
+
+    STREAM = "stream"
+    SERVICE = "service"
+
+
+class Response(enum.Enum):
+    """How many answers a service gives to one request."""
+
+    SINGLETON = "singleton"
+    STREAM = "stream"
+    CHUNKED = "chunked"
+
+
+class Export(Struct, frozen=True, kw_only=True):
+    """What other accounts may import."""
+
+    kind: Annotated[Kind, Meta(description="Stream or service.")]
+    subject: Annotated[str, Meta(description="What is shared.")]
+    accounts: Annotated[tuple[str, ...], Meta(description="Who may; empty: everybody.")] = ()
+    response: Annotated[Response, Meta(description="singleton, stream or chunked.")] = (
+        Response.SINGLETON
+    )
+    threshold_ns: Annotated[int, Meta(description="How long an answer may take.")] = (
+        RESPONSE_THRESHOLD_NS_DEFAULT
+    )
+    account_position: Annotated[
+        int, Meta(description="Which token must be the importer's name; 0: none.")
+    ] = 0
+
+
+class Import(Struct, frozen=True, kw_only=True):
+    """What an account takes of another."""
+
+    kind: Annotated[Kind, Meta(description="Stream or service.")]
+    account: Annotated[str, Meta(description="Whose it is.")]
+    subject: Annotated[str, Meta(description="What it is called there.")]
+    to: Annotated[str, Meta(description="What it is called here; empty: the same.")] = ""
+    prefix: Annotated[str, Meta(description="Put before a stream's subjects.")] = ""
+    share: Annotated[bool, Meta(description="A service learns who asks.")] = False
+
+
+class Destination(Struct, frozen=True, kw_only=True):
+    """Where a share of a subject's messages goes."""
+
+    subject: Annotated[str, Meta(description="The new subject; may use {{wildcard(1)}} and so on.")]
+    weight: Annotated[int, Meta(description="Percent of the messages.")] = 100
+    cluster: Annotated[str, Meta(description="Only in this cluster; empty: everywhere.")] = ""
+
+
+class Mapping(Struct, frozen=True, kw_only=True):
+    """Published subjects that become others."""
+
+    subject: Annotated[str, Meta(description="What is published.")]
+    destinations: Annotated[tuple[Destination, ...], Meta(description="What it becomes.")] = ()

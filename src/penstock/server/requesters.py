@@ -1,0 +1,75 @@
+"""Who asks: what a service learns of a requester in another account.
+
+The account and the round trip always, everything else only if the import shares it. The words are
+those of JetStream's events, whose clients are shown alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.api.advisories import ClientInfo
+from penstock.api.codec import encode
+from penstock.server.session import Session
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.broker.sharing import Joined
+    from penstock.server.link import Link
+    from penstock.server.service import Service
+
+REQUEST_INFO: Final = b"Nats-Request-Info"
+
+
+def introduced(header: bytes, service: Service, joined: Joined, source: Link | None) -> bytes:
+    """A request's header, with who asks."""
+    info = _info(header, service, joined, source)
+    return headers.added(headers.without(header, REQUEST_INFO), REQUEST_INFO, encode(info))
+
+
+def _info(header: bytes, service: Service, joined: Joined, source: Link | None) -> ClientInfo:
+    session = None if source is None else source.handler
+    if not isinstance(session, Session):
+        return ClientInfo(acc=joined.importer)
+    if session.account.name != joined.importer:
+        return _passed_on(header, joined)
+    if joined.share:
+        return msgspec.structs.replace(describe(session, service), rtt=session.rtt_ns)
+    return ClientInfo(acc=session.account.name, rtt=session.rtt_ns)
+
+
+def _passed_on(header: bytes, joined: Joined) -> ClientInfo:
+    """The request came through another account before: it says who asked there."""
+    raw = headers.get(header, REQUEST_INFO)
+    try:
+        known = msgspec.json.decode(raw or b"{}", type=dict[str, object])
+    except msgspec.DecodeError:
+        known = {}
+    acc, rtt = known.get("acc"), known.get("rtt")
+    return ClientInfo(
+        acc=acc if isinstance(acc, str) else "",
+        svc=joined.importer,
+        rtt=rtt if isinstance(rtt, int) else 0,
+    )
+
+
+def describe(client: object, service: Service) -> ClientInfo:
+    """A client as events show it; nobody if it was this server."""
+    if not isinstance(client, Session):
+        return ClientInfo(server=service.server_name)
+    options = client.options
+    return ClientInfo(
+        start=client.start_ns,
+        host=client.ip,
+        id=client.cid,
+        acc=client.account.name,
+        user=client.user,
+        name=options.name,
+        lang=options.lang,
+        ver=options.version,
+        server=service.server_name,
+        kind="Client",
+        client_type="websocket" if client.kind == "WEBSOCKET" else "nats",
+    )
