@@ -32,8 +32,10 @@ class FoldMap:
         """How long an append log of the entries alone would be."""
         self._records = {} if records is None else records
         self._ordered: list[str] = []
-        self._added: set[str] = set(self._records)
+        self._added: set[str] = set()
         self._removed: set[str] = set()
+        self._sorted_anew = bool(self._records)
+        """So much has changed that changes are not noted: all keys are sorted when asked for."""
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -43,13 +45,14 @@ class FoldMap:
         """Fold a batch, or raise ValueError and fold nothing of it."""
         with self._lock:
             self.log_bytes += fold_updates(self._records, batch, self._added, self._removed)
+            changed = len(self._added) + len(self._removed)
+            if self._sorted_anew or changed > max(INSERTED_ONE_BY_ONE_MAX, len(self._ordered)):
+                self._forget_order()
 
     def clear(self) -> None:
         with self._lock:
             self._records.clear()
-            self._added.clear()
-            self._removed.clear()
-            self._ordered = []
+            self._forget_order()
             self.log_bytes = 0
 
     def get(self, key: str) -> KvEntry | None:
@@ -91,6 +94,10 @@ class FoldMap:
     def _keys(self) -> list[str]:
         """The keys in order, up to date; the lock is held."""
         added, removed = self._added, self._removed
+        if self._sorted_anew:
+            self._ordered = sorted(self._records)
+            self._sorted_anew = False
+            return self._ordered
         if not added and not removed:
             return self._ordered
         if len(added) + len(removed) <= INSERTED_ONE_BY_ONE_MAX:
@@ -104,6 +111,12 @@ class FoldMap:
         added.clear()
         removed.clear()
         return self._ordered
+
+    def _forget_order(self) -> None:
+        self._added.clear()
+        self._removed.clear()
+        self._ordered = []
+        self._sorted_anew = True
 
     def _change_few(self) -> None:
         keys = self._ordered

@@ -9,7 +9,7 @@ immutable and know no server, no store and no clock.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
@@ -80,7 +80,7 @@ VersionToken.UNKNOWN = VersionToken()
 WatchCursor.NONE = WatchCursor()
 
 
-class KvEntry(NamedTuple):
+class KvEntry(Struct, frozen=True, gc=False):
     """One key as it was read."""
 
     key: str
