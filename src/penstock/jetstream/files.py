@@ -101,13 +101,14 @@ class ConsumerFiles:
         self._meta.close()
 
     def delete(self) -> None:
-        """Removes everything, what makes the consumer exist first."""
-        self._meta.close()
-        with contextlib.suppress(StoreError):  # its last words are not wanted
-            self.state.close()
+        """Removes everything, what makes the consumer exist first. If that fails, it exists."""
         self._disk.unlink(self._name + META_SUFFIX)
         self._disk.sync_dir()
-        ConsumerStateStore.delete(self._disk, self._name)
+        with contextlib.suppress(StoreError):  # its last words are not wanted, nor its remains
+            self._meta.close()
+            self.state.close()
+        with contextlib.suppress(StoreError):
+            ConsumerStateStore.delete(self._disk, self._name)
 
 
 class StreamFiles:
@@ -187,10 +188,10 @@ class StreamFiles:
 
     def doom(self) -> str:
         """Makes the stream not exist, durably; `AccountFiles.sweep` takes away what is left."""
-        self._meta.close()
         gone = f"{GONE_PREFIX}{self.incarnation:x}"
         self._account.rename(self.name, gone)
         self._account.sync_dir()
+        self._meta.close()
         return gone
 
 

@@ -1,9 +1,10 @@
 """Directories by their names below a root: opened for a call, closed after it.
 
-Only a root keeps its descriptor, and a directory that is locked. Every other one is entered from
-the root down, name by name and following no link, whenever something is to be done in it: so the
-number of directories costs no descriptors. A directory must be the one it was: another that took
-its name is an error (ESTALE). Names follow when a directory is renamed through the one above.
+Only a root keeps its descriptor. Every other directory is entered from the root down, name by name
+and following no link, whenever something is to be done in it: so their number costs no descriptors.
+A directory must be the one it was: another that took its name is an error (ESTALE). Names follow
+when a directory is renamed through the one above.
+Threads may use the same directory: whatever is shared changes in single calls of a dictionary.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import errno as codes
 import os
 from typing import TYPE_CHECKING, Final, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ _CLOSED: Final = -1
 class Directory:
     """One directory. Calls raise OSError."""
 
-    __slots__ = ("__weakref__", "_below", "_fd", "_is_closed", "_name", "_parent", "inode")
+    __slots__ = ("__weakref__", "_below", "_fd", "_name", "_parent", "inode")
 
     def __init__(self, name: str, fd: int, parent: Directory | None) -> None:
         """For `root_at` and `below`."""
@@ -36,8 +37,7 @@ class Directory:
         self._name = name
         self._parent = parent
         self._fd = fd if parent is None else _CLOSED
-        self._is_closed = False
-        self._below: WeakSet[Directory] | None = None
+        self._below: dict[str, ref[Directory]] = {}
 
     @property
     def path(self) -> str:
@@ -47,16 +47,17 @@ class Directory:
         """Does something with a descriptor of this directory."""
         if self._fd != _CLOSED:
             return act(self._fd)
-        fd = self._enter()
+        fd = self.enter()
         try:
             return act(fd)
         finally:
             os.close(fd)
 
-    def _enter(self) -> int:
+    def enter(self) -> int:
+        """A new descriptor of this directory, the caller's to close."""
         parent, name = self._parent, self._name
-        if self._is_closed or parent is None:
-            raise OSError(codes.EBADF, "closed")
+        if parent is None:
+            return os.open(".", _FLAGS, dir_fd=self._fd)
         fd = parent.use(lambda at: os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=at))
         status = os.fstat(fd)
         if (status.st_dev, status.st_ino) != self.inode:
@@ -71,25 +72,35 @@ class Directory:
             found = Directory(name, fd, self)
         finally:
             os.close(fd)
-        if self._below is None:
-            self._below = WeakSet()
-        self._below.add(found)
+        known = self._known(name)
+        if known is not None and known.inode == found.inode:
+            return known
+        self._note(name, found)
         return found
+
+    def _known(self, name: str) -> Directory | None:
+        kept = self._below.get(name)
+        return None if kept is None else kept()
+
+    def _note(self, name: str, directory: Directory) -> None:
+        below = self._below
+
+        def gone(kept: ref[Directory]) -> None:
+            if below.get(name) is kept:
+                below.pop(name, None)
+
+        below[name] = ref(directory, gone)
 
     def renamed(self, old: str, new: str) -> None:
         """Something in this directory has another name."""
-        for directory in self._below or ():
-            if directory._name == old:
-                directory._name = new
-
-    def hold(self) -> int:
-        """Keeps a descriptor from now on, until it is closed."""
-        if self._fd == _CLOSED:
-            self._fd = self._enter()
-        return self._fd
+        directory = self._known(old)
+        if directory is not None:
+            directory._name = new
+            self._below.pop(old, None)
+            self._note(new, directory)
 
     def close(self) -> None:
-        self._is_closed = True
+        """Lets go of a root: neither it nor what is below can be used any more."""
         if self._fd != _CLOSED:
             fd, self._fd = self._fd, _CLOSED
             os.close(fd)

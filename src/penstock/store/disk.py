@@ -39,7 +39,6 @@ TRUSTED_READ_BYTES: Final = 1024 * 1024
 """A longer read is first cut to the size of the file: its length may come from damaged data."""
 
 _FILE_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a fifo must not block us
-_LOCK: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _CLOSED: Final = -1
 
 
@@ -180,12 +179,15 @@ class RealDisk:
     A file whose name is gone, or another's, may be closed and no more: it may have been parked.
     """
 
-    __slots__ = ("_directory", "_open")
+    __slots__ = ("_directory", "_is_closed", "_is_root", "_lock", "_open")
 
     def __init__(self, directory: Directory, open_files: OpenFiles) -> None:
         """For `at` and `subdir`; all disks below a root share `open_files`."""
         self._directory = directory
         self._open = open_files
+        self._is_root = False
+        self._is_closed = False
+        self._lock = _CLOSED
 
     @classmethod
     def at(cls, root: str | os.PathLike[str], *, create: bool = False) -> Self:
@@ -195,9 +197,11 @@ class RealDisk:
         """
         path = os.path.abspath(root)
         try:
-            return cls(root_at(path, create=create), OpenFiles())
+            disk = cls(root_at(path, create=create), OpenFiles())
         except OSError as error:
             raise failure(path, "open", error.errno or codes.EIO) from error
+        disk._is_root = True
+        return disk
 
     @property
     def path(self) -> str:
@@ -205,6 +209,7 @@ class RealDisk:
 
     def _at(self, call: str, name: str, act: Callable[[int], T]) -> T:
         """Does something with the descriptor of this directory."""
+        self._check_open(call, name)
         try:
             return self._directory.use(act)
         except OSError as error:
@@ -348,6 +353,7 @@ class RealDisk:
 
     def subdir(self, name: str) -> RealDisk:
         check_name(self.path, "subdir", name)
+        self._check_open("subdir", name)
         try:
             return RealDisk(self._directory.below(name), self._open)
         except OSError as error:
@@ -385,17 +391,32 @@ class RealDisk:
         return status.f_bavail * status.f_frsize
 
     def lock(self) -> None:
+        self._check_open("lock", "")
+        self._call("lock", "", self._take_lock)
+
+    def _take_lock(self) -> None:
         """A lock goes with its descriptor, so that is kept."""
-        self._call("lock", "", lambda: fcntl.flock(self._directory.hold(), _LOCK))
+        if self._lock == _CLOSED:
+            self._lock = self._directory.enter()
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def close(self) -> None:
-        self._call("close", "", self._directory.close)
+        self._is_closed = True
+        if self._lock != _CLOSED:
+            fd, self._lock = self._lock, _CLOSED
+            self._call("close", "", lambda: os.close(fd))
+        if self._is_root:
+            self._call("close", "", self._directory.close)
 
     def _call(self, call: str, name: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as error:
             raise self._error(call, name, error) from error
+
+    def _check_open(self, call: str, name: str) -> None:
+        if self._is_closed:
+            raise failure(self._place(name), call, codes.EBADF)
 
     def _failed_inode(self, name: str) -> Inode | None:
         """What goes away takes its failed sync along: the next file may get its inode number."""

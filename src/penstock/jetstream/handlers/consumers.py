@@ -228,17 +228,21 @@ def delete(call: Call) -> Outcome:
     found = consumer_of(call)
     if isinstance(found, ApiError):
         return found
-    delete_consumer(call.port, *found, call.now_ns)
+    try:
+        delete_consumer(call.port, *found, call.now_ns)
+    except StoreError as error:
+        return refusals.CONSUMER_STORE_FAILED(err=str(error))
     return Held(ConsumerDeleteResponse(success=True), found[0])
 
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> None:
-    """Takes a consumer away, its files included; waiting requests are told."""
-    port.unwatch(consumer)
-    host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
-    files = host.consumer_files.pop(consumer.name, None)
+    """Takes a consumer away, its files first; waiting requests are told. Raises StoreError."""
+    files = host.consumer_files.get(consumer.name)
     if files is not None:
         files.delete()
+        del host.consumer_files[consumer.name]
+    port.unwatch(consumer)
+    host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
     port.mark(host)
     port.perform([consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
 
@@ -255,8 +259,11 @@ def pause(call: Call) -> Outcome:
     until_ns = request.pause_until or None
     cfg = structs.replace(consumer.cfg, pause_until=until_ns)
     files = host.consumer_files.get(consumer.name)
-    if files is not None:
-        files.save(_meta(consumer, cfg))
+    try:
+        if files is not None:
+            files.save(_meta(consumer, cfg))
+    except StoreError as error:
+        return refusals.CONSUMER_STORE_FAILED(err=str(error))
     host.touched(consumer, consumer.pause(until_ns, call.now_ns))
     call.port.mark(host)
     is_paused = until_ns is not None and until_ns > call.now_ns

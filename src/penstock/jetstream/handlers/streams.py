@@ -228,14 +228,15 @@ def delete(call: Call) -> Outcome:
 
 
 def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
-    """Takes a stream away with its consumers; durable when it returns."""
+    """Takes a stream away with its consumers; durable when it returns. Raises StoreError."""
+    if host.files is not None:
+        host.files.doom()
     for consumer in host.consumers.values():
         host.now.extend(consumer.closing(is_deleted=True))
         host.now.append(consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
     port.retire(host)
     assets.drop(host)
     if host.files is not None:
-        host.files.doom()
         port.sweep()
     port.perform([_told(subjects.STREAM_DELETED, host.name, "delete")])
 

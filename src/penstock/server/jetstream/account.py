@@ -22,6 +22,7 @@ from penstock.server.jetstream.reads import DirectReads
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
 from penstock.server.requesters import describe
+from penstock.store.errors import StoreError
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
@@ -163,7 +164,10 @@ class AccountEdge:
 
     def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
         """Nobody used the consumer for as long as its threshold says."""
-        delete_consumer(self, host, consumer, self.edge.now_ns())
+        try:
+            delete_consumer(self, host, consumer, self.edge.now_ns())
+        except StoreError as error:
+            log.error("consumer %s of %s can not be removed: %s", consumer.name, host.name, error)
 
     def mark(self, host: StreamHost) -> None:
         driver = self._drivers.get(host.name)
