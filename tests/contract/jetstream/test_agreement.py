@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     from support_servers import Implementation, ServerUnderTest
 
-SEEDS = range(40)
+#: Lives that meet a known difference, told in docs/compatibility.md.
+DIFFERENT = {
+    13: "there, removing a message acknowledges earlier ones of an ack-all consumer",
+    38: "there, a purge of some messages leaves the consumer sequence of the floor behind",
+}
+SEEDS = [
+    pytest.param(seed, marks=pytest.mark.xfail(strict=True, reason=DIFFERENT[seed]))
+    if seed in DIFFERENT
+    else seed
+    for seed in range(40)
+]
 STEPS = 60
 SETTLE_SECONDS = 2.0
 
