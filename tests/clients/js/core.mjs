@@ -1,39 +1,14 @@
-// The JavaScript client against a server: each test prints one line of JSON with its outcome.
+// The JavaScript client against a server: messages, requests, logins.
 //
 // Usage: node core.mjs <plain server> <server with token> <server with users>
-// The Python side starts the servers, knows the names, and turns the lines into test results.
 
-import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
+import { packages, run, take, text, WAIT_MS, withClient } from "./harness.mjs";
 
-const packages = createRequire(pathToFileURL(`${process.env.NODE_PACKAGES}/`));
 const { connect, headers, createInbox } = packages("@nats-io/transport-node");
-
 const [plain, guarded, named] = process.argv.slice(2);
-const WAIT_MS = 5000;
-const decoder = new TextDecoder();
-const text = (msg) => decoder.decode(msg.data);
-
-async function withClient(options, body) {
-  const nc = await connect({ reconnect: false, timeout: WAIT_MS, ...options });
-  try {
-    return await body(nc);
-  } finally {
-    await nc.close();
-  }
-}
 
 const onPlain = (body) => () => withClient({ servers: plain }, body);
-
-async function take(subscription, count) {
-  const messages = [];
-  for await (const msg of subscription) {
-    messages.push(msg);
-    if (messages.length === count) break;
-  }
-  return messages;
-}
 
 async function refused(options) {
   await assert.rejects(withClient(options, (nc) => nc.flush()), /authorization violation/i);
@@ -185,7 +160,4 @@ const tests = {
     }),
 };
 
-for (const [name, test] of Object.entries(tests)) {
-  const failure = await test().then(() => null, (error) => String(error.stack ?? error));
-  console.log(JSON.stringify({ name, failure }));
-}
+await run(tests);
