@@ -30,7 +30,6 @@ HEADER = MAGIC + VERSION.to_bytes(2, "little")
 PUT, DELETE, CURSOR = 1, 2, 3
 TRUSTED_TAIL_BYTES_MAX = 64 * 1024
 """A longer torn tail is searched for a cursor before it is believed to be torn."""
-ENTRIES_AT_ONCE = 1_000
 _MEMO_EVICTING = 1
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")

@@ -225,6 +225,23 @@ def test_a_log_that_only_grows_is_not_written_anew(
     assert len(compactions) < 3
 
 
+def test_the_new_log_is_durable_before_it_takes_the_place_of_the_old_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data, then name, then the directory: in any other order a power cut could lose both logs."""
+    calls: list[str] = []
+    for name in ("fsync", "rename", "close"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *given, name=name, real=real: (calls.append(name), real(*given))[1]
+        )
+    with AppendLogSnapshot.open(path) as store:
+        store.apply(BATCH, at(2))
+        calls.clear()
+        store.compact()
+    assert [name for name in calls if name != "close"] == ["fsync", "rename", "fsync"]
+
+
 # -- beside the log
 
 
