@@ -98,7 +98,7 @@ def read(tmp_path: Path) -> Callable[[str], Options]:
         ("jetstream: true", "jetstream", True),
         ("jetstream {domain: d}", "jetstream", True),
         (
-            'jetstream {max_mem: 1G, max_file: 2048, domain: d, sync_interval: "2s", strict: false}',
+            'jetstream {max_mem: 1G, max_file: 2048, domain: d, sync: "2s", strict: false}',
             "jetstream_options",
             JetStreamOptions(
                 max_memory=1_000_000_000,
