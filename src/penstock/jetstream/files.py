@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.jetstream.latelog import LateLog
 from penstock.jetstream.positions import Positions
-from penstock.store.consumer_state import ConsumerStateStore
+from penstock.store.consumer_deltas import ConsumerState, Malformed
+from penstock.store.consumer_state import ConsumerStateStore, RecoveryReport
 from penstock.store.errors import CorruptRecord, NotFound, StoreError
-from penstock.store.slots import SlotFile, state_key
+from penstock.store.slots import SlotFile, read_slots, state_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.consumer_deltas import ConsumerState
-    from penstock.store.consumer_state import RecoveryReport
     from penstock.store.disk import Disk
 
 META_NAME: Final = "meta"
@@ -63,6 +63,8 @@ class ConsumerMeta(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     config: msgspec.Raw
     created_ns: int
+    state: bytes | None = None
+    """Where it begins, as long as it has no state of its own in files."""
     version: int = 1
 
 
@@ -82,31 +84,68 @@ def file_name(name: str) -> str:
 
 
 class ConsumerFiles:
-    """The files of one consumer: configuration in slots, state in a store of its own."""
+    """The files of one consumer: configuration in slots, state in a store of its own.
 
-    __slots__ = ("_disk", "_meta", "_name", "state")
+    There is no such store before the consumer's first change; `save` writes where it begins.
+    """
 
-    def __init__(self, disk: Disk, name: str, meta: SlotFile, state: ConsumerStateStore) -> None:
+    __slots__ = ("_disk", "_incarnation", "_meta", "_name", "state")
+
+    def __init__(self, disk: Disk, name: str, incarnation: int, begin: ConsumerState) -> None:
+        """For `StreamFiles`; one that does not exist yet, and does when it is saved."""
         self._disk = disk
         self._name = name
+        self._incarnation = incarnation
+        self._meta: SlotFile | None = None
+        self.state = LateLog(begin, self._make_state)
+
+    def opened(self, meta: SlotFile, store: ConsumerStateStore | None) -> ConsumerFiles:
+        """These are its files."""
         self._meta = meta
-        self.state = state
+        if store is not None:
+            self.state = LateLog(store.state, self._make_state, store)
+        return self
 
     def save(self, meta: ConsumerMeta) -> None:
-        """Writes a new configuration, durably."""
-        self._meta.write(msgspec.json.encode(meta))
+        """Writes a configuration, durably."""
+        begin = None if self.state.has_files else self.state.state.encode(0)
+        value = msgspec.json.encode(msgspec.structs.replace(meta, state=begin))
+        if self._meta is None:
+            self._meta = SlotFile.create(
+                self._disk, self._name + META_SUFFIX, self._meta_key(), value
+            )
+        else:
+            self._meta.write(value)
+        if begin is not None:
+            self.state.written_elsewhere()
+
+    def _meta_key(self) -> bytes:
+        return state_key(f"consumer-meta/{self._name}", self._incarnation)
+
+    def _make_state(self, state: ConsumerState) -> ConsumerStateStore:
+        """From now on the state is in files: the configuration says so last."""
+        with contextlib.suppress(NotFound):
+            ConsumerStateStore.delete(self._disk, self._name)  # of a making that failed
+        store = ConsumerStateStore.create(
+            self._disk, self._name, incarnation=self._incarnation, state=state
+        )
+        if self._meta is not None:
+            reading = read_slots(self._disk, self._meta.file, self._meta_key())
+            meta = msgspec.json.decode(reading.value, type=ConsumerMeta)
+            self._meta.write(msgspec.json.encode(msgspec.structs.replace(meta, state=None)))
+        return store
 
     def close(self) -> None:
         self.state.close()
-        self._meta.close()
+        if self._meta is not None:
+            self._meta.close()
 
     def delete(self) -> None:
         """Removes everything, what makes the consumer exist first. If that fails, it exists."""
         self._disk.unlink(self._name + META_SUFFIX)
         self._disk.sync_dir()
         with contextlib.suppress(StoreError):  # its last words are not wanted, nor its remains
-            self._meta.close()
-            self.state.close()
+            self.close()
         with contextlib.suppress(StoreError):
             ConsumerStateStore.delete(self._disk, self._name)
 
@@ -134,21 +173,16 @@ class StreamFiles:
     def create_consumer(
         self, meta: ConsumerMeta, state: ConsumerState | None = None
     ) -> ConsumerFiles:
-        """Makes the files of a new consumer, durably. Blocks for a few syncs."""
-        name = file_name(meta.name)
-        self._remove_remains(name)
-        kept = ConsumerStateStore.create(
-            self._consumers, name, incarnation=self.incarnation, state=state
-        )
-        key = state_key(f"consumer-meta/{name}", self.incarnation)
-        slots = SlotFile.create(self._consumers, name + META_SUFFIX, key, msgspec.json.encode(meta))
-        return ConsumerFiles(self._consumers, name, slots, kept)
+        """Makes the files of a new consumer that begins so, durably. Blocks for a few syncs."""
+        files = self.begin_consumer(meta.name, state)
+        files.save(meta)
+        return files
 
-    def _remove_remains(self, name: str) -> None:
-        try:
-            ConsumerStateStore.delete(self._consumers, name)
-        except NotFound:
-            return
+    def begin_consumer(self, name: str, state: ConsumerState | None = None) -> ConsumerFiles:
+        """The files of a consumer that exists when it is saved."""
+        return ConsumerFiles(
+            self._consumers, file_name(name), self.incarnation, state or ConsumerState()
+        )
 
     def open_consumers(
         self,
@@ -161,7 +195,7 @@ class StreamFiles:
             name = file.removesuffix(META_SUFFIX)
             try:
                 found.append(self._open_consumer(name))
-            except (StoreError, CorruptRecord, msgspec.MsgspecError) as error:
+            except (StoreError, Malformed, msgspec.MsgspecError) as error:
                 unreadable.append(Unreadable(name, str(error)))
         return found, unreadable
 
@@ -169,8 +203,13 @@ class StreamFiles:
         key = state_key(f"consumer-meta/{name}", self.incarnation)
         slots, reading = SlotFile.open(self._consumers, name + META_SUFFIX, key)
         meta = msgspec.json.decode(reading.value, type=ConsumerMeta)
-        state, report = ConsumerStateStore.open(self._consumers, name, incarnation=self.incarnation)
-        return meta, ConsumerFiles(self._consumers, name, slots, state), report
+        if meta.state is not None:
+            begin, _ = ConsumerState.decode(meta.state)
+            files = ConsumerFiles(self._consumers, name, self.incarnation, begin)
+            return meta, files.opened(slots, None), RecoveryReport()
+        store, report = ConsumerStateStore.open(self._consumers, name, incarnation=self.incarnation)
+        files = ConsumerFiles(self._consumers, name, self.incarnation, store.state)
+        return meta, files.opened(slots, store), report
 
     def close(self) -> None:
         self._meta.close()
@@ -231,8 +270,7 @@ class AccountFiles:
         self.disk.mkdir(directory)
         inside = self.disk.subdir(directory)
         for part in (MESSAGES_NAME, CONSUMERS_NAME):
-            inside.mkdir(part)
-        inside.sync_dir()
+            inside.mkdir(part)  # durable with the name of what follows, or there is no stream
         meta = StreamMeta(
             config=msgspec.Raw(config), created_ns=created_ns, incarnation=incarnation
         )

@@ -127,11 +127,20 @@ def make_consumer(
     """A new consumer of a stream. Raises StoreError."""
     files = None
     if host.files is not None and not cfg.mem_storage and not cfg.direct:
-        meta = ConsumerMeta(name=name, config=msgspec.Raw(encode(cfg)), created_ns=now_ns)
-        files = host.files.create_consumer(meta)
-    return host_consumer(
-        assets, host, name, cfg, files, created_ns=now_ns, now_ns=now_ns, recovered=False
+        files = host.files.begin_consumer(name)
+    consumer = Consumer(
+        name,
+        cfg,
+        surroundings(assets, host),
+        MemoryLog() if files is None else files.state,
+        created_ns=now_ns,
+        now_ns=now_ns,
+        recovered=False,
     )
+    if files is not None:  # it has chosen where to begin, which is saved along
+        files.save(ConsumerMeta(name=name, config=msgspec.Raw(encode(cfg)), created_ns=now_ns))
+    host.add_consumer(consumer, files)
+    return consumer
 
 
 def host_consumer(

@@ -36,16 +36,16 @@ class Damage(NamedTuple):
 class RecoveryReport(NamedTuple):
     """What opening a consumer's files found."""
 
-    replayed: int
+    replayed: int = 0
     """Changes taken from the logs."""
-    cut_bytes: int
+    cut_bytes: int = 0
     """Bytes that are not part of a run of frames from the start of their log."""
-    cut_changes: int
+    cut_changes: int = 0
     """Sound changes that do not follow from what is left, and are not used."""
-    torn: int
+    torn: int = 0
     """Copies and slots that were not whole, as an unfinished write leaves them."""
-    damage: tuple[Damage, ...]
-    lost: tuple[int, int] | None
+    damage: tuple[Damage, ...] = ()
+    lost: tuple[int, int] | None = None
     """First and last number of changes that were durable and are gone."""
 
     @property

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, TypeVar
 
 from penstock.store.directories import DIRECTORY_MODE, Directory, root_at
 from penstock.store.errors import InvalidName, StoreError, SyncFailed, failure
-from penstock.store.openfiles import OpenFiles
+from penstock.store.openfiles import OpenFiles, read_fully, sync_file_system, write_fully
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,6 +226,8 @@ class RealDisk:
 
     def _opened(self, name: str, access: int, flags: int) -> File:
         check_name(self.path, "open", name)
+        if flags:
+            self._open.unsynced.add(self._directory.inode)
         fd, status = self._open_regular(name, access | flags)
         file = File(name, fd, status.st_ino, access)
         file.failed = (status.st_dev, file.inode) in self._open.failed
@@ -273,23 +275,26 @@ class RealDisk:
     def pread(self, file: File, n: int, offset: int) -> bytes:
         if n > TRUSTED_READ_BYTES:
             n = max(0, min(n, self.size(file) - offset))
-        return self._with(file, "pread", lambda fd: _read(fd, n, offset))
+        return self._with(file, "pread", lambda fd: read_fully(fd, n, offset))
 
     def pwrite(self, file: File, data: Bytes, offset: int) -> None:
-        file.is_unsynced = True
-        self._with(file, "pwrite", lambda fd: _write(fd, data, offset))
+        self._note_change(file)
+        self._with(file, "pwrite", lambda fd: write_fully(fd, data, offset))
 
     def fdatasync(self, file: File) -> None:
+        inode = (self._directory.inode[0], file.inode)
         fd = self._take(file, "fdatasync")  # of a closed one: our mistake, nothing is marked
         try:
-            if file.failed or (self._directory.inode[0], file.inode) in self._open.failed:
+            if file.failed or inode in self._open.failed:
                 file.failed = True
                 raise SyncFailed(self._place(file.name), "fdatasync", codes.EIO, "failed before")
-            os.fdatasync(fd)
+            if self._open.needs_sync(inode):
+                os.fdatasync(fd)
             file.is_unsynced = False
+            self._open.unsynced.discard(inode)
         except OSError as error:
             file.failed = True
-            self._open.failed.add((self._directory.inode[0], file.inode))
+            self._open.failed.add(inode)
             path = self._place(file.name)
             raise SyncFailed(path, "fdatasync", error.errno or codes.EIO) from error
         finally:
@@ -307,8 +312,13 @@ class RealDisk:
             self.truncate(file, before)
             raise
 
+    def _note_change(self, file: File) -> None:
+        if not file.is_unsynced:
+            file.is_unsynced = True
+            self._open.unsynced.add((self._directory.inode[0], file.inode))
+
     def truncate(self, file: File, size: int) -> None:
-        file.is_unsynced = True
+        self._note_change(file)
         self._with(file, "truncate", lambda fd: os.ftruncate(fd, size))
 
     def size(self, file: File) -> int:
@@ -327,28 +337,32 @@ class RealDisk:
 
     # -- names
 
+    def _change(self, call: str, name: str, act: Callable[[int], None]) -> None:
+        self._open.unsynced.add(self._directory.inode)
+        self._at(call, name, act)
+
     def rename(self, old: str, new: str) -> None:
         check_name(self.path, "rename", old)
         check_name(self.path, "rename", new)
         replaced = self._failed_inode(new) if old != new else None
-        self._at("rename", old, lambda fd: os.rename(old, new, src_dir_fd=fd, dst_dir_fd=fd))
+        self._change("rename", old, lambda fd: os.rename(old, new, src_dir_fd=fd, dst_dir_fd=fd))
         self._open.failed.discard(replaced)
         self._directory.renamed(old, new)
 
     def unlink(self, name: str) -> None:
         check_name(self.path, "unlink", name)
         removed = self._failed_inode(name)
-        self._at("unlink", name, lambda fd: os.unlink(name, dir_fd=fd))
+        self._change("unlink", name, lambda fd: os.unlink(name, dir_fd=fd))
         self._open.failed.discard(removed)
 
     def mkdir(self, name: str) -> None:
         check_name(self.path, "mkdir", name)
-        self._at("mkdir", name, lambda fd: os.mkdir(name, DIRECTORY_MODE, dir_fd=fd))
+        self._change("mkdir", name, lambda fd: os.mkdir(name, DIRECTORY_MODE, dir_fd=fd))
 
     def rmdir(self, name: str) -> None:
         check_name(self.path, "rmdir", name)
         removed = self._failed_inode(name)
-        self._at("rmdir", name, lambda fd: os.rmdir(name, dir_fd=fd))
+        self._change("rmdir", name, lambda fd: os.rmdir(name, dir_fd=fd))
         self._open.failed.discard(removed)
 
     def subdir(self, name: str) -> RealDisk:
@@ -360,9 +374,21 @@ class RealDisk:
             raise self._error("subdir", name, error) from error
 
     def sync_dir(self) -> None:
-        if self._directory.inode in self._open.failed:
+        inode = self._directory.inode
+        if inode in self._open.failed:
             raise SyncFailed(self.path, "sync_dir", codes.EIO, "failed before")
-        self._at("sync_dir", "", self._sync)
+        self._check_open("sync_dir", "")
+        if self._open.needs_sync(inode):
+            self._at("sync_dir", "", self._sync)
+            self._open.unsynced.discard(inode)
+
+    def settle(self) -> None:
+        """Makes everything durable that is on this file system, at once.
+
+        For whoever holds the lock of a root: from now on only what is changed through here needs
+        a sync. Opening ten thousand stores would else sync each of their files, changed or not.
+        """
+        self._open.is_settled = self._at("settle", "", sync_file_system)
 
     def _sync(self, fd: int) -> None:
         try:
@@ -435,29 +461,6 @@ class RealDisk:
 
     def _error(self, call: str, name: str, error: OSError) -> StoreError:
         return failure(self._place(name), call, error.errno or codes.EIO)
-
-
-def _read(fd: int, n: int, offset: int) -> bytes:
-    data = os.pread(fd, n, offset)
-    if len(data) == n or not data:
-        return data
-    parts, have = [data], len(data)
-    while have < n and (more := os.pread(fd, n - have, offset + have)):
-        parts.append(more)
-        have += len(more)
-    return b"".join(parts)
-
-
-def _write(fd: int, data: Bytes, offset: int) -> None:
-    done = os.pwrite(fd, data, offset)
-    if done == len(data):
-        return
-    rest = memoryview(data).cast("B")
-    while done < len(rest):
-        wrote = os.pwrite(fd, rest[done:], offset + done)
-        if wrote == 0:
-            raise OSError(codes.EIO, "wrote nothing")
-        done += wrote
 
 
 if TYPE_CHECKING:

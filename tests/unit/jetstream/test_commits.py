@@ -223,6 +223,10 @@ def test_an_ack_is_confirmed_when_it_is_durable() -> None:
 def test_an_ack_behind_more_than_a_log_holds_is_confirmed_when_it_is_durable() -> None:
     """Then the whole state is written, which takes two syncs."""
     rig = Consuming()
+    rig.deliver(1)
+    rig.ack(1, "first")
+    rig.commit()
+    assert set(rig.left()) == {"first"}
     rig.deliver(20_000)
     state = rig.host.consumer_files["c"].state
     rig.ack(7, "confirmed")

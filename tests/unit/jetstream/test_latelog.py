@@ -1,0 +1,110 @@
+"""A consumer has no files for its state before it changes, and loses nothing by that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from penstock.jetstream.files import AccountFiles, ConsumerFiles, ConsumerMeta, StreamFiles
+from penstock.store.errors import StoreError
+from penstock.testing.simdisk import Fault, SimDisk
+from penstock.testing.simfiles import Lose
+
+if TYPE_CHECKING:
+    from penstock.store.consumer_deltas import ConsumerState
+
+META = ConsumerMeta(name="c", config=msgspec.Raw(b"{}"), created_ns=1)
+BEGIN = 41
+CALLS_MAX = 100
+
+
+def made(disk: SimDisk) -> tuple[StreamFiles, ConsumerFiles]:
+    """A consumer that begins behind a sequence it has chosen."""
+    stream = AccountFiles(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
+    files = stream.begin_consumer("c")
+    files.state.reset(0, BEGIN)
+    files.save(META)
+    return stream, files
+
+
+def reopened(disk: SimDisk) -> ConsumerState:
+    [(_, stream)], _ = AccountFiles(disk, make_incarnation=lambda: 7).open_streams()
+    [(_, files, report)], unreadable = stream.open_consumers()
+    assert not unreadable
+    assert not report.damage
+    return files.state.state
+
+
+def settle(files: ConsumerFiles) -> None:
+    while (work := files.state.pending_sync()) is not None:
+        work.run()
+        files.state.synced(work)
+
+
+def suffixes(disk: SimDisk) -> list[str]:
+    return disk.subdir("S").subdir("obs").files()
+
+
+def test_an_unused_consumer_has_one_file_and_begins_where_it_chose_to() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    settle(files)
+    after = disk.crash(Lose())
+    assert suffixes(after) == ["c.meta"]
+    assert reopened(after).delivered_stream == BEGIN
+    files.close()
+    assert suffixes(disk) == ["c.meta"]
+
+
+def test_what_is_durable_is_there_after_a_crash() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    files.state.delivered(1, BEGIN + 1, 5)
+    assert files.state.durable_seq < files.state.recorded_seq
+    settle(files)
+    assert files.state.durable_seq == files.state.recorded_seq
+    assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
+
+
+def test_a_new_configuration_says_where_an_unused_consumer_is() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    files.state.reset(0, BEGIN + 5)
+    files.save(msgspec.structs.replace(META, created_ns=2))
+    settle(files)
+    assert suffixes(disk) == ["c.meta"]
+    assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 5
+
+
+def test_a_state_that_is_lost_is_told() -> None:
+    disk = SimDisk()
+    stream, files = made(disk)
+    files.state.delivered(1, BEGIN + 1, 5)
+    files.close()
+    disk.subdir("S").subdir("obs").unlink("c.state")
+    found, unreadable = stream.open_consumers()
+    assert (found, [item.name for item in unreadable]) == ([], ["c"])
+
+
+@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.SHORT_WRITE])
+def test_whichever_call_fails_while_files_are_made_it_can_be_tried_again(fault: Fault) -> None:
+    for nth in range(1, CALLS_MAX):
+        disk = SimDisk()
+        _, files = made(disk)
+        files.state.delivered(1, BEGIN + 1, 5)
+        disk.fail_nth(nth, fault)
+        try:
+            settle(files)
+            failed = False
+        except StoreError:
+            failed = True
+        disk.heal()
+        assert reopened(disk.crash(nth)).delivered_stream in (BEGIN, BEGIN + 1)
+        if not failed and not disk.faults_struck:
+            assert nth > 3
+            return
+        settle(files)
+        assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
+    pytest.fail("making files takes no end of calls")
