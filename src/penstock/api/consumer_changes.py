@@ -179,10 +179,14 @@ def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiE
 
 def _crowded(cfg: ConsumerConfig, around: Surroundings) -> ApiError | None:
     """What the consumers that are there already say to one more."""
+    most = _max_consumers(around.stream, around.caps)
+    is_queue = around.stream.retention is Retention.WORKQUEUE
+    if not is_queue and not 0 < most <= len(around.consumers):
+        return None
     others = [other for other in around.consumers.values() if not is_internal(other)]
-    if 0 < _max_consumers(around.stream, around.caps) <= len(others):
+    if 0 < most <= len(others):
         return refusals.MAXIMUM_CONSUMERS_LIMIT
-    if around.stream.retention is not Retention.WORKQUEUE:
+    if not is_queue:
         return None
     if cfg.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
         return refusals.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK

@@ -8,6 +8,7 @@ in as `StreamContext`, and nothing is created here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -23,7 +24,7 @@ from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from penstock.api.refusals import ApiError
     from penstock.api.stream_defaults import StreamContext
@@ -61,7 +62,7 @@ def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiErro
         return invalid("stream configuration for create can not be sealed")
     if cfg.mirror_direct and cfg.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
-    others = sum(other != name for other in ctx.streams)
+    others = len(ctx.streams) - (name in ctx.streams)
     if 0 < ctx.limits.max_streams <= others:
         return refusals.MAXIMUM_STREAMS_LIMIT
     return _over_limits(cfg, ctx) if ctx.storage_given else None
@@ -87,13 +88,16 @@ def _unfit_filter(cfg: StreamConfig) -> ApiError | None:
 
 def _overlap(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     """No subject may belong to two streams."""
-    taken = [
-        subject for other in ctx.streams.values() if other.name != cfg.name
-        for subject in other.subjects
-    ]  # fmt: skip
-    if any(collides(subject, other) for subject in cfg.subjects for other in taken):
+    find = ctx.streams_on or partial(_streams_on, ctx)
+    if any(name != cfg.name for subject in cfg.subjects for name in find(subject)):
         return refusals.STREAM_SUBJECT_OVERLAP
     return None
+
+
+def _streams_on(ctx: StreamContext, subject: str) -> Iterator[str]:
+    for name, other in ctx.streams.items():
+        if any(collides(subject, own) for own in other.subjects):
+            yield name
 
 
 # -- restoration
@@ -163,11 +167,20 @@ def _over_limits(
 
 
 def _reserved_by_others(cfg: StreamConfig, ctx: StreamContext) -> int:
+    own = ctx.streams.get(cfg.name)
+    if ctx.reserved is not None:
+        is_counted = own is not None and own.storage is cfg.storage
+        return ctx.reserved[cfg.storage] - (reservation_of(own) if own and is_counted else 0)
     return sum(
-        _reservation(other.num_replicas, other.max_bytes)
+        reservation_of(other)
         for other in ctx.streams.values()
         if other.name != cfg.name and other.storage is cfg.storage
     )
+
+
+def reservation_of(cfg: StreamConfig) -> int:
+    """What a stream may grow to, as the account counts it."""
+    return _reservation(cfg.num_replicas, cfg.max_bytes)
 
 
 def _reservation(replicas: int, size: int) -> int:

@@ -20,7 +20,9 @@ from penstock.api.stream import ConsumerLimits, Discard, Placement, Republish, S
 from penstock.subjects.tokens import ANY_TAIL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from penstock.api.stream import Storage
 
 MINUTE_NS: Final = 60_000_000_000
 DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS
@@ -40,6 +42,10 @@ class StreamContext(NamedTuple):
 
     streams: Mapping[str, StreamConfig] = {}
     """All streams of the account as they are, by name."""
+    streams_on: Callable[[str], Iterable[str]] | None = None
+    """Names of the streams that may hold what a subject matches; None: look at them all."""
+    reserved: Mapping[Storage, int] | None = None
+    """What all streams may grow to, every copy counted; None: add it up."""
     limits: AccountLimits = AccountLimits()
     pedantic: bool = False
     """Refuse what would otherwise be corrected."""

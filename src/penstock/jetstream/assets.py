@@ -6,12 +6,15 @@ collide, and what the account's limits leave. Names are unique, subjects disjoin
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.stream import Storage
-from penstock.subjects.match import collides
+from penstock.api.stream_changes import reservation_of
+from penstock.jetstream.views import StreamConfigs
+from penstock.subjects.patterns import PatternIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +82,10 @@ class ServerRoom:
         return fits and not self.is_disk_low
 
 
+def _order(name: str) -> bytes:
+    return name.encode(errors="surrogateescape")
+
+
 class Assets:
     """The streams of one account."""
 
@@ -103,6 +110,11 @@ class Assets:
         self.hosts: dict[str, StreamHost] = {}
         self._held: dict[str, int] = {}
         self._used = dict.fromkeys(Storage, 0)
+        self._subjects = PatternIndex()
+        self._names: list[bytes] = []  # in order
+        self.configs = StreamConfigs(self.hosts)
+        self.promised = dict.fromkeys(Storage, 0)
+        """What all streams may grow to, every copy counted."""
         self.api_total = 0
         self.api_errors = 0
 
@@ -114,18 +126,13 @@ class Assets:
 
     def sorted_names(self, subject: str = "") -> list[str]:
         """Names in order; with a filter, of the streams that could hold something it matches."""
-        names = sorted(self.hosts, key=lambda name: name.encode(errors="surrogateescape"))
-        if not subject:
-            return names
-        return [
-            name
-            for name in names
-            if any(collides(subject, own) for own in self.hosts[name].stream.cfg.subjects)
-        ]
+        if subject:
+            return sorted(set(self.streams_on(subject)), key=_order)
+        return [name.decode(errors="surrogateescape") for name in self._names]
 
-    @property
-    def configs(self) -> dict[str, StreamConfig]:
-        return {name: host.stream.cfg for name, host in self.hosts.items()}
+    def streams_on(self, subject: str) -> Iterator[str]:
+        """Names of the streams that may hold what a subject matches, perhaps more than once."""
+        return self._subjects.owners_meeting(subject)
 
     # -- what is used
 
@@ -142,17 +149,30 @@ class Assets:
     def add(self, host: StreamHost) -> None:
         cfg = host.stream.cfg
         self.hosts[cfg.name] = host
+        bisect.insort(self._names, _order(cfg.name))
+        self._count(cfg, 1)
         self.room.promise(cfg.storage, max(cfg.max_bytes, 0))
         self.recount(host)
 
     def changed(self, host: StreamHost, old: StreamConfig) -> None:
         """A stream has another configuration."""
         cfg = host.stream.cfg
+        self._count(old, -1)
+        self._count(cfg, 1)
         self.room.promise(cfg.storage, max(cfg.max_bytes, 0) - max(old.max_bytes, 0))
+
+    def _count(self, cfg: StreamConfig, sign: int) -> None:
+        """Takes in a configuration, or out."""
+        self.promised[cfg.storage] += sign * reservation_of(cfg)
+        note = self._subjects.add if sign > 0 else self._subjects.remove
+        for subject in set(cfg.subjects):
+            note(subject, cfg.name)
 
     def drop(self, host: StreamHost) -> None:
         cfg = host.stream.cfg
         del self.hosts[cfg.name]
+        del self._names[bisect.bisect_left(self._names, _order(cfg.name))]
+        self._count(cfg, -1)
         held = self._held.pop(cfg.name, 0)
         self._used[cfg.storage] -= held
         self.room.grow(cfg.storage, -held)
@@ -176,15 +196,6 @@ class Assets:
             for host in self.hosts.values():
                 self.recount(host)
         return self._used[storage]
-
-    def reserved(self, storage: Storage, *, besides: str = "") -> int:
-        return sum(
-            host.stream.cfg.max_bytes
-            for host in self
-            if host.name != besides
-            and host.stream.cfg.storage is storage
-            and host.stream.cfg.max_bytes > 0
-        )
 
     @property
     def consumers(self) -> int:

@@ -58,6 +58,8 @@ class StreamHost:
         self.stream = stream
         self.files = files
         self.consumers: dict[str, Consumer] = {}
+        self.num_listed = 0
+        """Consumers that requests speak of."""
         self.consumer_files: dict[str, ConsumerFiles] = {}
         self.now: list[Effect] = []
         self.is_closed = False
@@ -180,6 +182,7 @@ class StreamHost:
 
     def add_consumer(self, consumer: Consumer, files: ConsumerFiles | None) -> None:
         self.consumers[consumer.name] = consumer
+        self.num_listed += not consumer.cfg.direct
         if files is not None:
             self.consumer_files[consumer.name] = files
         self._ready.add(consumer.name)
@@ -189,6 +192,7 @@ class StreamHost:
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
         """Takes a consumer out; its files are the caller's to remove."""
         consumer = self.consumers.pop(name)
+        self.num_listed -= not consumer.cfg.direct
         self.agenda.forget(consumer)
         self._ready.discard(name)
         self._direct.discard(name)

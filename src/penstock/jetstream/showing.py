@@ -44,7 +44,7 @@ def show_stream(
     return StreamInfo(
         config=cfg if in_list else show_config(cfg),
         created=host.stream.created_ns,
-        state=state or host.stream.state(consumers=len(host.listed_consumers)),
+        state=state or host.stream.state(consumers=host.num_listed),
         domain=assets.ambient.domain,
         cluster=ClusterInfo(leader=assets.ambient.server_name) if with_cluster else None,
         mirror=None if upstream is None else upstream.mirror_info(now_ns),

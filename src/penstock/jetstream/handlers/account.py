@@ -32,8 +32,8 @@ def info(call: Call) -> Outcome:
         stats=AccountStats(
             memory=assets.used(Storage.MEMORY),
             storage=assets.used(Storage.FILE),
-            reserved_memory=assets.reserved(Storage.MEMORY),
-            reserved_storage=assets.reserved(Storage.FILE),
+            reserved_memory=assets.promised[Storage.MEMORY],
+            reserved_storage=assets.promised[Storage.FILE],
             streams=len(assets.hosts),
             consumers=assets.consumers,
             limits=assets.limits,

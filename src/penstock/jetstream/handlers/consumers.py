@@ -53,6 +53,7 @@ from penstock.jetstream.handlers.bodies import (
 from penstock.jetstream.making import make_consumer
 from penstock.jetstream.policy import consumer_caps
 from penstock.jetstream.showing import show_consumer
+from penstock.jetstream.views import ConsumerConfigs
 from penstock.store.errors import StoreError
 from penstock.streams.names import STREAM_IDENTITY
 from penstock.streams.sourcing import identity_of
@@ -117,7 +118,7 @@ def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
     return Surroundings(
         stream=host.stream.cfg,
         caps=consumer_caps(assets.policy, assets.limits),
-        consumers={name: consumer.cfg for name, consumer in host.consumers.items()},
+        consumers=ConsumerConfigs(host.consumers),
         has_interest=lambda subject: assets.ambient.has_interest(subject, None),
     )
 

@@ -89,6 +89,8 @@ def stream_context(assets: Assets, name: str) -> StreamContext:
     host = assets.hosts.get(name)
     return StreamContext(
         streams=assets.configs,
+        streams_on=assets.streams_on,
+        reserved=assets.promised,
         limits=assets.limits,
         duplicate_window_max=assets.policy.duplicate_window_ns,
         free_memory=assets.room.unpromised(Storage.MEMORY),
@@ -162,7 +164,7 @@ def info(call: Call) -> Outcome:
         return host
     total = start = limit = 0
     state = host.stream.state(
-        consumers=len(host.listed_consumers),
+        consumers=host.num_listed,
         deleted=request.deleted_details,
         subjects=request.subjects_filter,
     )

@@ -70,6 +70,7 @@ class AccountEdge:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._shadows: dict[str, list[Shadow]] = {}
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
         self._reads = DirectReads(self, self._called)
         self.copying = Copying(self)
@@ -224,19 +225,18 @@ class AccountEdge:
         if any(other is consumer for _, other in watchers):
             return
         watchers.append((self._drivers[host.name], consumer))
+        self._watching[consumer] = key
         self.interest.watch(*key)
 
     def unwatch(self, consumer: Consumer) -> None:
         self.acks.forget(consumer)
-        for key, watchers in list(self._watched.items()):
-            kept = [(driver, other) for driver, other in watchers if other is not consumer]
-            if len(kept) == len(watchers):
-                continue
-            self.interest.unwatch(*key)
-            if kept:
-                self._watched[key] = kept
-            else:
-                del self._watched[key]
+        key = self._watching.pop(consumer, None)
+        if key is None:
+            return
+        self.interest.unwatch(*key)
+        kept = [entry for entry in self._watched.pop(key) if entry[1] is not consumer]
+        if kept:
+            self._watched[key] = kept
 
     def interest_changed(self) -> None:
         """Tells push consumers whose subscribers came or went."""

@@ -161,7 +161,7 @@ def _totals(assets: list[Assets]) -> dict[str, int]:
     states = [host.stream.store.state() for host in hosts]
     return {
         "streams": len(hosts),
-        "consumers": sum(len(host.listed_consumers) for host in hosts),
+        "consumers": sum(host.num_listed for host in hosts),
         "messages": sum(state.msgs for state in states),
         "bytes": sum(state.bytes for state in states),
     }
@@ -211,7 +211,7 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
     }
     if options.config:
         found["config"] = plain(cfg)
-    found["state"] = plain(host.stream.state(consumers=len(host.listed_consumers)))
+    found["state"] = plain(host.stream.state(consumers=host.num_listed))
     if options.consumer:
         details = [plain(host.consumers[name].info(now.wall_ns)) for name in host.listed_consumers]
         if not options.config:
