@@ -30,6 +30,8 @@ class AccountRecovery:
     streams: int = 0
     consumers: int = 0
     messages: int = 0
+    unserved: list[str] = field(default_factory=list)
+    """Streams and consumers that are on disk and cannot be served, each with the reason."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -43,12 +45,12 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
     except StoreError as error:
         report.problems.append(f"remains of streams: {error}")
     found, unreadable = assets.files.open_streams()
-    report.problems += [f"stream directory {item.name}: {item.why}" for item in unreadable]
+    report.unserved += [f"stream directory {item.name}: {item.why}" for item in unreadable]
     for meta, files in found:
         try:
             host = _recover_stream(assets, meta, files, report, now_ns)
         except (StoreError, ApiError) as error:
-            report.problems.append(f"stream directory {files.name}: {error}")
+            report.unserved.append(f"stream directory {files.name}: {error}")
             continue
         _recover_consumers(assets, host, report, now_ns)
         if host.stream.cfg.retention is not Retention.LIMITS:
@@ -75,14 +77,14 @@ def _recover_consumers(
 ) -> None:
     assert host.files is not None
     found, unreadable = host.files.open_consumers()
-    report.problems += [
+    report.unserved += [
         f"stream {host.name}, consumer {item.name}: {item.why}" for item in unreadable
     ]
     for meta, files, recovered in found:
         try:
             cfg = decode(ConsumerConfig, bytes(meta.config), strict=False)
         except ApiError as error:
-            report.problems.append(f"stream {host.name}, consumer {meta.name}: {error}")
+            report.unserved.append(f"stream {host.name}, consumer {meta.name}: {error}")
             continue
         host_consumer(
             assets,

@@ -7,7 +7,9 @@ turn have run, `_after_turn` lets every host that something happened to pass on 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gc
 import os
 import secrets
 import time
@@ -33,6 +35,7 @@ from penstock.streams.batch import BatchLimits, InFlight
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
     from penstock.jetstream.recovery import AccountRecovery
     from penstock.server.accounts import Account
@@ -77,6 +80,8 @@ class JetStreamEdge:
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
         self.accounts: dict[str, AccountEdge] = {}
+        self.unserved: list[str] = []
+        """What is on disk and cannot be served, each with the reason."""
         self.store_dir = os.path.join(options.store_dir or default_store_dir(), DIRECTORY)
         self._disk = open_directory(self.store_dir)
         self.room = ServerRoom(
@@ -121,7 +126,8 @@ class JetStreamEdge:
     def start(self) -> None:
         """Recovers what the directory holds and begins to answer."""
         started_ns = time.monotonic_ns()
-        self.serve_accounts()
+        with no_collections():
+            self.serve_accounts()
         self.plane.set_epilogue(self._after_turn)
         if self.options.sync_interval_ns:
             self._arm_interval()
@@ -157,6 +163,9 @@ class JetStreamEdge:
         edge.start()
 
     def _report(self, account: Account, found: AccountRecovery) -> None:
+        self.unserved += [f"account {account.name}: {what}" for what in found.unserved]
+        for what in found.unserved:
+            log.error("recovery of account %s: not served: %s", account.name, what)
         for problem in found.problems:
             log.warning("recovery of account %s: %s", account.name, problem)
         if found.streams:
@@ -341,6 +350,19 @@ class JetStreamEdge:
         """Who sent a message; None if it was this server."""
         handler = None if source is None else source.handler
         return handler if isinstance(handler, Session) else None
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Nothing that is made meanwhile is garbage: looking through all of it again and again would
+    take longer than making it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def policy_of(options: Options, disk: Disk) -> Policy:

@@ -100,13 +100,16 @@ def _jetstream_problem(service: Service, options: HealthOptions) -> tuple[int, H
 
 
 def _broken_store(edge: JetStreamEdge, options: HealthOptions) -> tuple[int, Health] | None:
-    """A stream that can not be written any more is no good health."""
+    """Streams that can not be written, or not even be read, are no good health."""
     if options.js_enabled_only or options.js_server_only or options.js_meta_only:
         return None
+    if edge.unserved:
+        return _missing(options, "STREAM", f"JetStream can not serve {edge.unserved[0]}", 503)
     for account in edge.accounts.values():
         for host in account.assets:
-            if host.failure is not None:
-                text = f"JetStream stream '{account.name} > {host.name}' failed: {host.failure}"
+            hindrance = host.failure or host.commits.full
+            if hindrance is not None:
+                text = f"JetStream stream '{account.name} > {host.name}' failed: {hindrance}"
                 return _missing(options, "STREAM", text, 503)
     return None
 
