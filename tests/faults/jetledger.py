@@ -8,7 +8,6 @@ else may not. `wrong` collects what the load sees that must not be, and what the
 from __future__ import annotations
 
 import itertools
-import time
 from collections import defaultdict
 from enum import Enum
 
@@ -32,14 +31,17 @@ class Acks:
         self.confirmed: set[int] = set()
         """Somebody waited for the answer, and it came."""
         self.sent_at: dict[int, float] = {}
-        """Nobody waits for these."""
+        """In this life, and nobody waits for an answer."""
+        self.lasting: set[int] = set()
+        """Must not be delivered to anybody, nor be kept for anybody, in any later life."""
         self.tried: set[int] = set()
         """Sent in any way."""
 
-    def lasting(self, killed_at: float) -> set[int]:
-        """What must not be delivered to anybody after that death."""
+    def end_life(self, killed_at: float) -> None:
+        """What was sent shortly before this death may be lost, and come again in any later life."""
         plain = {seq for seq, at in self.sent_at.items() if at < killed_at - ACK_WINDOW_S}
-        return self.confirmed | plain
+        self.lasting |= self.confirmed | plain
+        self.sent_at.clear()
 
 
 class Ledger:
@@ -49,7 +51,6 @@ class Ledger:
         self.life = 0
         self.answers = 0
         """What was promised in this life, of any kind."""
-        self.killed_at = 0.0
         self.is_dying = False
         self.wrong: list[str] = []
         self.tried: dict[str, set[bytes]] = defaultdict(set)
@@ -82,9 +83,7 @@ class Ledger:
         acks = self.acks[consumer]
         if seq in acks.confirmed:
             self.wrong.append(f"{consumer}: {seq} was acknowledged, confirmed and comes again")
-        elif self.killed_at and acks.sent_at.get(seq, time.monotonic()) < (
-            self.killed_at - ACK_WINDOW_S
-        ):
+        elif seq in acks.lasting:
             self.wrong.append(f"{consumer}: {seq} was acknowledged long before and comes again")
 
     def begin_life(self) -> None:
@@ -93,8 +92,13 @@ class Ledger:
         self.is_dying = False
 
     def end_life(self) -> None:
+        """It is about to be killed."""
         self.is_dying = True
-        self.killed_at = time.monotonic()
+
+    def note_death(self, killed_at: float) -> None:
+        """Nobody adds anything any more."""
+        for acks in self.acks.values():
+            acks.end_life(killed_at)
 
     # -- after a death
 
@@ -119,7 +123,7 @@ class Ledger:
             self.wrong.append(f"{stream} {seq} holds what nobody published: {payload[:40]!r}")
         if seq < self.purged_below[stream]:
             self.wrong.append(f"{stream} {seq} was purged and is there")
-        if acks is not None and seq in acks.lasting(self.killed_at):
+        if acks is not None and seq in acks.lasting:
             self.wrong.append(f"{stream} {seq} was acknowledged and is there")
 
     def judge_existence(self, found: set[str]) -> None:

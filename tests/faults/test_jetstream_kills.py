@@ -6,20 +6,21 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.jetledger import Ledger
+from faults.jetledger import Existence, Ledger
 from faults.jetload import KEYS, Load, set_up
 from support_assets import JetStream, ack_fields
 from support_servers import OURS, ServerUnderTest, until
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 KILLS = 2
@@ -51,8 +52,10 @@ def live_and_die(server: ServerUnderTest, ledger: Ledger, seed: str) -> None:
     enough = Random(seed).randrange(1, ANSWERS_MAX)
     until(lambda: ledger.answers >= enough or not load.is_running, "answers", 60)
     ledger.end_life()
+    killed_at = time.monotonic()
     os.kill(server.pid, signal.SIGKILL)
     load.wait()
+    ledger.note_death(killed_at)
 
 
 def judge(server: ServerUnderTest, ledger: Ledger) -> None:
@@ -129,3 +132,35 @@ def test_a_killed_server_keeps_its_promises(
     tried["messages acknowledged by servers that were killed"] += sum(
         len(messages) for messages in ledger.stored.values()
     )
+
+
+BROKEN_PROMISES: dict[str, Callable[[Ledger], None]] = {
+    "lost": lambda ledger: ledger.judge_stream("S", {}),
+    "changed": lambda ledger: ledger.judge_stream("S", {1: b"other"}),
+    "given twice": lambda ledger: ledger.note_stored("S", 1, b"other"),
+    "purged": lambda ledger: ledger.judge_stream("P", {1: b"one"}),
+    "kept though done with": lambda ledger: ledger.judge_stream("Q", {1: b"one"}, ledger.acks["c"]),
+    "lost though not done with": lambda ledger: ledger.judge_stream("S", {}, ledger.acks["c"]),
+    "delivered again": lambda ledger: ledger.note_delivered("c", 1),
+    "not there": lambda ledger: ledger.judge_existence(set()),
+    "there": lambda ledger: ledger.judge_existence({"made", "deleted"}),
+    "undone": lambda ledger: ledger.judge_text("S", "before"),
+    "put back": lambda ledger: ledger.judge_value("k", b"before"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_PROMISES)
+def test_a_promise_that_is_not_kept_is_seen(how: str) -> None:
+    ledger = Ledger()
+    for stream in "SPQ":
+        ledger.tried[stream] |= {b"one", b"other"}
+    ledger.note_stored("S", 1, b"one")
+    ledger.acks["c"].confirmed.add(1)
+    ledger.purged_below["P"] = 2
+    ledger.existence.update(made=Existence.THERE, deleted=Existence.GONE)
+    ledger.texts["S"] = ("after", "after")
+    ledger.values["k"] = (b"after", b"after")
+    ledger.note_death(0.0)
+    assert ledger.wrong == []
+    BROKEN_PROMISES[how](ledger)
+    assert ledger.wrong
