@@ -148,6 +148,9 @@ class Restore:
 
     # -- steps
 
+    def listening(self, is_there: bool) -> None:
+        """Nobody's interest matters here."""
+
     def step(self, now_ns: int) -> Step:
         """Reads on, or takes the next step to the end."""
         if self.is_over:

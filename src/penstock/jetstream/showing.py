@@ -46,11 +46,16 @@ def show_stream(
         created=host.stream.created_ns,
         state=state or host.stream.state(consumers=host.num_listed),
         domain=assets.ambient.domain,
-        cluster=ClusterInfo(leader=assets.ambient.server_name) if with_cluster else None,
+        cluster=None if in_list or not with_cluster else _alone(assets),
         mirror=None if upstream is None else upstream.mirror_info(now_ns),
         sources=() if upstream is None else upstream.source_infos(now_ns),
         ts=now_ns,
     )
+
+
+def _alone(assets: Assets) -> ClusterInfo:
+    """The cluster of a server without others."""
+    return ClusterInfo(leader=assets.ambient.server_name)
 
 
 def show_consumer(

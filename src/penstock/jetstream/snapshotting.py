@@ -92,6 +92,8 @@ class Snapshot:
         self._has_interest = has_interest
         self._start_ns = now_ns
         self._deadline_ns = now_ns + INTEREST_NS
+        self._is_awaited = False
+        """Whether somebody listens where the archive goes, and nowhere else."""
         self._is_heard = False
         """Whether a receiver was there."""
         self._deflater = Deflater()
@@ -108,6 +110,9 @@ class Snapshot:
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
         """A chunk was acknowledged."""
         self._free = min(self._free + 1, self._free_max)
+
+    def listening(self, is_there: bool) -> None:
+        self._is_awaited = is_there
 
     def worked(self, work: Work, failure: Exception | None) -> None:
         """A block is in memory, or cannot be read."""
@@ -127,6 +132,9 @@ class Snapshot:
     def step(self, now_ns: int) -> Step:
         """Reads on, or sends a chunk."""
         if self.is_over:
+            return Step()
+        if not (self._is_heard or self._is_awaited or now_ns >= self._deadline_ns):
+            # Who asked may have an inbox for everything, and subscribe once it was answered.
             return Step()
         if not self._has_interest(self._to):
             gone = self._is_heard or now_ns >= self._deadline_ns

@@ -39,6 +39,9 @@ class Transfer(Protocol):
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
         """Something was sent to the inlet. A step is due."""
 
+    def listening(self, is_there: bool) -> None:
+        """Somebody subscribed to exactly what is watched, or nobody does any more."""
+
     def step(self, now_ns: int) -> Step:
         """Goes on for a bounded time."""
 

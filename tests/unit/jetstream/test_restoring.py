@@ -445,6 +445,7 @@ def test_what_was_stored_before_a_snapshot_is_in_it_and_comes_back(storage: Stor
             now_ns=START_NS,
         )
     )
+    out.transfer.listening(is_there=True)
     out.run()
     elsewhere = account(SimDisk())
     told = restored(elsewhere, b"".join(sent.payload for sent in out.sent))

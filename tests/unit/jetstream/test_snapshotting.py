@@ -66,6 +66,7 @@ def begun(
         has_interest=listeners or Listeners(),
         now_ns=START_NS,
     )
+    snapshot.listening(is_there=listeners is None or listeners.are_there)
     return snapshot, Wire(snapshot)
 
 
@@ -186,10 +187,11 @@ def test_a_receiver_that_leaves_ends_it(host: StreamHost) -> None:
 def test_a_receiver_may_be_late_but_not_for_ever(host: StreamHost) -> None:
     listeners = Listeners()
     listeners.are_there = False
-    _, wire = begun(host, listeners)
+    late, wire = begun(host, listeners)
     wire.run()
     assert not wire.sent
     listeners.are_there = True
+    late.listening(is_there=True)
     assert messages(taken(wire)) == contents(host)
 
     listeners.are_there = False
@@ -198,6 +200,15 @@ def test_a_receiver_may_be_late_but_not_for_ever(host: StreamHost) -> None:
     wire.wait()
     assert late.is_over
     assert [sent.header for sent in wire.sent] == [NO_INTEREST]
+
+
+def test_who_listens_to_everything_is_given_time_to_listen_to_this(host: StreamHost) -> None:
+    snapshot, wire = begun(host)
+    snapshot.listening(is_there=False)
+    wire.run()
+    assert not wire.sent
+    wire.wait()
+    assert messages(taken(wire)) == contents(host)
 
 
 def test_what_is_written_meanwhile_is_left_out(host: StreamHost) -> None:

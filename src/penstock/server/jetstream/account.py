@@ -240,8 +240,9 @@ class AccountEdge:
 
     def interest_changed(self) -> None:
         """Tells push consumers whose subscribers came or went."""
-        for subject, queue, _present in self.interest.drain_interest_changes():
-            self.transfers.interest_changed(subject)
+        for subject, queue, is_there in self.interest.drain_interest_changes():
+            if queue is None:
+                self.transfers.interest_changed(subject, is_there)
             for driver, consumer in self._watched.get((subject, queue), ()):
                 effects = consumer.interest_changed(self.edge.now_ns())
                 driver.host.touched(consumer, effects)

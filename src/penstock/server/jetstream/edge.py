@@ -8,7 +8,6 @@ turn have run, `_after_turn` lets every host that something happened to pass on 
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import os
 import secrets
@@ -26,11 +25,11 @@ from penstock.jetstream.policy import Policy
 from penstock.jetstream.recovery import recover_account
 from penstock.server.jetstream.account import AccountEdge
 from penstock.server.jetstream.commit import Committer
+from penstock.server.jetstream.directory import open_store_dir
 from penstock.server.jetstream.nuid import Nuids
 from penstock.server.logs import log
 from penstock.server.session import Session
-from penstock.store.disk import RealDisk
-from penstock.store.errors import NotFound, StoreError
+from penstock.store.errors import NotFound
 from penstock.streams.batch import BatchLimits, InFlight
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from penstock.store.disk import Disk
     from penstock.store.encryption import ServerKey
 
-DIRECTORY: Final = "jetstream"
 SEED_BITS: Final = 63
 ROUNDS_MAX: Final = 16
 """Of hosts waking each other within one turn."""
@@ -80,10 +78,9 @@ class JetStreamEdge:
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
         self.accounts: dict[str, AccountEdge] = {}
+        self.store_dir, self._disk = open_store_dir(options.store_dir)
         self.unserved: list[str] = []
         """What is on disk and cannot be served, each with the reason."""
-        self.store_dir = os.path.join(options.store_dir or default_store_dir(), DIRECTORY)
-        self._disk = open_directory(self.store_dir)
         self.room = ServerRoom(
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
@@ -419,32 +416,3 @@ def key_salt(disk: Disk) -> bytes:
         disk.close_file(file)
         disk.sync_dir()
     return salt
-
-
-def open_directory(path: str) -> RealDisk:
-    """The store directory, made if need be, and ours alone. Raises ValueError, saying why not."""
-    try:
-        disk = RealDisk.at(path, create=True)
-    except StoreError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTDIR):
-            why = "storage directory is not a directory"
-        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            why = "storage directory is not writable"
-        else:
-            why = f"could not create storage directory - {error}"
-        raise ValueError(f"Can't start JetStream: {why}") from error
-    try:
-        disk.lock()
-    except StoreError as error:
-        disk.close()
-        raise ValueError(
-            f"Can't start JetStream: another server uses the storage directory {path}"
-        ) from error
-    return disk
-
-
-def default_store_dir() -> str:
-    """Where the reference keeps its files if nobody says where."""
-    import tempfile
-
-    return os.path.join(tempfile.gettempdir(), "nats")

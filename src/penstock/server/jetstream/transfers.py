@@ -43,10 +43,11 @@ class Transfers:
     def _ended(self, transfer: Transfer) -> None:
         del self._running[transfer]
 
-    def interest_changed(self, subject: str) -> None:
+    def interest_changed(self, subject: str, is_there: bool) -> None:
         """Who listens on a subject has come or gone."""
         for transfer, running in list(self._running.items()):
             if transfer.watched == subject:
+                transfer.listening(is_there)
                 running.wake()
 
     def abandon(self) -> None:
@@ -72,7 +73,7 @@ class Running:
         self._is_working = False
         self._timer: asyncio.TimerHandle | None = None
         if transfer.watched:
-            self._interest.watch(transfer.watched, None)
+            transfer.listening(self._interest.watch(transfer.watched, None))
 
     def wake(self) -> None:
         """Something happened: a step is due."""
