@@ -288,7 +288,7 @@ class RealDisk:
             if file.failed or inode in self._open.failed:
                 file.failed = True
                 raise SyncFailed(self._place(file.name), "fdatasync", codes.EIO, "failed before")
-            if self._open.needs_sync(inode):
+            if file.is_unsynced or self._open.needs_sync(inode):
                 os.fdatasync(fd)
             file.is_unsynced = False
             self._open.unsynced.discard(inode)

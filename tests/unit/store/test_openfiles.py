@@ -146,3 +146,54 @@ def test_threads_use_files_of_their_own_without_harm(disk: RealDisk) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(work, range(4)))
+
+
+def test_what_did_not_change_since_all_was_settled_needs_no_sync(
+    disk: RealDisk, syncs: list[int]
+) -> None:
+    file = disk.create("a")
+    disk.pwrite(file, b"x", 0)
+    disk.close_file(file)
+    again = disk.open("a")
+    disk.fdatasync(again)
+    assert len(syncs) == 1, "before, everything does"
+    disk.settle()
+    disk.fdatasync(again)
+    assert len(syncs) == 1
+    disk.pwrite(again, b"y", 0)
+    disk.fdatasync(again)
+    assert len(syncs) == 2
+
+
+def test_what_one_handle_changed_another_one_syncs(disk: RealDisk, syncs: list[int]) -> None:
+    disk.create("a")
+    disk.settle()
+    one, other = disk.open("a"), disk.open("a")
+    for _ in range(2):
+        for writer, syncer in ((one, other), (other, one), (one, one)):
+            disk.pwrite(writer, b"x", 0)
+            before = len(syncs)
+            disk.fdatasync(syncer)
+            assert len(syncs) == before + 1
+
+
+def test_names_that_changed_are_synced_and_others_not(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    disk.settle()
+    disk.sync_dir()
+    assert not synced
+    changes: list[Callable[[], object]] = [
+        lambda: disk.create("a"),
+        lambda: disk.rename("a", "b"),
+        lambda: disk.unlink("b"),
+        lambda: disk.mkdir("c"),
+        lambda: disk.rmdir("c"),
+    ]
+    for number, change in enumerate(changes, 1):
+        change()
+        disk.sync_dir()
+        disk.sync_dir()
+        assert len(synced) == number
