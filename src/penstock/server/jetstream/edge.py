@@ -56,7 +56,7 @@ SPARE_BYTES: Final = 32 * 1024 * 1024
 SPARE_PART: Final = 32
 """Of the disk, kept free of messages: no more than this part of what was free at the start."""
 SPACE_EVERY_NS: Final = 10_000_000
-"""How often it is asked how much is free, while something is stored."""
+"""How often it is asked how much is free, while something is stored. On a small disk, always."""
 NS: Final = 1_000_000_000
 SALT_FILE: Final = "salt"
 UPKEEP_S: Final = 0.25
@@ -276,7 +276,8 @@ class JetStreamEdge:
 
     def look_at_space(self, now_ns: int) -> None:
         """Sees, now and then, whether the disk has space for more messages."""
-        if now_ns - self._looked_ns < SPACE_EVERY_NS:
+        is_ample = self._spare_bytes == SPARE_BYTES
+        if is_ample and now_ns - self._looked_ns < SPACE_EVERY_NS:
             return
         self._looked_ns = now_ns
         is_low = self._disk.free_bytes() < self._spare_bytes
