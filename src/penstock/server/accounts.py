@@ -32,11 +32,12 @@ class Account:
 
     @property
     def is_full(self) -> bool:
-        return (
-            self.limits is not None
-            and self.limits.max_connections >= 0
-            and self.connections >= self.limits.max_connections
-        )
+        return self.is_beyond(self.connections + 1)
+
+    def is_beyond(self, connections: int) -> bool:
+        """Whether so many would be too many."""
+        limits = self.limits
+        return limits is not None and 0 <= limits.max_connections < connections
 
 
 @dataclass(slots=True)

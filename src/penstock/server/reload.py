@@ -44,3 +44,9 @@ def _close_surplus(service: Service) -> None:
     staying = [s for s in service.sessions.values() if s.link.close_reason is None]
     for session in staying[limit:] if limit >= 0 else ():
         session.link.close(reasons.MAX_CONNECTIONS, "maximum connections exceeded")
+    counts: dict[str, int] = {}
+    for session in staying:
+        name = session.account.name
+        counts[name] = counts.get(name, 0) + session.bound
+        if session.account.is_beyond(counts[name]):
+            session.leave_full_account()

@@ -221,9 +221,7 @@ class Session:
         account = self.service.accounts[accepted.account]
         if account is not self.account or not self.bound:
             if account.is_full:
-                self.link.close(
-                    reasons.MAX_ACCOUNT_CONNECTIONS, "maximum account active connections exceeded"
-                )
+                self.leave_full_account()
                 return False
             self._unbind()
             account.connections += 1
@@ -236,6 +234,11 @@ class Session:
         self._configured_user = self.service.authenticator(self.kind).knows(accepted.user)
         self.set_permissions(accepted)
         return True
+
+    def leave_full_account(self) -> None:
+        self.link.close(
+            reasons.MAX_ACCOUNT_CONNECTIONS, "maximum account active connections exceeded"
+        )
 
     def _unbind(self) -> None:
         if self.bound:

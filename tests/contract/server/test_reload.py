@@ -203,3 +203,23 @@ def test_imports_and_mappings_come_and_go_under_subscriptions(start: Starter) ->
                 shop.expect("MSG ask 1 2", "ha")
             guest.expect_quiet()
             shop.expect_quiet()
+
+
+def test_an_account_that_may_have_fewer_clients_loses_some(start: Starter) -> None:
+    def limited(connections: int) -> str:
+        return f"accounts {{ ONE {{ users: [ {AMY} ], limits: {{max_conn: {connections}}} }} }}\n"
+
+    server = start(limited(2))
+    with _login(server, "amy", "a") as one, _login(server, "amy", "a") as other:
+        server.reload(limited(1))
+        wires = [one, other]
+        gone = [wire for wire in wires if _is_told(wire)]
+        assert len(gone) == 1
+        gone[0].expect_closed()
+        wires.remove(gone[0])
+        wires[0].expect_quiet()
+
+
+def _is_told(wire: Wire) -> bool:
+    wire.send("PING\r\n")
+    return wire.line() == "-ERR 'maximum account active connections exceeded'"
