@@ -190,7 +190,7 @@ def main() -> int:
     options = _parser().parse_args()
     commands = [our_command(options.ours_cmd), reference_command(options.reference_cmd)]
     wanted = [each for each in commands if options.only in ("", each.label)]
-    answer = {
+    answer: Json = {
         "version": JSON_VERSION,
         "taken": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
@@ -201,16 +201,15 @@ def main() -> int:
         },
         "streams": options.streams,
         "consumers": options.consumers,
-        "servers": {
-            each.label: measure(each, options.streams, options.consumers, options.place)
-            for each in wanted
-        },
+        "servers": {},
     }
-    text = json.dumps(answer, indent=1)
-    print(text)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(text + "\n")
+    for each in wanted:
+        figures = measure(each, options.streams, options.consumers, options.place)
+        answer["servers"][each.label] = figures
+        print(each.label, json.dumps(figures), flush=True)
+        if options.json:  # what there is, for the next server may take long
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(answer, indent=1) + "\n")
     return 0
 
 
