@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from penstock.server.monitor.query import BadQuery
+from penstock.server.monitor.sharing import ShownDestination, ShownExport, ShownImport, shown
 from penstock.server.monitor.subsz import SublistStats, sum_stats
 from penstock.server.monitor.totals import traffic_by_account
 from penstock.server.monitor.values import timestamp
@@ -34,6 +35,9 @@ class AccountDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     leafnode_connections: int
     client_connections: int
     subscriptions: int
+    mappings: dict[str, list[ShownDestination]] = {}
+    exports: list[ShownExport] = []
+    imports: list[ShownImport] = []
     name_tag: str
     sublist_stats: SublistStats
 
@@ -126,16 +130,25 @@ def account_stat(account: Account, traffic: Traffic) -> AccountStat:
 
 
 def _detail(service: Service, account: Account) -> AccountDetail:
+    sharing = shown(service.options, account.name)
     return AccountDetail(
         account_name=account.name,
         update_time=timestamp(service.config_load_ns),
         is_system=account.name == service.system_account,
         expired=False,
         complete=True,
-        jetstream_enabled=False,
+        jetstream_enabled=_has_jetstream(service, account),
         leafnode_connections=0,
         client_connections=account.connections,
         subscriptions=len(account.interest),
+        mappings=sharing.mappings,
+        exports=sharing.exports,
+        imports=sharing.imports,
         name_tag=account.name,
         sublist_stats=sum_stats([account.interest.stats()]),
     )
+
+
+def _has_jetstream(service: Service, account: Account) -> bool:
+    edge = None if service.jetstream is None else service.jetstream.accounts.get(account.name)
+    return edge is not None and edge.assets.is_enabled
