@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(REFERENCE is None, reason="no reference server")
 
 CONFIG = """
+http: "127.0.0.1:-1"
 accounts {
   A {
     users: [ {user: a, password: a} ]
