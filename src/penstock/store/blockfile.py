@@ -195,7 +195,7 @@ def footer_of(index: bytes, trailer: Trailer, binding: Binding) -> bytes:
 
 
 def index_of(
-    image: bytes, head: int, first_seq: int, live: bytes, binding: Binding
+    image: bytes | memoryview, head: int, first_seq: int, live: bytes, binding: Binding
 ) -> bytes | None:
     return make_index(image, head, *binding, first_seq, live)
 

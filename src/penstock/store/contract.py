@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from penstock.store.log import Cold, MessageRecord
 
 if TYPE_CHECKING:
+    from array import array
+
     from penstock.store.seqset import SequenceSet
 
 __all__ = [
@@ -265,6 +267,9 @@ class Store(Protocol):
 
     def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
         """The state of every subject with live messages that the filter matches."""
+
+    def last_of_each(self, filters: tuple[str, ...]) -> array[int]:
+        """The newest visible sequence of every subject some filter matches, in order."""
 
     def state(self, *, deleted: bool = False) -> StoreState:
         """Totals; with `deleted` also which sequences are gone, which costs their ranges."""

@@ -74,6 +74,11 @@ class Disk(Protocol):
         """What to call this directory in messages."""
         ...
 
+    @property
+    def lender(self) -> OpenFiles | None:
+        """Who lends descriptors to compiled code; None: it has to call the disk."""
+        ...
+
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:
         """Open a regular file; `create` makes it if it is not there."""
         ...
@@ -206,6 +211,10 @@ class RealDisk:
     @property
     def path(self) -> str:
         return self._directory.path
+
+    @property
+    def lender(self) -> OpenFiles | None:
+        return self._open
 
     def _at(self, call: str, name: str, act: Callable[[int], T]) -> T:
         """Does something with the descriptor of this directory."""

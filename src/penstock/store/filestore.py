@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.store.appending import Appender
 from penstock.store.blockfile import Form, Sealing
 from penstock.store.compression import Compression
 from penstock.store.contract import Limits
@@ -21,11 +22,9 @@ from penstock.store.endmark import EndMark
 from penstock.store.errors import StoreError
 from penstock.store.images import (
     block_facts,
-    drop_image,
     has_unwritten,
     put_image,
     take_unwritten,
-    warm_blocks,
 )
 from penstock.store.indexed import IndexedStore
 from penstock.store.keyring import open_keys
@@ -47,9 +46,8 @@ __all__ = ["BLOCK_BYTES", "WARM_BYTES_MAX", "FileStore", "Recovery"]
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 WARM_BYTES_MAX: Final = 64 * 1024 * 1024
 """Images of sealed blocks kept in memory; the oldest go first."""
-RESERVE_MIN: Final = 1024
-RESERVE_MAX: Final = 1 << 20
-"""Sequences that a lazy store reserves ahead: twice what it used since the last sync, in bounds."""
+LOOSE_MAX: Final = 64
+"""Single records of cold blocks kept until they are asked for."""
 
 
 class FileStore(IndexedStore):
@@ -81,12 +79,9 @@ class FileStore(IndexedStore):
         self._doomed: list[int] = []
         self._working: SyncWork | AppendWork | None = None
         self._failure: Exception | None = None
-        self._cooled_up_to = 0
-        self._durable_seq = 0
         self._end = EndMark(disk, log.incarnation)
-        self._durable_place = (0, 0)
         self._closed_place = (0, 0)
-        self._reserved = 0
+        self._appender = Appender(log=log, disk=disk, syncs=sync_always)
 
     @classmethod
     def open(
@@ -159,11 +154,11 @@ class FileStore(IndexedStore):
         for seq, deadline_ns in opening.deadlines:
             self._note_deadline(seq, deadline_ns)
         self._age_from = log.first_seq
-        self._durable_place = log.end()
+        self._set_place(log.end())
         if opening.torn or self.recovery.unsynced:
             # That these sequences hold nothing is about to be said; before that is durable no mark
             # may call their place so, or they would count as damage.
-            self._durable_place = (opening.mark.block, opening.mark.place)
+            self._set_place((opening.mark.block, opening.mark.place))
         self._closed_place = log.end() if self.recovery.clean else (0, 0)
         active, blocks = log.active_number(), self._blocks
         if active in opening.files and opening.newest is not None:
@@ -177,12 +172,12 @@ class FileStore(IndexedStore):
             )
         for first, last in opening.torn.ranges():
             log.note_range(REMOVE, first, last, log.last_ts_ns)
-        self._reserved = log.last_seq
+        self._appender.reserved = log.last_seq
         if self._doomed:
             self._restate()
         self.set_limits(self._limits)
         unsynced = self.recovery.unsynced
-        self._set_durable(unsynced[0] - 1 if unsynced else log.last_seq)
+        self._appender.set_durable(unsynced[0] - 1 if unsynced else log.last_seq)
         if not self._sync_always:
             self._sync_now()  # nothing may be seen before its sequence is reserved
 
@@ -195,11 +190,32 @@ class FileStore(IndexedStore):
 
     @property
     def durable_seq(self) -> int:
-        return self._durable_seq
+        return self._appender.durable_seq
 
-    def _set_durable(self, seq: int) -> None:
-        self._durable_seq = seq
-        self._log.visible_max = seq if self._sync_always else self._reserved
+    @property
+    def appender(self) -> Appender:
+        """The short way of a commit, where one is open: for compiled code on the owner's thread.
+
+        `Appender.commit` does what `pending_sync`, running it, and `synced` would do.
+        """
+        return self._appender
+
+    def _set_place(self, place: tuple[int, int]) -> None:
+        self._appender.durable_block, self._appender.durable_place = place
+
+    def _open_appender(self) -> None:
+        """Lets commits take the short way, if appending is all that they would do."""
+        number = self._log.active_number()
+        block = self._files.open.get(number)
+        is_more = self._sync_always and (
+            self._dirty or self._doomed or self._names_changed or self._blocks.is_stirred
+        )
+        if block is not None and not is_more and self._blocks.form(number) is Form.PLAIN:
+            self._appender.open(number, block)
+
+    def _close_appender(self) -> None:
+        self._dirty |= self._appender.unsynced
+        self._appender.close()
 
     @property
     def sync_wanted(self) -> bool:
@@ -207,7 +223,7 @@ class FileStore(IndexedStore):
             return False
         if self._sync_always:
             return self._has_work()
-        return self._reserved - self._log.last_seq < self._reserve() // 2
+        return self._appender.is_half_used
 
     def _has_work(self) -> bool:
         return bool(
@@ -219,26 +235,25 @@ class FileStore(IndexedStore):
             or has_unwritten(self._log)
         )
 
-    def _reserve(self) -> int:
-        used = self._log.last_seq - self._durable_seq
-        return min(max(2 * used, RESERVE_MIN), RESERVE_MAX)
-
     def pending_sync(self, *, write_only: bool = False) -> Syncing | None:
         self._check_sound()
-        if self._working is not None:
+        if self._working is not None or (write_only and not has_unwritten(self._log)):
             return None
+        self._close_appender()
         if write_only:
-            self._working = self._sync_work(write_only=True) if has_unwritten(self._log) else None
+            self._working = self._sync_work(write_only=True)
             return self._working
         self._drop_dead_blocks()
-        reserves = not self._sync_always and self._reserved - self._log.last_seq < self._reserve()
+        reserves = not self._sync_always and self._appender.is_short
         if not self._has_work() and not reserves:
+            self._open_appender()
             return None
         if self._blocks.erases_frames():
             self._log.seal_active()  # what is to be written anew may not be written to
         reserved = self._note_reserved()
         if has_unwritten(self._log) or self._dirty:
-            self._log.note_mark(*self._durable_place, self._durable_seq)
+            at = self._appender
+            self._log.note_mark(at.durable_block, at.durable_place, at.durable_seq)
         self._working = self._append_work(reserved) or self._full_sync(reserved)
         return self._working
 
@@ -272,7 +287,7 @@ class FileStore(IndexedStore):
         last = self._log.last_seq
         if self._sync_always:
             return last
-        reserved = max(last + self._reserve(), self._reserved)
+        reserved = max(last + self._appender.num_reserved(), self._appender.reserved)
         self._log.note_range(RESERVE, last + 1, reserved, self._log.last_ts_ns)
         return reserved
 
@@ -321,32 +336,20 @@ class FileStore(IndexedStore):
         if working.write_only:
             self._dirty |= {piece.number for piece in working.pieces}
             self._names_changed |= working.names_changed
+            self._open_appender()
             return
         for rewrite in (*working.rewrites, *working.swaps):
             self._blocks.adopt(rewrite)
-            self._cooled_up_to = 0
-        self._reserved = working.reserved
-        self._durable_place = working.place
-        self._set_durable(working.seq)
-        self._cool_down()
+        self._appender.reserved = working.reserved
+        self._set_place(working.place)
+        self._appender.set_durable(working.seq)
+        self._blocks.cool_down(self._warm_bytes_max)
+        self._open_appender()
 
     def _sync_now(self) -> None:
         while (work := self.pending_sync()) is not None:
             work.run()
             self.synced(work)
-
-    def _cool_down(self) -> None:
-        if self._cooled_up_to == self._log.next_number:
-            return
-        self._cooled_up_to = self._log.next_number
-        warm, pinned = warm_blocks(self._log), self._blocks.pinned()
-        excess = sum(size for _, size in warm) - self._warm_bytes_max
-        for number, size in warm:
-            if excess <= 0:
-                return
-            if number not in pinned:
-                drop_image(self._log, number)
-                excess -= size
 
     def _check_sound(self) -> None:
         if self._failure is not None:
@@ -365,9 +368,11 @@ class FileStore(IndexedStore):
         if self._working is not None:
             self._working.seq = min(self._working.seq, log.last_seq)
             self._working.reserved = min(self._working.reserved, log.last_seq)
-        self._reserved = min(self._reserved, log.last_seq)
+        self._close_appender()
+        at = self._appender
+        at.reserved = min(at.reserved, log.last_seq)
         log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
-        self._set_durable(min(self._durable_seq, log.last_seq))
+        at.set_durable(min(at.durable_seq, log.last_seq))
         self._restate()
 
     def _restate(self) -> None:
@@ -384,6 +389,7 @@ class FileStore(IndexedStore):
             log.note_range(REMOVE, first, last, log.last_ts_ns)
 
     def _overwritten(self, seq: int, block: int, place: int, length: int) -> None:
+        self._close_appender()
         self._blocks.outdate(block)
         self._blocks.note_erased(seq, block, place, length)
 
@@ -397,10 +403,11 @@ class FileStore(IndexedStore):
         """
         if self._failure is not None:
             return None
-        return self._blocks.pending(self._working, self._dirty)
+        return self._blocks.pending(self._working, self._dirty | self._appender.unsynced)
 
     def compacted(self, work: Work, failure: Exception | None = None) -> None:
         """The work of `pending_compaction` has run. A failure costs nothing but the work."""
+        self._close_appender()
         self._blocks.done(work, failure)
 
     # -- cold blocks
@@ -409,15 +416,19 @@ class FileStore(IndexedStore):
         facts = block_facts(self._log, cold.block)
         if facts is None:
             raise ValueError(f"there is no block {cold.block}")
+        form = self._blocks.form(cold.block)
+        alone = cold.seq and form is Form.PLAIN
         return FetchWork(
             self._disk,
             self._files.name(cold.block),
             cold.block,
             facts.layout,
             facts.head,
-            self._blocks.form(cold.block),
+            form,
             self._blocks.binding(cold.block),
             self._sealing,
+            cold.seq,
+            self._log.place_of(cold.seq) if alone else None,
         )
 
     def fetched(self, work: Work) -> None:
@@ -426,15 +437,25 @@ class FileStore(IndexedStore):
         facts = block_facts(self._log, work.number)
         # A file that is being replaced may have been read before or after.
         moving = self._working is not None and work.number in self._working.numbers()
-        if facts is not None and facts.layout == work.layout and not moving:
+        if facts is None or facts.layout != work.layout or moving:
+            return
+        if work.place is not None:
+            loose = self._log.loose
+            loose[work.number, work.seq] = (work.layout, work.data)
+            while len(loose) > LOOSE_MAX:
+                del loose[next(iter(loose))]
+        else:
             put_image(self._log, work.number, work.data)
-            self._cooled_up_to = 0
+            self._blocks.cooled_up_to = 0
 
     def close(self) -> None:
+        self._close_appender()
         if self._failure is None:
             self._sync_now()
             self._say_goodbye()
-            self._end.note(self._durable_place, self._durable_seq)
+            at = self._appender
+            self._end.note((at.durable_block, at.durable_place), at.durable_seq)
+            at.close()
         for number in list(self._files.open):
             self._files.close(number)
         self._end.close()
@@ -447,7 +468,7 @@ class FileStore(IndexedStore):
         if not log.active_number():
             self._end.note(log.end(), log.last_seq)
             return
-        if self._reserved > log.last_seq:
+        if self._appender.reserved > log.last_seq:
             log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
         log.note_mark(*log.end(), log.last_seq)
         work = self._working = self._full_sync(log.last_seq)

@@ -6,7 +6,9 @@ damage and which were never durable is decided above, by the place it is told. A
 header and records; how its file stores them is the business of `blockfile`.
 """
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
@@ -16,6 +18,7 @@ from penstock.records.codec cimport (
     make_keys, read_record,
 )
 from penstock.records.xxh64 cimport xxh64
+from penstock.store.imagememory cimport let_go
 from penstock.store.recordlog cimport Block, RecordLog, grown
 from penstock.subjects.nodes cimport xalloc
 
@@ -213,6 +216,11 @@ def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t le
         return b""
     return block.image[offset:offset + length]
 
+def image_view(RecordLog log not None, uint64_t number) -> memoryview:
+    """A block's image itself, which must be warm: to be let go of before the log is called."""
+    cdef Block* block = block_numbered(log, number)
+    return PyMemoryView_FromMemory(block.image, block.used, PyBUF_READ)
+
 def live_map(RecordLog log not None, uint64_t number) -> bytes:
     """A byte for every sequence from the block's first on: 1 if its message is live."""
     cdef Block* block = block_numbered(log, number)
@@ -238,8 +246,8 @@ def warm_blocks(RecordLog log not None) -> list[tuple[int, int]]:
 
 def drop_image(RecordLog log not None, uint64_t number) -> None:
     cdef Block* block = block_numbered(log, number)
-    if block != NULL and block.sealed:
-        free(block.image)
+    if block != NULL and block.sealed and block.image != NULL:
+        let_go(block.image, block.image_cap, &log.spare.image, &log.spare.cap)
         block.image = NULL
         block.image_cap = 0
 
@@ -254,6 +262,7 @@ def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> N
     block.image_cap = block.used
     memcpy(block.image, PyBytes_AS_STRING(data), block.used)
     block.verified = False
+    block.looks = 0
 
 def move_records(RecordLog log not None, uint64_t number, bytes places not None,
                  bytes image not None, size_t head, uint32_t records) -> None:

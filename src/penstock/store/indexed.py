@@ -31,8 +31,10 @@ from penstock.store.log import DamagedRecord, MessageLog
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Iterable
 
+    from penstock.store.appending import Appender
     from penstock.store.bulk import Taken
 
 
@@ -42,6 +44,7 @@ class LaneParts(TypedDict):
     log: MessageLog
     deadlines: dict[int, int]
     exempt: set[int]
+    appender: Appender | None
 
 
 class IndexedStore:
@@ -208,6 +211,9 @@ class IndexedStore:
         states = self._log.subject_states(pattern)
         return {subject: SubjectState(*state) for subject, state in states.items()}
 
+    def last_of_each(self, filters: tuple[str, ...]) -> array[int]:
+        return self._log.last_of_each(filters, self.visible_seq)
+
     def state(self, *, deleted: bool = False) -> StoreState:
         log = self._log
         gone = None
@@ -238,7 +244,17 @@ class IndexedStore:
 
     def lane_parts(self) -> LaneParts:
         """What a compiled lane appends to; it keeps all rules itself."""
-        return {"log": self._log, "deadlines": self._deadlines, "exempt": self._exempt}
+        return {
+            "log": self._log,
+            "deadlines": self._deadlines,
+            "exempt": self._exempt,
+            "appender": self.appender,
+        }
+
+    @property
+    def appender(self) -> Appender | None:
+        """The short way of a commit; None where nothing is committed."""
+        return None
 
     @property
     def total_bytes(self) -> int:

@@ -7,3 +7,4 @@ from penstock.store.recordlog cimport RecordLog
 
 cdef class MessageLog(RecordLog):
     cdef uint64_t find_next(self, tuple filters, uint64_t start)
+    cdef bint is_wanted(self, uint64_t seq, list patterns)

@@ -4,20 +4,28 @@ Every answer is a look-up in the entries and the subject lists: nothing here rea
 find others, however many there are.
 """
 
+from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
+from libc.stdlib cimport qsort
+from libc.string cimport memcmp
 
 from penstock.store.recordlog cimport Block
 from penstock.store.seqlist cimport (
     SeqList, seqs_at_least, seqs_at_most, seqs_count_from, seqs_first, seqs_last,
 )
 from penstock.store.subjectindex cimport Subject, subject_text
-from penstock.subjects.nodes cimport has_wildcard
+from penstock.subjects.nodes cimport has_wildcard, token_length, valid_pattern
+
+import array
 
 from penstock.store.recordlog import (  # noqa: F401 - the names of this module
     BLOCK_MAGIC, Cold, DamagedRecord, MessageRecord, block_header,
 )
 
+
+cdef enum:
+    NEIGHBOURS_MAX = 16        # looked at before the index, which goes through all that match
 
 cdef inline str as_text(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
@@ -31,6 +39,43 @@ cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last)
     if count and seqs_last(seqs) > last:
         count -= seqs_count_from(seqs, max(start, last + 1))
     return count
+
+
+cdef bint fits(const char* p, size_t n, Subject* subject) noexcept nogil:
+    """Whether a pattern matches one subject; what the index does not know matches nothing."""
+    cdef const char* s = subject_text(subject)
+    cdef const char* pattern_end = p + n
+    cdef const char* subject_end = s + subject.length
+    cdef size_t wanted, found
+    if not valid_pattern(p, n) or not valid_pattern(s, subject.length):
+        return False
+    while True:
+        wanted, found = token_length(p, pattern_end), token_length(s, subject_end)
+        if wanted == 1 and p[0] == c'>':
+            return True
+        if not (wanted == 1 and p[0] == c'*') and (wanted != found or memcmp(p, s, wanted) != 0):
+            return False
+        p += wanted
+        s += found
+        if p == pattern_end or s == subject_end:
+            return p == pattern_end and s == subject_end
+        p += 1
+        s += 1
+
+
+cdef int by_number(const void* left, const void* right) noexcept nogil:
+    cdef uint64_t a = (<const uint64_t*>left)[0], b = (<const uint64_t*>right)[0]
+    return (a > b) - (a < b)
+
+
+cdef size_t distinct(uint64_t* seqs, size_t n) noexcept nogil:
+    """Keeps one of each of a sorted row, in front; how many that are."""
+    cdef size_t i, kept = 0
+    for i in range(n):
+        if kept == 0 or seqs[kept - 1] != seqs[i]:
+            seqs[kept] = seqs[i]
+            kept += 1
+    return kept
 
 
 cdef class MessageLog(RecordLog):
@@ -60,6 +105,26 @@ cdef class MessageLog(RecordLog):
                 seqs_first(&subject.seqs), seqs_last(&subject.seqs), subject.seqs.count)
         return states
 
+    def last_of_each(self, tuple filters not None, uint64_t at_or_before):
+        """The newest sequence, up to one, of every subject some filter matches; in order."""
+        cdef array.array lasts = array.array("Q")
+        cdef uint64_t seq
+        cdef bytes raw
+        cdef uint32_t i, n
+        cdef size_t count = 0
+        for text in filters or (">",):
+            raw = as_raw(text)
+            n = self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            array.resize_smart(lasts, count + n)
+            for i in range(n):
+                seq = seqs_at_most(&self.subjects.matched(i).seqs, at_or_before)
+                if seq:
+                    lasts.data.as_ulonglongs[count] = seq
+                    count += 1
+        qsort(lasts.data.as_ulonglongs, count, sizeof(uint64_t), by_number)
+        array.resize(lasts, distinct(<uint64_t*>lasts.data.as_ulonglongs, count))
+        return lasts
+
     def next_seq(self, tuple filters not None, uint64_t start) -> int:
         """The first sequence from `start` on that some filter matches; 0: none. () is all."""
         return self.find_next(filters, start)
@@ -71,8 +136,14 @@ cdef class MessageLog(RecordLog):
         cdef uint32_t i, n
         if not filters or ">" in filters:
             return self.live_from(start)
-        for text in filters:
-            raw = as_raw(text)
+        patterns = [as_raw(text) for text in filters]
+        seq = start
+        for i in range(NEIGHBOURS_MAX):
+            seq = self.live_from(seq)
+            if seq == 0 or self.is_wanted(seq, patterns):
+                return seq
+            seq += 1
+        for raw in patterns:
             if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
                 subject = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
                 if subject != NULL:
@@ -85,6 +156,15 @@ cdef class MessageLog(RecordLog):
                 best = seq if seq and (best == 0 or seq < best) else best
         return best
 
+    cdef bint is_wanted(self, uint64_t seq, list patterns):
+        cdef Block* block = NULL
+        cdef Subject* subject = self.subjects.by_id[self.entry_at(seq, &block).subject]
+        cdef bytes raw
+        for raw in patterns:
+            if fits(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw), subject):
+                return True
+        return False
+
     def num_pending(self, uint64_t start, tuple filters not None, *, uint64_t last,
                     bint last_per_subject=False) -> int:
         """How many messages from `start` to `last` some filter matches.
@@ -95,10 +175,13 @@ cdef class MessageLog(RecordLog):
         cdef bytes raw
         cdef uint32_t i
         cdef Subject* subject
-        if start > last:
+        if start > last or start > self.last_seq:
             return 0
         if (not filters or ">" in filters) and not last_per_subject:
             return self.count_from(start) - (self.count_from(last + 1) if last < self.last_seq else 0)
+        if (not last_per_subject and min(last, self.last_seq) - start < self.subjects.count // 2
+                and any("*" in text or ">" in text for text in filters)):
+            return self.wanted_between(start, last, [as_raw(text) for text in filters])
         counted = set()
         for text in filters or (">",):
             raw = as_raw(text)
@@ -112,6 +195,14 @@ cdef class MessageLog(RecordLog):
                     total += seqs_at_most(&subject.seqs, last) >= max(start, <uint64_t>1)
                 else:
                     total += count_between(&subject.seqs, start, last)
+        return total
+
+    def wanted_between(self, uint64_t start, uint64_t last, list patterns) -> int:
+        """The same, message by message: cheaper where they are fewer than the subjects."""
+        cdef uint64_t total = 0, seq = self.live_from(start)
+        while seq and seq <= last:
+            total += self.is_wanted(seq, patterns)
+            seq = self.live_from(seq + 1)
         return total
 
     def count_from(self, uint64_t start) -> int:

@@ -55,6 +55,16 @@ class OpenFiles:
         if len(self._idle) > self._idle_max:
             self._park(*self._idle.popitem(last=False))
 
+    def changed(self, file: File, fd: int) -> None:
+        """It is about to be written to by who holds its descriptor."""
+        file.is_unsynced = True
+        self.unsynced.add((os.fstat(fd).st_dev, file.inode))
+
+    def failed_sync(self, file: File, fd: int) -> None:
+        """A sync by who holds its descriptor has failed: none will be believed again."""
+        file.failed = True
+        self.failed.add((os.fstat(fd).st_dev, file.inode))
+
     def _park(self, file: File, fd: int) -> None:
         try:
             if file.is_unsynced and not file.failed:
@@ -62,8 +72,7 @@ class OpenFiles:
                 file.is_unsynced = False
                 self.unsynced.discard((os.fstat(fd).st_dev, file.inode))
         except OSError:
-            file.failed = True
-            self.failed.add((os.fstat(fd).st_dev, file.inode))
+            self.failed_sync(file, fd)
         finally:
             os.close(fd)
 

@@ -35,6 +35,10 @@ class OverlayDisk:
     def path(self) -> str:
         return self._below.path
 
+    @property
+    def lender(self) -> None:
+        return None
+
     # -- files
 
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:

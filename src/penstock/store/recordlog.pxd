@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.records.codec cimport Keys, RecordView
+from penstock.store.imagememory cimport SpareImage
 from penstock.store.subjectindex cimport Subject, SubjectIndex
 
 cdef struct Entry:
@@ -32,6 +33,7 @@ cdef struct Block:
     uint64_t lineage      # of everything it was given; the next block names it
     uint64_t previous     # lineage of the block before
     uint32_t layout       # rises when its records move
+    uint32_t looks        # records read from the file one by one since it was cold
     bint sealed
     bint footed           # the file ends with a footer that is true
     bint damaged          # something in it could not be read: it is left as it is
@@ -54,6 +56,7 @@ cdef class RecordLog:
     cdef uint32_t block_first     # live: blocks[block_first : block_last]
     cdef uint32_t block_last
     cdef uint32_t blocks_cap
+    cdef SpareImage spare         # of a block whose image was dropped
     cdef readonly uint64_t msgs
     cdef readonly uint64_t total_size
     cdef readonly uint64_t first_seq
@@ -61,6 +64,8 @@ cdef class RecordLog:
     cdef readonly int64_t last_ts_ns
     cdef public uint64_t next_number
     cdef public uint64_t visible_max     # reads find nothing behind it
+    cdef readonly dict loose             # (block, sequence): (layout, record), of cold blocks
+    cdef uint64_t looked_at              # the last sequence asked for of a cold block
 
     cdef Block* active(self) noexcept nogil
     cdef Block* new_block(self, uint64_t first_seq, int64_t created_ns)
@@ -71,11 +76,14 @@ cdef class RecordLog:
                       size_t header_len, const char* payload, size_t payload_len, int64_t ts,
                       uint64_t seq, int64_t deadline_ns)
     cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)
+    cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq)
+    cdef bint has_dead_front(self) noexcept nogil
     cdef char* room(self, size_t n, uint64_t seq, int64_t ts)
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,
                         uint32_t length, Subject* subject, uint32_t size) noexcept nogil
     cdef uint32_t size_of(self, size_t subject_len, size_t header_len,
                           size_t payload_len) noexcept nogil
+    cdef object cold(self, Block* block, uint64_t seq)
     cdef uint64_t take_out(self, uint64_t seq)
     cdef void move_first(self) noexcept nogil
     cdef uint64_t live_from(self, uint64_t start) noexcept nogil

@@ -17,6 +17,7 @@ from penstock.records.codec cimport (
     read_record,
 )
 from penstock.records.xxh64 cimport xxh64
+from penstock.store.imagememory cimport grow_image
 from penstock.store.seqlist cimport seqs_push, seqs_remove
 from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
 
@@ -29,6 +30,8 @@ cdef enum:
     GAP_MAX = 4096              # empty entries a block may hold for a gap; a longer one ends it
     BLOCK_HEADER_BYTES = 64     # before the meta bytes
     ALIGNED_START = 8
+    LOOKS_MAX = 8               # records of a cold block; then all of it is worth reading
+    NEAR_SEQS = 64              # who asks for one so near to the last is reading on
 
 cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
 
@@ -48,9 +51,10 @@ class MessageRecord(NamedTuple):
 
 
 class Cold(NamedTuple):
-    """The block that holds the answer is not in memory: load it and ask again."""
+    """The block that holds the answer is not in memory: load it, or the record of `seq` alone."""
 
     block: int
+    seq: int = 0
 
 
 class DamagedRecord(Exception):
@@ -76,7 +80,6 @@ cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length
 
 cdef inline str as_text(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
-
 cdef inline bytes as_raw(str text):
     return text.encode("utf-8", "surrogateescape")
 
@@ -96,14 +99,13 @@ cdef class RecordLog:
         self.last_seq = first_seq - 1
         self.next_number = 1
         self.visible_max = ALL_VISIBLE
+        self.loose = {}
 
     def __dealloc__(self):
-        cdef uint32_t i
-        for i in range(self.block_first, self.block_last):
-            free(self.blocks[i].image)
-            free(self.blocks[i].entries)
-            free(self.blocks[i])
+        while self.block_last > self.block_first:
+            self.forget_block(self.block_last - 1)
         free(self.blocks)
+        free(self.spare.image)
 
     # -- blocks
 
@@ -164,6 +166,10 @@ cdef class RecordLog:
     cdef uint32_t index_at(self, uint64_t seq) noexcept nogil:
         """Behind the last block that starts at or before `seq`; block_first if all start later."""
         cdef uint32_t low = self.block_first, high = self.block_last, middle
+        if low < high and self.blocks[high - 1].first_seq <= seq:
+            return high
+        if high - low > 1 and self.blocks[low].first_seq <= seq < self.blocks[low + 1].first_seq:
+            return low + 1      # limits take the oldest: no need to look at all others
         while low < high:
             middle = (low + high) >> 1
             if self.blocks[middle].first_seq <= seq:
@@ -190,16 +196,12 @@ cdef class RecordLog:
     cdef char* room(self, size_t n, uint64_t seq, int64_t ts):
         """Room for a record of `n` bytes in the active block, or in a new one."""
         cdef Block* block = self.active()
-        cdef size_t cap
         if (block == NULL or (block.used + n > self.block_bytes and block.nentries)
                 or seq > block.first_seq + block.nentries + GAP_MAX):
             block = self.new_block(seq, ts)
         if block.used + n > block.image_cap:
-            cap = block.image_cap
-            while cap < block.used + n:
-                cap *= 2
-            block.image = <char*>xrealloc(block.image, cap)
-            block.image_cap = cap
+            block.image = grow_image(block.image, block.used, block.used + n, self.block_bytes,
+                                     &block.image_cap, &self.spare.image, &self.spare.cap)
         return block.image + block.used
 
     # -- appending
@@ -283,7 +285,6 @@ cdef class RecordLog:
 
     def skip(self, uint64_t last, int64_t ts_ns) -> None:
         """Reserves every sequence up to `last`: none of them will ever hold a message."""
-        cdef Block* block
         if last <= self.last_seq:
             raise ValueError(f"sequence {last} is not behind {self.last_seq}")
         self.note_range(SKIP, self.last_seq + 1, last, ts_ns)
@@ -304,7 +305,7 @@ cdef class RecordLog:
         block.records += 1
         block.lineage = grown(block.lineage, first, last, RANGE_RECORD_BYTES)
 
-    def note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq) -> None:
+    cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq):
         """All blocks before this one, and this one up to a place in it, are durable.
 
         Goes into the block that is open, be it full: it is about what lies before it.
@@ -343,13 +344,33 @@ cdef class RecordLog:
 
     cdef object read(self, Block* block, Entry* entry, uint64_t seq):
         cdef RecordView view
-        if block.image == NULL:
-            return Cold(block.number)
-        if read_record(block.image + entry.offset, entry.length, &block.keys, &view,
-                       not block.verified) != 0:
+        cdef const char* record
+        cdef bytes kept
+        if block.image != NULL:
+            record = block.image + entry.offset
+        else:
+            layout, kept = self.loose.get((block.number, seq), (0, None))
+            if kept is None or layout != block.layout:
+                return self.cold(block, seq)
+            record = kept
+        if read_record(record, entry.length, &block.keys, &view,
+                       not block.verified or block.image == NULL) != 0:
             raise DamagedRecord(seq)
         return MessageRecord(seq, view.ts, as_text(view.subject, view.subject_len),
                              view.header[:view.header_len], view.payload[:view.payload_len])
+
+    cdef object cold(self, Block* block, uint64_t seq):
+        cdef bint near = (seq != self.looked_at
+                          and seq - self.looked_at + NEAR_SEQS <= 2 * NEAR_SEQS)
+        self.looked_at = seq
+        block.looks += 1
+        return Cold(block.number, 0 if near or block.looks > LOOKS_MAX else seq)
+
+    def place_of(self, uint64_t seq):
+        """(offset, length) of a record in the image of its block; None if there is none."""
+        cdef Block* block
+        cdef Entry* entry = self.entry_at(seq, &block)
+        return None if entry == NULL else (entry.offset, entry.length)
 
     cdef uint64_t live_from(self, uint64_t start) noexcept nogil:
         """The first live sequence at or after `start`; 0 if there is none."""
@@ -414,6 +435,7 @@ cdef class RecordLog:
         if len(random) < <Py_ssize_t>entry.length:
             raise ValueError("less noise than there is to overwrite")
         place = (block.number, entry.offset, entry.length)
+        self.loose.pop((block.number, seq), None)
         erase_record(block.image + entry.offset, &block.keys, random)
         self.remove(seq, ts_ns)
         return place
@@ -543,17 +565,19 @@ cdef class RecordLog:
 
         Only the oldest: a later block may hold records about sequences of earlier ones.
         """
-        cdef Block* block
         gone = []
-        while self.block_first + 1 < self.block_last:
-            block = self.blocks[self.block_first]
-            if block.live or (block.damaged and self.blocks[self.block_first + 1].live):
-                break           # of damage only the limits dispose, when they have gone beyond it
-            gone.append(block.number)
+        while self.has_dead_front():
+            gone.append(self.blocks[self.block_first].number)
             self.forget_block(self.block_first)
         if gone:
             self.note_range(FLOOR, self.oldest_seq(), self.oldest_seq(), ts_ns)
         return gone
+
+    cdef bint has_dead_front(self) noexcept nogil:
+        """Whether the oldest block may go: if damaged, only when limits have gone beyond it."""
+        cdef Block** oldest = self.blocks + self.block_first
+        return (self.block_first + 1 < self.block_last and oldest[0].live == 0
+                and not (oldest[0].damaged and oldest[1].live))
 
     def oldest_seq(self) -> int:
         """The first sequence any block could hold."""

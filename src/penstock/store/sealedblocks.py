@@ -16,13 +16,16 @@ from penstock.store.frames import Binding
 from penstock.store.images import (
     block_facts,
     blocks_of,
+    drop_image,
     erase_image,
     image_part,
+    image_view,
     live_map,
     move_records,
     set_damaged,
     set_footed,
     unfooted,
+    warm_blocks,
 )
 from penstock.store.works import RewriteWork, trailer_of
 
@@ -55,6 +58,8 @@ class SealedBlocks:
         """Sequence, place and length of records overwritten in images, not yet in files."""
         self.swaps: list[RewriteWork] = []
         self.litter: list[str] = []
+        self.cooled_up_to = 0
+        """The number of the next block when images were last let go; 0: some may have to go."""
         self._rewriting: RewriteWork | None = None
         self._footed_up_to = 0
         self._log = log
@@ -91,6 +96,20 @@ class SealedBlocks:
         waiting = {number for number in unfooted(self._log) if self.form(number) is Form.PLAIN}
         return waiting | set(self.erased)
 
+    def cool_down(self, warm_bytes_max: int) -> None:
+        """Lets go of the oldest images beyond a bound, unless they are needed."""
+        if self.cooled_up_to == self._log.next_number:
+            return
+        self.cooled_up_to = self._log.next_number
+        warm, pinned = warm_blocks(self._log), self.pinned()
+        excess = sum(size for _, size in warm) - warm_bytes_max
+        for number, size in warm:
+            if excess <= 0:
+                return
+            if number not in pinned:
+                drop_image(self._log, number)
+                excess -= size
+
     def footers(self) -> list[tuple[int, int, bytes]]:
         """Of plain blocks that lack one; frames get theirs when they are written anew."""
         made: list[tuple[int, int, bytes]] = []
@@ -111,9 +130,9 @@ class SealedBlocks:
 
     def _footer(self, facts: BlockFacts) -> bytes | None:
         binding = self.binding(facts.number)
-        image = image_part(self._log, facts.number, 0, facts.used)
         live = live_map(self._log, facts.number)
-        index = index_of(image, facts.head, facts.first_seq, live, binding)
+        with image_view(self._log, facts.number) as image:
+            index = index_of(image, facts.head, facts.first_seq, live, binding)
         if index is None:
             return None
         mark = (self._log.mark_block, self._log.mark_place)
@@ -213,6 +232,7 @@ class SealedBlocks:
     def adopt(self, rewrite: RewriteWork) -> None:
         """The new file of a block is in place: from now on its records lie where it has them."""
         made, number = rewrite.result, rewrite.number
+        self.cooled_up_to = 0
         if made is None:
             set_damaged(self._log, number)
             return

@@ -34,6 +34,10 @@ cdef uint32_t chunk_of(SeqList* seqs, uint64_t seq) noexcept nogil:
     """The first chunk whose last sequence is not before `seq`; chunk_last if there is none."""
     cdef uint32_t low = seqs.chunk_first, high = seqs.chunk_last, middle
     cdef SeqChunk* chunk
+    if low < high:
+        chunk = seqs.chunks[low]
+        if chunk.seqs[chunk.start + chunk.n - 1] >= seq:
+            return low          # limits take the oldest: no need to look at all others
     while low < high:
         middle = (low + high) >> 1
         chunk = seqs.chunks[middle]

@@ -29,6 +29,7 @@ cdef class SubjectIndex:
     cdef uint32_t count
     cdef Node* root          # made when a wildcard is first asked for
     cdef Collector found
+    cdef Subject* named      # found by name, not by walking
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil
     cdef Subject* intern(self, const char* text, size_t n) noexcept nogil

@@ -18,6 +18,17 @@ cdef enum:
     SLOTS_MIN = 16
 
 
+cdef bint has_wildcard(const char* pattern, size_t n) noexcept nogil:
+    """Whether a token of a valid pattern stands for others."""
+    cdef size_t i
+    for i in range(n):
+        if pattern[i] in (c'*', c'>') and (i == 0 or pattern[i - 1] == c'.') and (
+            i + 1 == n or pattern[i + 1] == c'.'
+        ):
+            return True
+    return False
+
+
 cdef class SubjectIndex:
     def __cinit__(self, *, uint64_t seed=0):
         self.seed = seed
@@ -160,8 +171,12 @@ cdef class SubjectIndex:
         """How many subjects a pattern matches; `matched` gives them until the next call."""
         cdef uint32_t i
         self.found.nplain = self.found.ngroups = 0
+        self.named = NULL
         if not valid_pattern(pattern, n):
             return 0
+        if not has_wildcard(pattern, n):
+            self.named = self.find(pattern, n)
+            return self.named != NULL
         if self.root == NULL:
             self.root = new_node(NULL, LITERAL, b"", 0, 0)
             for i in range(self.ids):
@@ -171,4 +186,4 @@ cdef class SubjectIndex:
         return self.found.nplain
 
     cdef Subject* matched(self, uint32_t i) noexcept nogil:
-        return <Subject*>self.found.plain[i].owner
+        return self.named if self.named != NULL else <Subject*>self.found.plain[i].owner

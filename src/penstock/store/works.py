@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from penstock.store.appending import SMALL_WRITE_BYTES, OpenBlock
 from penstock.store.blockfile import (
     ERASED_SUFFIX,
     NEW_SUFFIX,
@@ -31,7 +32,7 @@ from penstock.store.rewriting import rewrite_image
 
 if TYPE_CHECKING:
     from penstock.store.blockfile import Image, Sealing
-    from penstock.store.disk import Disk, File
+    from penstock.store.disk import Disk
     from penstock.store.endmark import EndMark
     from penstock.store.frames import Binding
     from penstock.store.images import BlockFacts, Unwritten
@@ -39,18 +40,6 @@ if TYPE_CHECKING:
 
 PREALLOCATE_BYTES: Final = 256 * 1024
 """Zeros written ahead of small appends: a sync that grows no file is faster."""
-SMALL_WRITE_BYTES: Final = 64 * 1024
-"""A larger write pays for the growth of its file itself; and is worth a thread."""
-
-
-@dataclass(slots=True)
-class OpenBlock:
-    """A block file that is written to. `allocated`: its size, zeros included."""
-
-    file: File
-    written: int = 0
-    allocated: int = 0
-    frames: FrameWriter | None = None
 
 
 @dataclass(slots=True)
@@ -304,7 +293,7 @@ class AppendWork:
 
 @dataclass(slots=True)
 class FetchWork:
-    """Reads a cold block."""
+    """Reads a cold block; or, given its place, a single record of one whose file is plain."""
 
     disk: Disk
     name: str
@@ -314,10 +303,21 @@ class FetchWork:
     form: Form
     binding: Binding
     sealing: Sealing
+    seq: int = 0
+    place: tuple[int, int] | None = None
     data: bytes = field(default=b"", repr=False)
     short: bool = False
 
     def run(self) -> None:
+        if self.place is not None:
+            offset, length = self.place
+            file = self.disk.open(self.name, writable=False)
+            try:
+                # What a cut off file lacks fails its check, as in an image.
+                self.data = self.disk.pread(file, length, offset).ljust(length, b"\0")
+            finally:
+                self.disk.close_file(file)
+            return
         header = header_at(self.head, self.form, self.binding)
         self.data = read_image(self.disk, self.name, header, self.binding, self.sealing.keys).data
 

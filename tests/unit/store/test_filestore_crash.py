@@ -52,6 +52,8 @@ def live(disk: RecordingDisk, seed: int, steps: int = 120) -> set[int]:
         elif action < 0.8 and (held := sorted(contents(store))):
             removed.add(victim := chance.choice(held))
             assert isinstance(store.remove(victim), Removed)
+        elif chance.random() < 0.5 and store.appender.commit():
+            disk.mark((contents(store), store.durable_seq))
         elif (work := store.pending_sync()) is not None:
             before = contents(store)
             work.run()

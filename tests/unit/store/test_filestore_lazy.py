@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from penstock.store.appending import RESERVE_MAX, RESERVE_MIN
 from penstock.store.contract import Missing
-from penstock.store.filestore import RESERVE_MAX, RESERVE_MIN, FileStore
+from penstock.store.filestore import FileStore
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
 from penstock.testing.simdisk import SimDisk

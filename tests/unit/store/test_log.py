@@ -109,3 +109,28 @@ class Logs(RuleBasedStateMachine):
 
 TestLogs = Logs.TestCase
 TestLogs.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_matches_are_found_near_and_far() -> None:
+    log = MessageLog(durable=False, block_bytes=600)
+    for number in range(1, 101):
+        log.append(f"far.{number}", b"", b"", number)
+    log.append("wanted.1.x", b"", b"", 101)
+    for filters in (("wanted.>",), ("wanted.*.x",), ("none.*", "*.1.x"), ("wanted.1.x",)):
+        assert log.next_seq(filters, 1) == log.next_seq(filters, 99) == 101
+    assert log.next_seq(("far.*", "wanted.>"), 40) == 40
+    for filters in (("wanted.*",), ("wanted.1.x.>",), ("wanted.>.x",), ("wanted..x",)):
+        assert log.next_seq(filters, 1) == log.next_seq(filters, 101) == 0
+
+
+def test_what_is_to_come_is_counted_alike_near_the_end_and_from_the_start() -> None:
+    log = MessageLog(durable=False, block_bytes=600)
+    for number in range(1, 101):
+        log.append(f"{'odd' if number % 2 else 'even'}.{number}", b"", b"", number)
+    log.remove(97, 0)
+    for filters in (("odd.*",), ("odd.>", "odd.99"), ("*.99", "even.>")):
+        counts = [log.num_pending(start, filters, last=100) for start in range(1, 103)]
+        for start, count in enumerate(counts[:-1], 1):
+            found = log.next_seq(filters, start) == start
+            assert count - counts[start] == found, (filters, start)
+        assert counts[-1] == log.num_pending(101, filters, last=2**63) == 0

@@ -1,0 +1,158 @@
+"""The commit there is most often, in C: records behind others in a file that is open, no more.
+
+An `Appender` holds how far a store is durable. It is opened by its store when a commit would have
+nothing to do but to append, and closed before anything else is done to the files; so what it
+finds open it may use. `append` either does all that a commit does, or nothing that counts, and the
+ordinary way is gone: what it wrote is written again there, and a sync that failed fails again.
+
+No thread but the owner's, no object for a message, no copy of what is written.
+"""
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint64_t
+from posix.types cimport off_t
+
+from penstock.store.errors import StoreError
+
+cdef extern from "unistd.h" nogil:
+    ssize_t pwrite(int fd, const void* data, size_t n, off_t at)
+    int fdatasync(int fd)
+
+cdef enum:
+    MARK_BYTES = 56
+    SMALL_BYTES = 65536
+    LEAST_RESERVED = 1024
+    MOST_RESERVED = 1048576
+
+SMALL_WRITE_BYTES = SMALL_BYTES
+RESERVE_MIN = LEAST_RESERVED
+RESERVE_MAX = MOST_RESERVED
+
+
+cdef class OpenBlock:
+    """A block file that is written to. `allocated`: its size, zeros included."""
+
+    def __init__(self, file, size_t written=0, size_t allocated=0, frames=None) -> None:
+        self.file = file
+        self.written = written
+        self.allocated = allocated
+        self.frames = frames
+
+
+cdef class Appender:
+    """How far a store is durable, and the short way to get it further."""
+
+    def __init__(self, *, RecordLog log not None, disk, bint syncs) -> None:
+        """With `syncs` what is appended is synced, too."""
+        self.log = log
+        self.disk = disk
+        self.lender = disk.lender
+        self.syncs = syncs
+
+    def open(self, uint64_t number, OpenBlock block not None) -> None:
+        """Nothing is to be done but appending to this file, until it is closed."""
+        self.number = number
+        self.open_block = block
+
+    def close(self) -> None:
+        """Others are at work."""
+        self.number = 0
+        self.open_block = None
+        self.wrote = False
+
+    @property
+    def unsynced(self) -> set:
+        """The block that was written to since it was opened and not synced, if there is one."""
+        return {self.number} if self.wrote else set()
+
+    def set_durable(self, uint64_t seq) -> None:
+        """Everything up to a sequence is durable; what may be seen follows from it."""
+        self.durable_seq = seq
+        self.log.visible_max = seq if self.syncs else self.reserved
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer sequences are reserved than a lazy store should have."""
+        return <int64_t>(self.reserved - self.log.last_seq) < <int64_t>self.reserve()
+
+    @property
+    def is_half_used(self) -> bool:
+        """Whether a lazy store has used half of what is reserved."""
+        return <int64_t>(self.reserved - self.log.last_seq) < <int64_t>(self.reserve() // 2)
+
+    def num_reserved(self) -> int:
+        """How many sequences a lazy store reserves: twice what it used, in bounds."""
+        return self.reserve()
+
+    cdef uint64_t reserve(self) noexcept nogil:
+        cdef uint64_t wanted = 2 * (self.log.last_seq - self.durable_seq)
+        return min(max(wanted, <uint64_t>LEAST_RESERVED), <uint64_t>MOST_RESERVED)
+
+    def commit(self) -> bool:
+        """Writes what the file lacks, and syncs it if it is to be synced; False: it did not."""
+        return self.append()
+
+    cdef bint append(self) except -1:
+        cdef Block* block = self.log.active()
+        cdef size_t end
+        if (self.number == 0 or block == NULL or block.number != self.number
+                or block.image == NULL):
+            return False
+        if block.written == block.used:
+            return True
+        if self.log.has_dead_front() or (not self.syncs and self.is_half_used):
+            return False
+        end = block.used + MARK_BYTES
+        if end > self.open_block.allocated and end - block.written <= SMALL_BYTES:
+            return False        # space has to be made first
+        if self.syncs:
+            self.log.note_mark(self.durable_block, self.durable_place, self.durable_seq)
+        if not (self.put(block) if self.lender is None else self.put_in_c(block)):
+            return False
+        block.written = self.open_block.written = block.used
+        if not self.syncs:
+            self.wrote = True
+            return True
+        self.durable_block = block.number
+        self.durable_place = block.used
+        self.durable_seq = self.log.visible_max = self.log.last_seq
+        return True
+
+    cdef bint put(self, Block* block) except -1:
+        """By calls of the disk."""
+        try:
+            self.disk.pwrite(self.open_block.file, block.image[block.written:block.used],
+                             block.written)
+            if self.syncs:
+                self.disk.fdatasync(self.open_block.file)
+        except StoreError:
+            return False
+        return True
+
+    cdef bint put_in_c(self, Block* block) except -1:
+        cdef int fd, failed = 0
+        cdef ssize_t n = 0
+        cdef size_t done = block.written
+        file = self.open_block.file
+        lent = self.lender.take(file)
+        if lent is None:
+            return False
+        fd = lent
+        if file.failed:
+            self.lender.give(file, fd)
+            return False
+        if not self.syncs and not file.is_unsynced:
+            self.lender.changed(file, fd)
+        with nogil:
+            while done < block.used:
+                n = pwrite(fd, block.image + done, block.used - done, done)
+                if n > 0:
+                    done += n
+                elif n == 0 or errno != EINTR:
+                    break
+            if done == block.used and self.syncs:
+                failed = fdatasync(fd)
+        if failed:
+            self.lender.failed_sync(file, fd)
+        self.lender.give(file, fd)
+        return done == block.used and not failed
