@@ -20,6 +20,12 @@ cdef enum SinkFlag:
     SINK_NOTES_REPLIES = 128  # may answer the replies it is shown, so they are written down
     SINK_TRACED = 256      # what is delivered is told to the log
 
+cdef enum Settled:         # what a lane did at the end of a turn
+    LANE_BROKEN = -1
+    NOT_SETTLED = 0        # nothing: its owner has to
+    COMMITTED = 1          # what it took is committed; its owner has to know
+    SETTLED = 2            # all there was to do
+
 cdef struct Sink:
     Outbox out
     int64_t max_pending
@@ -71,7 +77,9 @@ cdef class Lane:
     cdef bint behind          # some of this turn's messages wait for `call`
     cdef bint stirred         # on the router's list of lanes that took something
     cdef bint quiet           # nobody needs to know at once what it took
+    cdef bint waits           # settling may wait for the disk
     cdef bint take(self, Message* msg) noexcept
+    cdef Settled settle(self) except LANE_BROKEN
 
 cdef class Router:
     cdef ChunkPool pool

@@ -79,6 +79,10 @@ cdef class Lane:
     cdef bint take(self, Message* msg) noexcept:
         return False
 
+    cdef Settled settle(self) except LANE_BROKEN:
+        """Finishes what it took, at the end of a turn, as far as it can."""
+        return NOT_SETTLED
+
 
 cdef class Router:
     def __cinit__(self, *, uint64_t seed=1):

@@ -69,12 +69,43 @@ def join(accounts: Iterable[Shares]) -> Sharing:
         for export in shares.exports:
             _check_export(export, by_name)
     joiner = _Joiner(by_name)
+    for name, wanted in _imports_of(by_name):
+        joiner.add(name, wanted)
+    return Sharing(tuple(joiner.joined[Kind.STREAM]), tuple(joiner.joined[Kind.SERVICE]))
+
+
+def tolerate(accounts: Iterable[Shares]) -> tuple[dict[str, Shares], list[tuple[str, str]]]:
+    """What can be joined, without what cannot; and that, by account, with the reason."""
+    by_name = {shares.account: shares for shares in accounts}
+    faults: list[tuple[str, str]] = []
+    for name, shares in by_name.items():
+        exports = []
+        for export in shares.exports:
+            try:
+                _check_export(export, by_name)
+                exports.append(export)
+            except SharingFault as fault:
+                faults.append((name, str(fault)))
+        by_name[name] = shares._replace(exports=exports)
+    joiner = _Joiner(by_name)
+    imports: dict[str, list[Import]] = {name: [] for name in by_name}
+    for name, wanted in _imports_of(by_name):
+        try:
+            joiner.add(name, wanted)
+            imports[name].append(wanted)
+        except SharingFault as fault:
+            faults.append((name, str(fault)))
+    kept = {name: one._replace(imports=imports[name]) for name, one in by_name.items()}
+    return kept, faults
+
+
+def _imports_of(accounts: dict[str, Shares]) -> Iterator[tuple[str, Import]]:
+    """All imports with their importers: first of streams, then of services."""
     for kind in (Kind.STREAM, Kind.SERVICE):
-        for shares in by_name.values():
+        for shares in accounts.values():
             for wanted in shares.imports:
                 if wanted.kind is kind:
-                    joiner.add(shares.account, wanted)
-    return Sharing(tuple(joiner.joined[Kind.STREAM]), tuple(joiner.joined[Kind.SERVICE]))
+                    yield shares.account, wanted
 
 
 def _check_export(export: Export, accounts: dict[str, Shares]) -> None:

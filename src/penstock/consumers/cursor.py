@@ -8,7 +8,6 @@ after removals whose subjects are not known. Reads the store, changes nothing in
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.consumer import DeliverPolicy
@@ -16,6 +15,7 @@ from penstock.consumers.filters import SubjectFilter
 from penstock.store.contract import Cold, Missing
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterable
 
     from penstock.api.consumer import ConsumerConfig
@@ -41,7 +41,7 @@ class Start(NamedTuple):
     """Where to begin: at a sequence, or with a row of them and then behind the stream's end."""
 
     seq: int
-    row: tuple[int, ...] = ()
+    row: array[int] | None = None
     resume: int = 0
     """The last sequence that only the row may reach."""
 
@@ -53,9 +53,9 @@ def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> Sta
     if cfg.opt_start_seq:
         return Start(max(cfg.opt_start_seq, state.first_seq))
     if cfg.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and per_subject_max != 1:
-        row = _last_of_each(store, filters)
+        row = store.last_of_each(filters)
         if row:
-            return Start(row[0], row, state.last_seq)
+            return Start(row[0], row, store.visible_seq)
     wanted = _first_wanted(cfg, store, state, filters)
     return Start(max(min(wanted, state.last_seq + 1), state.first_seq))
 
@@ -67,7 +67,7 @@ def _first_wanted(
         case DeliverPolicy.ALL:
             return state.first_seq
         case DeliverPolicy.LAST if filters:
-            return max(_last_of_each(store, filters), default=0)
+            return max(store.last_of_each(filters), default=0)
         case DeliverPolicy.LAST:
             return state.last_seq
         case DeliverPolicy.LAST_PER_SUBJECT:
@@ -87,11 +87,6 @@ def _first_since(ts_ns: int, store: Store, state: StoreState, filters: tuple[str
     return later if later < state.last_seq else seq
 
 
-def _last_of_each(store: Store, filters: tuple[str, ...]) -> tuple[int, ...]:
-    lasts = {s.last for f in filters or (EVERYTHING,) for s in store.subject_states(f).values()}
-    return tuple(sorted(lasts))
-
-
 def effective_filters(cfg: ConsumerConfig) -> tuple[str, ...]:
     """The filters as the store takes them: none if one of them matches everything."""
     return () if EVERYTHING in cfg.filters else cfg.filters
@@ -106,19 +101,22 @@ class Cursor:
         "_doubt",
         "_filter",
         "_resume",
-        "_row",
         "_scans",
         "_stale",
         "_store",
         "_tail_unknown",
         "filters",
         "next",
+        "row",
+        "row_at",
     )
 
     def __init__(self, store: Store, cfg: ConsumerConfig, start: Start) -> None:
         self._store = store
         self.next = start.seq
-        self._row = deque(start.row)
+        self.row = start.row
+        """Sequences to hand out before those that follow `_resume`; None when that is done."""
+        self.row_at = 0
         self._resume = start.resume
         self._count = 0
         self._counted_to = 0
@@ -144,8 +142,8 @@ class Cursor:
 
     def peek(self) -> MessageRecord | Cold | None:
         """The next message to hand out, which stays the next until `passed`; None at the end."""
-        if self._row:
-            found = self._peek_row()
+        if self.row is not None:
+            found = self._peek_row(self.row)
             if found is not None:
                 return found
         if self._filter.is_wild:
@@ -172,12 +170,12 @@ class Cursor:
         self._scans = 1
         return self._store.next_match(self.filters, at)
 
-    def _peek_row(self) -> MessageRecord | Cold | None:
-        while self._row:
-            found = self._store.load(self._row[0])
+    def _peek_row(self, row: array[int]) -> MessageRecord | Cold | None:
+        while self.row is not None:
+            found = self._store.load(row[self.row_at])
             if not isinstance(found, Missing):
                 return found
-            self._leave_row_entry(self._row[0])
+            self._leave_row_entries(1, row[self.row_at])
             self._stale = True
         return None
 
@@ -191,21 +189,13 @@ class Cursor:
 
     def passed(self, seq: int) -> None:
         """The message `peek` gave has been handed out."""
-        if self._row:
-            self._leave_row_entry(seq)
-        else:
-            self.next = seq + 1
+        self._leave_row_entries(1, seq)
         if seq <= self._counted_to:
             self._count -= 1
         else:
             self._counted_to = seq  # it was read before it was announced
 
     # -- runs of the compiled lane
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether the next messages are those that follow, not those of a row."""
-        return not self._row
 
     def counts(self) -> tuple[int, int, int]:
         """How many are to come, up to where that is counted, and how many messages it may be
@@ -215,20 +205,26 @@ class Cursor:
         return self._count, self._counted_to, doubtless
 
     def ran(self, run: Run) -> None:
-        """A run handed messages out, from `next` on."""
+        """A run handed messages out, of the row or from `next` on."""
         if run.sent:
-            self.next = run.last_seq + 1
+            self._leave_row_entries(run.sent, run.last_seq)
             self._count, self._counted_to = run.to_come, run.counted_to
         if run.at_end:
             self.reached_end()
 
-    def _leave_row_entry(self, seq: int) -> None:
-        self._row.popleft()
-        self.next = seq + 1 if self._row else self._resume + 1
+    def _leave_row_entries(self, number: int, seq: int) -> None:
+        """Go on behind `seq`, and in the row, if there is one, by so many."""
+        self.next = seq + 1
+        if self.row is None:
+            return
+        self.row_at += number
+        if self.row_at == len(self.row):
+            self.row = None
+            self.next = self._resume + 1
 
     def jump(self, seq: int) -> None:
         """Go on at a sequence, forward or back; a row that was begun is given up."""
-        self._row.clear()
+        self.row = None
         self.next = seq
         self._stale = True
 
@@ -261,8 +257,10 @@ class Cursor:
         return self._store.state().num_subjects > CHEAP_SUBJECTS_MAX
 
     def _recount(self) -> None:
-        start = self._resume + 1 if self._row else self.next
-        self._count = len(self._row) + self._store.num_pending(start, self.filters)
+        start, in_row = self.next, 0
+        if self.row is not None:
+            start, in_row = self._resume + 1, len(self.row) - self.row_at
+        self._count = in_row + self._store.num_pending(start, self.filters)
         self._counted_to = self._store.visible_seq
         self._doubt = 0
         self._stale = self._tail_unknown = False
@@ -270,7 +268,8 @@ class Cursor:
     def _count_tail(self) -> None:
         """Add what came behind `_counted_to`, or see that everything must be counted."""
         self._tail_unknown = False
-        start = max(self._counted_to + 1, self._resume + 1 if self._row else self.next)
+        behind = self.next if self.row is None else self._resume + 1
+        start = max(self._counted_to + 1, behind)
         last = self._store.visible_seq
         if self._stale or start > last:
             return
@@ -308,7 +307,7 @@ class Cursor:
         for first, last in ranges:
             if last < self.next:
                 continue
-            if first != last or self._row or last > self._counted_to:
+            if first != last or self.row is not None or last > self._counted_to:
                 self._stale = True
             elif self.filters:
                 self._doubt += 1

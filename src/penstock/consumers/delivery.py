@@ -110,8 +110,9 @@ class Delivery:
             self._rate = RateLimit(cfg.rate_limit_bps, self._around.burst_bytes, now_ns)
         if self.lane is not None:
             self.lane.set_filters(self.cursor.filters)
+            self.lane.set_headers_only(cfg.headers_only)
         self._to = as_raw(cfg.deliver_subject)
-        self._runs = not (cfg.headers_only or cfg.rate_limit_bps)
+        self._runs = not cfg.rate_limit_bps
         until_ns = cfg.pause_until or 0
         self.pause_end_ns = until_ns if until_ns > now_ns else None
 
@@ -170,7 +171,6 @@ class Delivery:
             self._runs
             and self.replay is None
             and not self.outstanding.queue
-            and self.cursor.is_steady
             and (self.pull is None or self.pull.is_ready(now_ns))
         )
 
@@ -182,7 +182,7 @@ class Delivery:
         if self.is_stalled:
             return Stop.ACKS
         if out or not direct:
-            if lane.has_next(self.cursor.next):
+            if self.cursor.row is not None or lane.has_next(self.cursor.next):
                 return Stop.RUN
             self.cursor.reached_end()
             return Stop.END
@@ -209,6 +209,8 @@ class Delivery:
             flow_max=NO_LIMIT if self.push is None else self.push.room,
             in_turns=self.pull is None or len(waiting) == len(self.pull.queue),
             spans_kept=self._acks or self.settling.by_interest,
+            row=self.cursor.row,
+            row_at=self.cursor.row_at,
         )
         self.cursor.ran(run)
         if run.sent:

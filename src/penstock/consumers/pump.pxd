@@ -8,6 +8,10 @@ from penstock.store.log cimport MessageLog
 from penstock.subjects.trie cimport SubList
 
 
+cdef enum:
+    SIZE_MARK_MAX = 48    # the line that tells a payload's size, and the end of a header
+
+
 cdef struct Taker:
     const char* to
     size_t to_len
@@ -17,6 +21,13 @@ cdef struct Taker:
 cdef struct Span:
     uint64_t first
     uint64_t last
+
+cdef struct Body:
+    const char* head
+    size_t head_len
+    size_t mark_len       # what is sent behind the head
+    size_t header_len     # of both together
+    char mark[SIZE_MARK_MAX]
 
 cdef struct Scratch:
     char* data
@@ -32,8 +43,11 @@ cdef class Pump:
     cdef tuple filters
     cdef bytes literal            # the one subject that is wanted
     cdef SubList wanted           # or the patterns, where it takes more to say
+    cdef bint headers_only
     # of the run
     cdef uint64_t* memo
+    cdef const uint64_t* row      # sequences to go by, instead of what follows
+    cdef size_t row_left
     cdef Taker* takers
     cdef uint32_t ntakers
     cdef uint32_t turn            # of which taker it is
@@ -52,10 +66,12 @@ cdef class Pump:
 
     cdef int send_all(self, uint64_t start, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
                       bint in_turns, Scratch* scratch) noexcept
+    cdef int pick(self, uint64_t* seq, RecordView* view) noexcept
     cdef void skip_sated(self) noexcept nogil
     cdef uint64_t following(self, uint64_t start) noexcept
     cdef uint64_t search(self, uint64_t start) noexcept
     cdef bint is_wanted(self, uint32_t subject) noexcept
     cdef int find(self, uint64_t seq, RecordView* view) noexcept
     cdef void send(self, RecordView* view, Taker* taker, Scratch* scratch) noexcept
-    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len) noexcept
+    cdef void fill(self, RecordView* view, Body* body) noexcept nogil
+    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len, size_t body_len) noexcept

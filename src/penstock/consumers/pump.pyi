@@ -1,3 +1,4 @@
+from array import array
 from typing import NamedTuple
 
 from penstock.broker.router import Router
@@ -24,6 +25,7 @@ class Pump:
         self, *, log: MessageLog, router: Router, interest: SubList, ack_prefix: str
     ) -> None: ...
     def set_filters(self, filters: tuple[str, ...]) -> None: ...
+    def set_headers_only(self, headers_only: bool) -> None: ...
     def run(
         self,
         takers: list[tuple[bytes, int]],
@@ -37,5 +39,7 @@ class Pump:
         flow_max: int,
         in_turns: bool,
         spans_kept: bool,
+        row: array[int] | None = None,
+        row_at: int = 0,
     ) -> Run: ...
     def has_next(self, start: int) -> bool: ...

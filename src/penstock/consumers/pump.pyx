@@ -1,9 +1,10 @@
 """The pump: a run of ordinary deliveries in C, from block images into the subscribers' outboxes.
 
-Ordinary is a message that goes out for the first time, as it is stored, to whoever is next. How
-long a run may be, and who takes it, `Delivery` decides before; what it changes, `Delivery` notes
-after, from what `run` answers. Both lanes mean the same: a property test holds them to it. A run
-stops before whatever it cannot read (cold, damaged), and leaves that to the other lane.
+Ordinary is a message that goes out for the first time, as it is stored or its headers alone, to
+whoever is next: the messages that follow, or those of a row of sequences. How long a run may be, and
+who takes it, `Delivery` decides before; what it changes, `Delivery` notes after, from what `run`
+answers. Both lanes mean the same: a property test holds them to it. A run stops before whatever it
+cannot read (cold, damaged, gone from the row), and leaves that to the other lane.
 
 Ack subjects are written digit by digit behind a prefix; no Python object is made per message.
 Nothing is sent here, only put into outboxes, and nothing in the log changes.
@@ -11,7 +12,7 @@ Nothing is sent here, only put into outboxes, and nothing in the log changes.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strlen
 
 from penstock.broker.router cimport Message, put_number
 from penstock.records.codec cimport MESSAGE, read_record
@@ -34,7 +35,11 @@ cdef enum:
 cdef enum Stop:
     END = 0          # there is nothing more
     ENOUGH = 1       # as much as was allowed
-    UNREADABLE = 2   # the next message is cold, or damaged
+    UNREADABLE = 2   # the next message is cold, damaged, or in a row and gone
+    GO_ON = 3
+
+cdef const char* NO_HEADERS = b"NATS/1.0\r\n"
+cdef const char* SIZE_KEY = b"Nats-Msg-Size: "
 
 TAKERS_MAX = ROW_MAX
 """Requests that take turns within one run."""
@@ -91,17 +96,24 @@ cdef class Pump:
             for pattern in filters:
                 self.wanted.insert(Subscription(pattern))
 
+    def set_headers_only(self, bint headers_only) -> None:
+        """From now on a payload's size, in a header, goes out for it."""
+        self.headers_only = headers_only
+
     def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
             uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
-            bint in_turns, bint spans_kept) -> Run:
+            bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
+            size_t row_at=0) -> Run:
         """Delivers from `start` on to the takers, (subject, messages) each, one after the other.
+
+        With a row only its sequences, from the place `row_at` on.
 
         With `in_turns` the first follows the last as long as it may get more; without, everybody
         gets one at most. Ends with the message that reaches one of the bounds.
         """
         cdef uint64_t memo[MEMO_SLOTS]
         cdef char small[SCRATCH_BYTES]
-        cdef Taker row[ROW_MAX]
+        cdef Taker queue[ROW_MAX]
         cdef Scratch scratch
         cdef uint32_t i
         cdef bytes to
@@ -109,14 +121,18 @@ cdef class Pump:
         self.ntakers = min(<uint32_t>len(takers), <uint32_t>ROW_MAX)
         for i in range(self.ntakers):
             to, left = takers[i]
-            row[i].to = PyBytes_AS_STRING(to)
-            row[i].to_len = PyBytes_GET_SIZE(to)
-            row[i].left = left
-            row[i].given = 0
+            queue[i].to = PyBytes_AS_STRING(to)
+            queue[i].to_len = PyBytes_GET_SIZE(to)
+            queue[i].left = left
+            queue[i].given = 0
+        self.row_left = 0
+        if row is not None and row_at < <size_t>row.shape[0]:
+            self.row = &row[row_at]
+            self.row_left = row.shape[0] - row_at
         if self.wanted is not None:
             memset(memo, 0, sizeof(memo))
         self.memo = memo
-        self.takers = row
+        self.takers = queue
         scratch.data = scratch.small = small
         scratch.cap = SCRATCH_BYTES
         self.consumer_seq = consumer_seq
@@ -132,8 +148,9 @@ cdef class Pump:
             free(scratch.data)
         self.memo = NULL
         self.takers = NULL
+        self.row = NULL
         spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
-        given = [row[i].given for i in range(self.ntakers)]
+        given = [queue[i].given for i in range(self.ntakers)]
         return Run(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
                    self.counted_to, stop == END, spans, given, self.turn)
 
@@ -152,20 +169,35 @@ cdef class Pump:
                       bint in_turns, Scratch* scratch) noexcept:
         cdef RecordView view
         cdef uint64_t seq = start
+        cdef int found
         while self.sent < msgs_max and self.size < size_max and self.flow < flow_max:
             if self.turn == self.ntakers or self.takers[self.turn].left == 0:
                 return ENOUGH
-            seq = self.following(seq)
-            if seq == 0 or seq > self.log.visible_max:
-                return END
-            if self.find(seq, &view) != 0:
-                return UNREADABLE
+            found = self.pick(&seq, &view)
+            if found != GO_ON:
+                return found
             self.send(&view, self.takers + self.turn, scratch)
             seq += 1
             self.turn += 1
             if in_turns:
                 self.skip_sated()
         return ENOUGH
+
+    cdef int pick(self, uint64_t* seq, RecordView* view) noexcept:
+        """Finds the next message of the row, or from `seq` on."""
+        if self.row != NULL:
+            if self.row_left == 0:
+                return ENOUGH
+            seq[0] = self.row[0]
+            if seq[0] > self.log.visible_max or self.find(seq[0], view) != 0:
+                return UNREADABLE
+            self.row += 1
+            self.row_left -= 1
+            return GO_ON
+        seq[0] = self.following(seq[0])
+        if seq[0] == 0 or seq[0] > self.log.visible_max:
+            return END
+        return GO_ON if self.find(seq[0], view) == 0 else UNREADABLE
 
     cdef void skip_sated(self) noexcept nogil:
         """The turn goes to the next who may get more, if there is one."""
@@ -229,14 +261,36 @@ cdef class Pump:
 
     # -- what
 
+    cdef void fill(self, RecordView* view, Body* body) noexcept nogil:
+        """What is sent of a message."""
+        cdef char* at = body.mark
+        body.head = view.header
+        if not self.headers_only:
+            body.head_len = view.header_len + view.payload_len     # the payload follows its header
+            body.header_len = view.header_len
+            body.mark_len = 0
+            return
+        body.head_len = view.header_len - 2                # without the empty line
+        if view.header_len <= 2:
+            body.head, body.head_len = NO_HEADERS, strlen(NO_HEADERS)
+        memcpy(at, SIZE_KEY, strlen(SIZE_KEY))
+        at += strlen(SIZE_KEY)
+        at += put_number(at, view.payload_len)
+        memcpy(at, b"\r\n\r\n", 4)
+        body.mark_len = at + 4 - body.mark
+        body.header_len = body.head_len + body.mark_len
+
     cdef void send(self, RecordView* view, Taker* taker, Scratch* scratch) noexcept:
         """Puts the end of a delivery line and its body together, and routes it."""
         cdef Message msg
+        cdef Body body
         cdef char* at
         cdef size_t prefix_len = PyBytes_GET_SIZE(self.prefix)
-        cdef size_t body_len = view.header_len + view.payload_len
-        cdef size_t need = prefix_len + NUMBERS_BYTES_MAX + body_len
+        cdef size_t body_len, need
         cdef int64_t to_come = self.to_come - (view.seq <= self.counted_to)
+        self.fill(view, &body)
+        body_len = body.head_len + body.mark_len
+        need = prefix_len + NUMBERS_BYTES_MAX + body_len
         if need > scratch.cap:
             if scratch.data != scratch.small:
                 free(scratch.data)
@@ -253,8 +307,8 @@ cdef class Pump:
         msg.reply_len = at - scratch.data
         at[0] = c' '
         at += 1
-        if view.header_len:
-            at += put_number(at, view.header_len)
+        if body.header_len:
+            at += put_number(at, body.header_len)
             at[0] = c' '
             at += 1
         at += put_number(at, body_len)
@@ -263,16 +317,18 @@ cdef class Pump:
         msg.sizes = scratch.data
         msg.sizes_len = at - scratch.data
         msg.body = at
-        memcpy(at, view.header, body_len)      # the payload follows its header
+        memcpy(at, body.head, body.head_len)
+        memcpy(at + body.head_len, body.mark, body.mark_len)
         memcpy(at + body_len, b"\r\n", 2)
         msg.subject = view.subject
         msg.subject_len = view.subject_len
         msg.size = body_len
-        msg.hdr_len = view.header_len
+        msg.hdr_len = body.header_len
         self.router.route_to(self.interest, NULL, &msg, taker.to, taker.to_len)
-        self.note(view, taker, msg.reply_len)
+        self.note(view, taker, msg.reply_len, body_len)
 
-    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len) noexcept:
+    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len,
+                   size_t body_len) noexcept:
         cdef Span* span
         self.consumer_seq += 1
         self.sent += 1
@@ -281,7 +337,7 @@ cdef class Pump:
             self.to_come -= 1
         else:
             self.counted_to = view.seq     # it was read before it was announced
-        self.last_flow = reply_len + view.header_len + view.payload_len + taker.to_len
+        self.last_flow = reply_len + body_len + taker.to_len
         self.flow += self.last_flow
         self.size += self.last_flow - taker.to_len + view.subject_len
         taker.left -= 1

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.api import refusals
 from penstock.api.acks import AckRef, parse_ack_subject
 from penstock.api.consumer_defaults import SECOND_NS
@@ -21,7 +23,9 @@ from penstock.api.stream import StreamSourceInfo
 from penstock.base.effects import Fetch, Send
 from penstock.jetstream.asking import SILENCE_NS_MAX, Copier, Made, Start, read_answer
 from penstock.store.errors import StoreError
+from penstock.streams.copylane import CopyLane
 from penstock.streams.entries import Answer, NotLoaded, Skip
+from penstock.streams.lanes import is_ordinary
 from penstock.streams.sourcing import Progress, Step
 from penstock.wire import headers
 
@@ -91,6 +95,8 @@ class Feed:
         self._heard_ns: int | None = None
         self._fails = 0
         self._is_recreated = False
+        self._lane: CopyLane | None = None
+        self._is_ordinary = False
         self._stuck: tuple[Inbound, AckRef] | None = None
         self._arrived: deque[Inbound] = deque()
 
@@ -123,6 +129,7 @@ class Feed:
         """What is due: to ask, or to give up waiting for an answer or a sign of life."""
         if self.due_ns is None or now_ns < self.due_ns:
             return
+        self._host.hear_lane()
         if self.is_waiting:
             self._ask(now_ns)
         elif not self._is_feeding:
@@ -134,6 +141,7 @@ class Feed:
 
     def _ask(self, now_ns: int) -> None:
         host, copier = self._host, self._copier()
+        host.hear_lane()
         if self._is_mirror:
             self.progress.seq = host.stream.last_seq
         self._asked_ns = now_ns
@@ -183,10 +191,14 @@ class Feed:
         self.due_ns = earliest_ns + pause_ns + jitter_ns
 
     def _let_go(self) -> None:
+        self._host.hear_lane()
+        self.hear()  # of a feed that is not among those of the host any more
         self._listen(NOWHERE)
         self._is_feeding = False
         self._stuck = None
         self._arrived.clear()
+        self.tend_lane()
+        self._lane = None
 
     def _listen(self, subject: str, take: Callable[[Inbound, int], None] | None = None) -> None:
         if self.listening:
@@ -234,6 +246,7 @@ class Feed:
 
     def _connect(self, made: Made, now_ns: int) -> None:
         progress = self.progress
+        self._host.hear_lane()
         if self._is_mirror:
             self._skip_to(made.delivered_seq)
             progress.seq = max(made.delivered_seq, self._host.stream.last_seq)
@@ -273,6 +286,7 @@ class Feed:
             self._arrived.append(msg)
         else:
             self._again(now_ns)
+        self.tend_lane()
 
     def resume(self, now_ns: int) -> None:
         """A block that a message may have waited for is in memory."""
@@ -281,6 +295,47 @@ class Feed:
             self._store(*stuck, now_ns)
         while self._arrived and self._stuck is None:
             self._take(self._arrived.popleft(), now_ns)
+        self.tend_lane()
+
+    # -- the compiled lane
+
+    def make_lane(self, subject: str, call: object) -> CopyLane | None:
+        """A lane for the messages that come on this subject, which gives to `call` what it
+        leaves; None if there is none for them."""
+        stream, is_delivery = self._host.lane, self._is_feeding and subject == self.listening
+        if stream is None or not is_delivery or not self.progress.is_unchanged:
+            return None
+        note = None if self._is_mirror else self.progress.note_parts()
+        self._lane = CopyLane(
+            stream=stream,
+            place=self.progress.place,
+            consumer=self._consumer,
+            host=self._host,
+            call=call,
+            note=note,
+        )
+        self.configured()
+        return self._lane
+
+    def configured(self) -> None:
+        """The stream's configuration may be another one."""
+        cfg = self._host.stream.cfg
+        self._is_ordinary = is_ordinary(replace(cfg, mirror=None))
+        self.tend_lane()
+
+    def tend_lane(self) -> None:
+        """Lets the lane take what comes, unless something must wait, or more is to be done."""
+        if self._lane is not None:
+            is_free = self._is_feeding and self._stuck is None
+            self._lane.is_open = is_free and self._is_ordinary
+
+    def hear(self) -> None:
+        """Takes note of what the lane has stored."""
+        if self._lane is not None and self._lane.take_news():
+            self._heard_ns = self._lane.heard_ns
+            self._note_lag(self.progress.lag + 1)
+            if not self._is_mirror:
+                self._host.stream.copied(self.progress.ref)
 
     def _take(self, msg: Inbound, now_ns: int) -> None:
         if not msg.payload and msg.header.startswith(_CONTROL):

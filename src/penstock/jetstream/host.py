@@ -140,6 +140,8 @@ class StreamHost:
         if taken:
             self.stream.passed_by_lane()
             self._taken = True
+            if self.upstream is not None:
+                self.upstream.hear()
         if gone and self.consumers:
             self._tell_removed(removed_one_by_one(gone))
 
@@ -171,6 +173,7 @@ class StreamHost:
 
     def propose(self, entry: Entry) -> None:
         """A change that was planned by whoever answers a request."""
+        self.hear_lane()
         self.replicator.propose(entry)
 
     def _tell_removed(self, removed: Removed) -> None:
@@ -219,7 +222,10 @@ class StreamHost:
     def note(self, machine: Stream | Consumer | Upstream) -> None:
         if isinstance(machine, Consumer):
             self.commits.changed.add(machine.name)
-        self.agenda.note(machine, machine.next_deadline_ns())
+        due_ns = machine.next_deadline_ns()
+        self.agenda.note(machine, due_ns)
+        if machine is self.stream:
+            self._tend_lane(due_ns)
 
     def acked(
         self,
@@ -381,6 +387,7 @@ class StreamHost:
 
     def purge(self, entry: Purge, now_ns: int) -> int:
         """Takes messages out; answers how many. Consumers that were behind them move on."""
+        self.hear_lane()
         removed = self.stream.apply(entry).removed
         self._tell_purged(entry.subject or None, removed, now_ns)
         return removed.msgs
@@ -395,9 +402,16 @@ class StreamHost:
         if self.lane is not None:
             is_free = not (self._unplanned or self.is_hindered or self.is_closed)
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
-            self.lane.set_quiet(
-                not (self.consumers or self.is_watched or self.upstream) and self.stream.is_timeless
-            )
+            self._tend_lane(self.stream.next_deadline_ns())
+
+    def _tend_lane(self, due_ns: int | None) -> None:
+        """Lets the lane work alone if nobody waits for its messages, and none of them will be due
+        before what is noted already."""
+        if self.lane is not None:
+            age_ns, last_ns = self.stream.cfg.max_age, self.stream.last_ts_ns
+            is_timed = not age_ns or (due_ns is not None and due_ns <= last_ns + age_ns)
+            is_alone = not (self.consumers or self.is_watched or self.upstream)
+            self.lane.leave_alone(is_alone and is_timed)
 
     def config_changed(self, now_ns: int) -> None:
         """The stream has another configuration; its consumers may have to know."""

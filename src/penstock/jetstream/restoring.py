@@ -91,6 +91,7 @@ class Restore:
         """`admit` says why the stream may not be made now; `serve` has it take messages."""
         self.inlet = inlet
         self.is_over = False
+        self.problem = ""
         self._assets = assets
         self._cfg = cfg
         self._client = client

@@ -3,8 +3,9 @@
 Full chunks have a reply subject, and only so many may be unanswered; the last one, which may be
 shorter, has none, and an empty message with a status ends it all. What is written while the
 snapshot runs is not in it; what is removed before it was read is missing from it, as in the
-reference. At most one chunk and what one frame holds are kept in memory. Invariant: nothing is
-sent of a message that is not durable.
+reference. Messages that are damaged are missing, too, and that is told when it ends; a snapshot
+that was asked to check fails of it. At most one chunk and what one frame holds are kept in memory.
+Invariant: nothing is sent of a message that is not durable.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.api.requests import SnapshotRequest
     from penstock.base.effects import Effect
     from penstock.jetstream.host import StreamHost
-    from penstock.store.contract import Work
+    from penstock.store.contract import Range, Work
 
 SECOND_NS: Final = 1_000_000_000
 CHUNK_BYTES_DEFAULT: Final = 128 << 10
@@ -41,6 +42,8 @@ INTEREST_NS: Final = 2 * SECOND_NS
 STEP_BYTES: Final = 256 << 10
 """Of messages that are read in one step, before others have a turn."""
 STEP_MESSAGES: Final = 100
+RANGES_TOLD_MAX: Final = 16
+"""Of damaged messages."""
 
 WHOLE: Final = b"NATS/1.0 204\r\n\r\n"
 NO_INTEREST: Final = b"NATS/1.0 408 No Interest\r\n\r\n"
@@ -82,7 +85,9 @@ class Snapshot:
         self.inlet = f"{inlet}.>"
         self.watched = request.deliver_subject
         self.is_over = False
+        self.problem = ""
         self._host = host
+        self._is_checked = request.jsck
         self._acks = inlet
         self._to = request.deliver_subject
         self._chunk_bytes = clamp(request.chunk_size or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
@@ -167,7 +172,7 @@ class Snapshot:
         if not self._is_read:
             return Step(more=True)
         last: tuple[Effect, ...] = (Send(self._to, bytes(self._out)),) if self._out else ()
-        ended = self._end(WHOLE if self._chunks else b"", "", now_ns)
+        ended = self._end(WHOLE if self._chunks else b"", self.problem, now_ns)
         return Step(last + ended.effects)
 
     def _end(self, header: bytes, error: str, now_ns: int) -> Step:
@@ -197,8 +202,7 @@ class Snapshot:
         for _ in range(0 if self._failure else STEP_MESSAGES):
             piece = next(self._pieces, None)
             if piece is None:
-                self._out += self._deflater.finish()
-                self._is_read = True
+                self._finish()
                 return
             if isinstance(piece, Cold):
                 self._cold = piece
@@ -207,6 +211,25 @@ class Snapshot:
             read += len(piece)
             if read >= STEP_BYTES or len(self._out) >= self._chunk_bytes:
                 return
+
+    def _finish(self) -> None:
+        """Everything that can be read is read."""
+        damaged = [each for each in self._host.stream.store.state().damaged if self._is_part(each)]
+        if damaged:
+            told = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
+            ranges = ", ".join(told + ["..."] * (len(damaged) > len(told)))
+            self.problem = (
+                f"stream {self._host.name}: messages {ranges} are damaged, and not in the snapshot"
+            )
+        if damaged and self._is_checked:
+            number = sum(min(last, self._last_seq) - first + 1 for first, last in damaged)
+            self._failure = f"snapshot check detected {number} bad messages"
+            return
+        self._out += self._deflater.finish()
+        self._is_read = True
+
+    def _is_part(self, damaged: Range) -> bool:
+        return damaged[0] <= self._last_seq
 
     def _read(self, head: list[bytes]) -> Iterator[bytes | Cold]:
         """The archive in pieces; a block that is not in memory stands where it is needed."""

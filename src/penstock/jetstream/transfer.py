@@ -35,6 +35,8 @@ class Transfer(Protocol):
     watched: str
     """Whose interest in it matters; "" if nobody's."""
     is_over: bool
+    problem: str
+    """What whoever runs the server should know about it; "" if nothing."""
 
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
         """Something was sent to the inlet. A step is due."""

@@ -63,6 +63,8 @@ class Upstream:
             self._mirror.start(now_ns)
             self._note(self._mirror)
         self._follow_sources({index_name(source): source for source in cfg.sources})
+        for feed in self._feeds():
+            feed.configured()
         self._place(now_ns)
 
     def _follow_sources(self, wanted: dict[str, StreamSource]) -> None:
@@ -118,6 +120,11 @@ class Upstream:
             feed.tick(now_ns)
             self._agenda.note(feed, feed.due_ns)
         self._host.note(self)
+
+    def hear(self) -> None:
+        """Takes note of what lanes of feeds have stored."""
+        for feed in self._feeds():
+            feed.hear()
 
     def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
         """A message came where a feed wanted to listen; perhaps it no longer does."""

@@ -111,7 +111,7 @@ class Applier:
             answers = (Send(entry.reply, self._acks.counted(seq, special.value)),)
         else:
             answers = (Send(entry.reply, self._acks.stored(seq)),)
-        return applied._replace(effects=applied.effects + answers)
+        return applied._replace(effects=applied.effects + answers) if answers else applied
 
     def _passed_over(self, entry: Publish, special: Special) -> Applied:
         """Nobody wants the message: it has a sequence and does what it says, but is not kept."""
@@ -180,18 +180,20 @@ class Applier:
         return removed
 
     def _store_batch(self, entry: Batch) -> Applied:
-        effects: tuple[Send, ...] = ()
-        stored: tuple[tuple[int, str], ...] = ()
+        effects: list[Send] = []
+        stored: list[tuple[int, str]] = []
         removed = NOTHING_REMOVED
         for item in entry.items:
-            applied = self._publish(item)
+            is_plain = item.special is None and self._is_plain
+            applied = self._store_plain(item) if is_plain else self._publish(item)
             effects += applied.effects
             stored += applied.stored
-            removed = merged(removed, applied.removed)
+            if applied.removed.msgs:
+                removed = merged(removed, applied.removed)
         if entry.reply and self._acked:
             ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
-            effects += (Send(entry.reply, ack),)
-        return Applied(effects, stored, removed)
+            effects.append(Send(entry.reply, ack))
+        return Applied(tuple(effects), tuple(stored), removed)
 
     # -- everything else
 

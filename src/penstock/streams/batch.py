@@ -32,6 +32,7 @@ BATCH_ID_BYTES_MAX: Final = 64
 COMMIT: Final = b"1"
 COMMIT_WITHOUT: Final = b"eob"
 """Ends the batch and is no message of it."""
+COMMITS: Final = (COMMIT, COMMIT_WITHOUT)
 
 
 class BatchLimits(NamedTuple):
@@ -95,11 +96,13 @@ class AtomicBatches:
 
     def plan(self, batch_id: str, msg: Inbound, now_ns: int) -> Planned:
         """One more message of a batch; the entry of all of them if it commits."""
-        fault = self._fault(batch_id, msg)
+        fields = headers.parse(msg.header)
+        fault = self._fault(batch_id, msg, fields)
         if fault is not None:
             return self._refuse(msg, fault)
-        seq = sequence_of(headers.get(msg.header, names.BATCH_SEQ) or b"")
-        commit = headers.get(msg.header, names.BATCH_COMMIT)
+        seq = sequence_of(fields.get(names.BATCH_SEQ, b""))
+        commit = fields.get(names.BATCH_COMMIT)
+        level = fields.get(names.REQUIRED_API_LEVEL)
         batch = self._gathering.get(batch_id)
         if batch is None:
             fault = self._start_fault(seq, commit)
@@ -109,9 +112,13 @@ class AtomicBatches:
             batch.deadline_ns = now_ns + self._limits.idle_ns_max
             self._wake_ns = self._wake_ns or batch.deadline_ns
             self._in_flight.atomic += 1
+        if level and (commit is None or commit in COMMITS):
+            if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
+                return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
+            msg = msg._replace(header=headers.without(msg.header, names.REQUIRED_API_LEVEL))
         return self._take(batch_id, batch, msg, seq, commit, now_ns)
 
-    def _fault(self, batch_id: str, msg: Inbound) -> ApiError | None:
+    def _fault(self, batch_id: str, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
         """What is wrong with the message by itself, before its batch is looked at."""
         ledger, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
@@ -125,7 +132,7 @@ class AtomicBatches:
             return refusals.ATOMIC_PUBLISH_DISABLED
         if len(batch_id.encode("utf-8", "surrogateescape")) > BATCH_ID_BYTES_MAX:
             return refusals.ATOMIC_PUBLISH_INVALID_BATCH_ID
-        number = headers.get(msg.header, names.BATCH_SEQ)
+        number = fields.get(names.BATCH_SEQ)
         if not number or not number.isdigit() or int(number[:21]) >= 2**64:
             return refusals.ATOMIC_PUBLISH_MISSING_SEQ
         return None
@@ -154,14 +161,9 @@ class AtomicBatches:
         commit: bytes | None,
         now_ns: int,
     ) -> Planned:
-        if commit is not None and commit not in (COMMIT, COMMIT_WITHOUT):
+        if commit is not None and commit not in COMMITS:
             self._drop(batch_id)
             return self._refuse(msg, refusals.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
-        level = headers.get(msg.header, names.REQUIRED_API_LEVEL)
-        if level:
-            if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
-                return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
-            msg = msg._replace(header=headers.without(msg.header, names.REQUIRED_API_LEVEL))
         if seq != batch.last + 1 or (seq == 1 and commit == COMMIT_WITHOUT):
             fault = refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
             return self._abandon(batch_id, msg, "incomplete", fault)

@@ -17,7 +17,7 @@ from penstock.streams.ledger import Draft, Ledger
 from penstock.streams.ttl import parse_ttl
 
 if TYPE_CHECKING:
-    from penstock.streams.checks import Check, Verdict
+    from penstock.streams.checks import Verdict
 
 _SUBJECT_AGAIN: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid")
 _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid")
@@ -148,30 +148,29 @@ def limits(ledger: Ledger, draft: Draft) -> Verdict:
     return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
 
 
-_HEADER_CHECKS: Final[tuple[Check, ...]] = (
-    header_size,
-    counter.increment,
-    checks.expected_stream,
-    ttl,
-    not_seen,
-    checks.not_forged,
+_HEADER_CHECKS: Final = checks.KeyedChecks(
+    (counter.increment, (names.INCR,)),
+    (checks.expected_stream, (names.EXPECTED_STREAM,)),
+    (ttl, (names.TTL,)),
+    (not_seen, (names.MSG_ID,)),
+    (checks.not_forged, (names.STREAM_SOURCE,)),
 )
-_PLACE_CHECKS: Final[tuple[Check, ...]] = (
-    expected_last_seq,
-    expected_subject_seq,
-    schedule.schedule_allowed,
-    schedule.scheduler_allowed,
-    rollup,
+_PLACE_CHECKS: Final = checks.KeyedChecks(
+    (expected_last_seq, (names.EXPECTED_LAST_SEQ,)),
+    (expected_subject_seq, (names.EXPECTED_SUBJECT_SEQ, names.EXPECTED_SUBJECT)),
+    (schedule.schedule_allowed, (names.SCHEDULE, names.SCHEDULE_TIME_ZONE)),
+    (schedule.scheduler_allowed, (names.SCHEDULE_NEXT, names.SCHEDULER)),
+    (rollup, (names.ROLLUP, names.SCHEDULE)),
 )
 
 
 def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
     """Everything that is asked of one message of a batch."""
-    verdict: Verdict = None
-    if draft.fields:
-        verdict = checks.first_verdict(_HEADER_CHECKS, ledger, draft)
+    verdict = header_size(ledger, draft)
+    if verdict is None:
+        verdict = checks.first_verdict(_HEADER_CHECKS.called_for(draft.fields), ledger, draft)
     if verdict is None:
         verdict = checks.first_verdict(checks.REWRITES, ledger, draft)
-    if verdict is None and draft.fields:
-        verdict = checks.first_verdict(_PLACE_CHECKS, ledger, draft)
+    if verdict is None:
+        verdict = checks.first_verdict(_PLACE_CHECKS.called_for(draft.fields), ledger, draft)
     return limits(ledger, draft) if verdict is None else verdict

@@ -173,8 +173,32 @@ def limits(ledger: Ledger, draft: Draft) -> Verdict:
     return refusals.STREAM_STORE_FAILED(err=refused.value)
 
 
+class KeyedChecks:
+    """Checks in their order, each for the keys that call for it: most messages have one special
+    key, or none."""
+
+    def __init__(self, *table: tuple[Check, tuple[bytes, ...]]) -> None:
+        self._table = table
+        self._bits: dict[bytes, int] = {}
+        self._rows: dict[int, tuple[Check, ...]] = {}
+        for at, (_, keys) in enumerate(table):
+            for key in keys:
+                self._bits[key] = self._bits.get(key, 0) | 1 << at
+
+    def called_for(self, fields: dict[bytes, bytes]) -> tuple[Check, ...]:
+        """The checks a header calls for."""
+        bits = 0
+        for key in fields:
+            bits |= self._bits.get(key, 0)
+        row = self._rows.get(bits)
+        if row is None:
+            row = tuple(check for at, (check, _) in enumerate(self._table) if bits >> at & 1)
+            self._rows[bits] = row
+        return row
+
+
 FIRST_CHECKS: Final[tuple[Check, ...]] = (not_sealed, small_enough)
-HEADER_CHECKS: Final[tuple[tuple[Check, tuple[bytes, ...]], ...]] = (
+HEADER_CHECKS: Final = KeyedChecks(
     (counter.increment, (names.INCR,)),
     (expected_stream, (names.EXPECTED_STREAM,)),
     (ttl_allowed, (names.TTL,)),
@@ -188,7 +212,6 @@ HEADER_CHECKS: Final[tuple[tuple[Check, tuple[bytes, ...]], ...]] = (
     # A schedule is rolled up whether or not its publisher says so.
     (rollup, (names.ROLLUP, names.SCHEDULE)),
 )
-"""What is asked of a message with one of these keys."""
 REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
 STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
@@ -202,35 +225,11 @@ def first_verdict(checks: tuple[Check, ...], ledger: Ledger, draft: Draft) -> Ve
     return None
 
 
-def _bits_of_keys() -> dict[bytes, int]:
-    bits: dict[bytes, int] = {}
-    for at, (_, keys) in enumerate(HEADER_CHECKS):
-        for key in keys:
-            bits[key] = bits.get(key, 0) | 1 << at
-    return bits
-
-
-_BITS: Final = _bits_of_keys()
-_ROWS: Final[dict[int, tuple[Check, ...]]] = {}
-
-
-def header_checks(fields: dict[bytes, bytes]) -> tuple[Check, ...]:
-    """The checks a header calls for: most messages have one special key, or none."""
-    bits = 0
-    for key in fields:
-        bits |= _BITS.get(key, 0)
-    row = _ROWS.get(bits)
-    if row is None:
-        row = tuple(check for at, (check, _) in enumerate(HEADER_CHECKS) if bits >> at & 1)
-        _ROWS[bits] = row
-    return row
-
-
 def judge(ledger: Ledger, draft: Draft) -> Verdict:
     """Everything that is asked whether or not somebody wants the message."""
     verdict = first_verdict(FIRST_CHECKS, ledger, draft)
     if verdict is None and draft.fields:
-        verdict = first_verdict(header_checks(draft.fields), ledger, draft)
+        verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), ledger, draft)
     if verdict is None and (draft.schedule or ledger.cfg.allow_msg_counter):
         verdict = first_verdict(REWRITES, ledger, draft)
     return verdict

@@ -3,8 +3,10 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane, Message, Router
+from penstock.store.appending cimport Appender
 from penstock.store.recordlog cimport RecordLog
 from penstock.store.subjectindex cimport Subject
+from penstock.streams.dedupe cimport DuplicateWindow
 from penstock.subjects.trie cimport SubList
 
 
@@ -12,6 +14,12 @@ cdef struct Ack:
     uint64_t seq
     uint32_t offset       # of the reply subject in the text of all of them
     uint32_t length
+    bint is_duplicate
+
+
+cdef struct Text:
+    const char* at
+    size_t n
 
 
 cdef class StreamLane(Lane):
@@ -20,8 +28,12 @@ cdef class StreamLane(Lane):
     cdef dict deadlines           # of the store: who is in it must be taken out with care
     cdef set exempt
     cdef bytes prefix             # of every acknowledgement
+    cdef bytes name               # of the stream, as publishers may expect it
+    cdef DuplicateWindow ids      # of the stream, which the other lane uses, too
     cdef SubList interest
-    cdef bint at_once             # what it stores is durable then and there, so acks are sent
+    cdef Appender appender        # of the store; None: what it stores is durable then and there
+    cdef bint is_alone            # nobody needs to know at once what it takes
+    cdef int64_t heard_ns         # when it was last asked what it took
     cdef bint is_open
     cdef bint acks_wanted
     cdef bint discard_new
@@ -41,9 +53,15 @@ cdef class StreamLane(Lane):
     cdef uint32_t text_cap
     cdef list gone                # sequences that limits took out since they were last looked at
 
-    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len) noexcept
+    cdef bint agrees(self, Message* msg, Text* msg_id) noexcept
+    cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept
+    cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept
+    cdef void note_id(self, Text* msg_id, uint64_t seq, int64_t ts) noexcept
+    cdef void acknowledge(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept
+    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len,
+                       bint is_duplicate) noexcept
     cdef bint fits(self, Message* msg, int64_t size) noexcept
     cdef void enforce(self, Message* msg, int64_t ts) noexcept
     cdef void take_out(self, uint64_t seq, int64_t ts) noexcept
-    cdef void note_ack(self, uint64_t seq, Message* msg) noexcept nogil
+    cdef void note_ack(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept nogil
     cdef void drop_sent(self, uint32_t sent, uint32_t used) noexcept nogil

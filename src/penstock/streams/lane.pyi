@@ -1,5 +1,7 @@
 from penstock.broker.router import Lane, Router
+from penstock.store.appending import Appender
 from penstock.store.recordlog import RecordLog
+from penstock.streams.dedupe import DuplicateWindow
 from penstock.subjects.trie import SubList
 
 class StreamLane(Lane):
@@ -16,7 +18,9 @@ class StreamLane(Lane):
         deadlines: dict[int, int],
         exempt: set[int],
         prefix: bytes,
-        at_once: bool,
+        name: bytes,
+        ids: DuplicateWindow,
+        appender: Appender | None,
     ) -> None: ...
     def configure(
         self,
@@ -36,5 +40,5 @@ class StreamLane(Lane):
     def commit(self) -> int: ...
     def release(self) -> None: ...
     def forget(self) -> None: ...
-    def set_quiet(self, quiet: bool) -> None: ...
+    def leave_alone(self, is_alone: bool) -> None: ...
     def send_acks(self) -> int: ...

@@ -1,21 +1,25 @@
 """The fast lane of a stream: an ordinary message is stored where it is routed, in C.
 
-Ordinary is a message without headers, to a stream whose configuration needs nothing but appending
-and the limits by number, size and subject. Everything else is left to `Stream.plan`, and with it
-whatever follows in the same turn. Both lanes end in the same log, so they mean the same; a
-property test holds them to it.
+Ordinary is a message to a stream whose configuration needs nothing but appending and the limits by
+number, size and subject. Its header may have an id and say what it expects of the stream; if it is
+mistaken, or says anything else to a stream, the message is left to `Stream.plan`, and with it
+whatever follows in the same turn. Both lanes end in the same log and know the same ids, so they
+mean the same; a property test holds them to it.
 
 Acknowledgements are sent in C, too: at once where nothing is synced, else noted with their sequence
-until the sync they wait for has returned: `commit` says which those are, `release` that they may
-go, `send_acks` sends them.
+until the sync they wait for has returned. At the end of a turn `settle` commits what was taken, if
+the store has a short way for that and it may be waited for. Else others do: `commit` says for which
+acknowledgements they sync, `release` that they may go, `send_acks` sends them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
-from penstock.broker.router cimport Message, Router, put_number
-from penstock.store.seqlist cimport seqs_first
+from penstock.broker.router cimport (
+    COMMITTED, LANE_BROKEN, NOT_SETTLED, SETTLED, Message, Router, Settled, put_number,
+)
+from penstock.store.seqlist cimport seqs_first, seqs_last
 from penstock.subjects.nodes cimport xrealloc
 from penstock.subjects.trie cimport SubList
 
@@ -24,32 +28,72 @@ cdef enum:
     ACK_BYTES_MAX = 640           # of an acknowledgement: the name of a stream is bounded
     SIZES_BYTES_MAX = 32
     REMOVE = 3                    # the record that says so
+    HEADER_BYTES_MAX = 65535
+    HEADER_LINE_LEN = 10
+    SEQUENCE_DIGITS_MAX = 19      # more are left to the other lane
+
+cdef int64_t HEARD_NS = 10_000_000    # a lane that is left alone is looked at this often
 
 cdef const char* FAST_BATCH = b".$FI"
+cdef const char* HEADER_LINE = b"NATS/1.0\r\n"
+
+
+cdef inline bint is_text(Text* text, const char* other, size_t n) noexcept nogil:
+    return text.n == n and memcmp(text.at, other, n) == 0
+
+
+cdef bint is_number(Text* text, uint64_t number) noexcept nogil:
+    """Whether a value is this number, and nothing else."""
+    cdef uint64_t value = 0
+    cdef size_t i
+    if text.n > SEQUENCE_DIGITS_MAX:
+        return False
+    for i in range(text.n):
+        if not c"0" <= text.at[i] <= c"9":
+            return False
+        value = 10 * value + <uint64_t>(text.at[i] - c"0")
+    return value == number
+
+
+cdef const char* end_of_line(const char* at, const char* end) noexcept nogil:
+    """Where the CRLF of a line begins; NULL if it has none."""
+    cdef const char* newline = at
+    while True:
+        newline = <const char*>memchr(newline, c"\n", end - newline)
+        if newline == NULL:
+            return NULL
+        if newline > at and newline[-1] == c"\r":
+            return newline - 1
+        newline += 1
 
 
 cdef class StreamLane(Lane):
     def __cinit__(self, *, RecordLog log not None, Router router not None,
                   SubList interest not None, call, owner, dict deadlines not None,
-                  set exempt not None, bytes prefix not None, bint at_once):
+                  set exempt not None, bytes prefix not None, bytes name not None,
+                  DuplicateWindow ids not None, Appender appender):
         self.log = log
         self.router = router
         self.interest = interest
-        self.at_once = at_once
+        self.appender = appender
+        self.waits = appender is not None
         self.call = call
         self.owner = owner
         self.deadlines = deadlines
         self.exempt = exempt
         self.prefix = prefix
+        self.name = name
+        self.ids = ids
         self.gone = []
 
     def __dealloc__(self):
         free(self.acks)
         free(self.text)
 
-    def set_quiet(self, bint quiet) -> None:
+    def leave_alone(self, bint is_alone) -> None:
         """Whether nobody needs to know at once what it takes: then no Python runs for it."""
-        self.quiet = quiet and self.at_once
+        self.is_alone = is_alone
+        self.quiet = is_alone and self.appender is None
 
     def configure(self, *, bint is_open, bint acks_wanted, bint discard_new, int64_t msgs_max,
                   int64_t bytes_max, int64_t per_subject_max, size_t payload_max) -> None:
@@ -67,28 +111,105 @@ cdef class StreamLane(Lane):
         self.is_open = False
 
     cdef bint take(self, Message* msg) noexcept:
-        cdef int64_t size, ts
-        cdef uint64_t seq
-        if not self.is_open or msg.hdr_len or msg.size > self.payload_max:
+        cdef int64_t size
+        cdef uint64_t seq = 0
+        cdef Text msg_id
+        msg_id.n = 0
+        if not self.is_open or msg.size > self.payload_max:
             return False
         if (msg.reply_len > FAST_BATCH_LEN
                 and memcmp(msg.reply + msg.reply_len - FAST_BATCH_LEN, FAST_BATCH,
                            FAST_BATCH_LEN) == 0):
             return False
-        size = self.log.size_of(msg.subject_len, 0, msg.size)
+        if msg.hdr_len and not self.agrees(msg, &msg_id):
+            return False
+        if msg_id.n:
+            seq = self.ids.seq_of(msg_id.at, msg_id.n,
+                                  max(self.router.wall_ns, self.log.last_ts_ns))
+        if seq:
+            self.acknowledge(seq, msg, True)
+            return True
+        size = self.log.size_of(msg.subject_len, msg.hdr_len, msg.size - msg.hdr_len)
         if not self.fits(msg, size):
             return False
-        ts = max(self.router.wall_ns, self.log.last_ts_ns + 1)
-        seq = self.log.put(msg.subject, msg.subject_len, NULL, 0, msg.body, msg.size, ts, 0, 0)
+        self.acknowledge(self.store(msg, &msg_id, size), msg, False)
+        return True
+
+    cdef bint agrees(self, Message* msg, Text* msg_id) noexcept:
+        """Whether the stream is as the header expects it, and nothing else is asked of it. Some
+        headers do not say what they seem to: they are for the other lane."""
+        cdef const char* at = msg.body + HEADER_LINE_LEN
+        cdef const char* end = msg.body + msg.hdr_len
+        cdef const char* stop
+        cdef const char* colon
+        cdef Text key, value
+        if (not HEADER_LINE_LEN < msg.hdr_len <= HEADER_BYTES_MAX
+                or memcmp(msg.body, HEADER_LINE, HEADER_LINE_LEN) != 0):
+            return False
+        while at < end:
+            stop = end_of_line(at, end)
+            if stop == NULL:
+                return False
+            if stop - at > 5 and memcmp(at, b"Nats-", 5) == 0:
+                colon = <const char*>memchr(at, c":", stop - at)
+                if colon == NULL:
+                    return False
+                key.at, key.n = at, colon - at
+                value.at = colon + 1
+                while value.at < stop and value.at[0] == c" ":
+                    value.at += 1
+                value.n = stop - value.at
+                if value.n == 0:
+                    return False
+                if is_text(&key, b"Nats-Msg-Id", 11):
+                    if msg_id.n:
+                        return False
+                    msg_id[0] = value
+                elif not self.agrees_to(msg, &key, &value):
+                    return False
+            at = stop + 2
+        return True
+
+    cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept:
+        cdef Subject* subject
+        if is_text(key, b"Nats-Expected-Last-Subject-Sequence", 35):
+            subject = self.log.subjects.find(msg.subject, msg.subject_len)
+            return is_number(value, 0 if subject == NULL else seqs_last(&subject.seqs))
+        if is_text(key, b"Nats-Expected-Last-Sequence", 27):
+            return is_number(value, self.log.last_seq)
+        if is_text(key, b"Nats-Expected-Stream", 20):
+            return is_text(value, PyBytes_AS_STRING(self.name), PyBytes_GET_SIZE(self.name))
+        if is_text(key, b"Nats-Expected-Last-Msg-Id", 25):
+            return self.ids.is_last(value.at, value.n)
+        return False
+
+    cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept:
+        cdef int64_t ts = max(self.router.wall_ns, self.log.last_ts_ns + 1)
+        cdef uint64_t seq = self.log.put(
+            msg.subject, msg.subject_len, msg.body, msg.hdr_len, msg.body + msg.hdr_len,
+            msg.size - msg.hdr_len, ts, 0, 0)
+        self.note_id(msg_id, seq, ts)
         self.room -= size
         self.taken += 1
         self.enforce(msg, ts)
-        if msg.reply_len and self.acks_wanted:
-            if self.at_once:
-                self.send_ack(seq, msg.reply, msg.reply_len)
-            else:
-                self.note_ack(seq, msg)
-        return True
+        return seq
+
+    cdef void note_id(self, Text* msg_id, uint64_t seq, int64_t ts) noexcept:
+        if msg_id.n and self.ids.count == 0:
+            # Somebody has to note when it may be forgotten.
+            self.heard_ns = 0
+            self.quiet = False
+        if msg_id.n:
+            self.ids.put(msg_id.at, msg_id.n, seq, ts)
+        self.ids.note_last(msg_id.at, msg_id.n)
+
+    cdef void acknowledge(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept:
+        if not msg.reply_len or not self.acks_wanted:
+            return
+        if self.appender is None:
+            self.send_ack(seq, msg.reply, msg.reply_len, is_duplicate)
+        else:
+            self.note_ack(seq, msg, is_duplicate)
 
     cdef bint fits(self, Message* msg, int64_t size) noexcept:
         """Whether limits have nothing to say that only the other lane can answer."""
@@ -121,9 +242,10 @@ cdef class StreamLane(Lane):
     cdef void take_out(self, uint64_t seq, int64_t ts) noexcept:
         if self.log.take_out(seq):
             self.log.note_range(REMOVE, seq, seq, ts)
-            self.gone.append(seq)
+            if not self.is_alone:
+                self.gone.append(seq)
 
-    cdef void note_ack(self, uint64_t seq, Message* msg) noexcept nogil:
+    cdef void note_ack(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept nogil:
         cdef Ack* ack
         if self.nacks == self.acks_cap:
             self.acks_cap = 2 * self.acks_cap + 64
@@ -135,6 +257,7 @@ cdef class StreamLane(Lane):
         ack.seq = seq
         ack.offset = self.text_len
         ack.length = <uint32_t>msg.reply_len
+        ack.is_duplicate = is_duplicate
         memcpy(self.text + self.text_len, msg.reply, msg.reply_len)
         self.text_len += ack.length
         self.nacks += 1
@@ -143,11 +266,22 @@ cdef class StreamLane(Lane):
 
     def take_news(self) -> tuple:
         """(messages taken, sequences that limits took out) since the last call."""
+        self.heard_ns = self.router.now_ns
         taken, self.taken = self.taken, 0
         gone, self.gone = self.gone, []
         return taken, gone
 
     # -- acknowledgements
+
+    cdef Settled settle(self) except LANE_BROKEN:
+        """Commits what it took and acknowledges it, if the store has a short way for that."""
+        if self.appender is None or self.ncommitting or not self.appender.append():
+            return NOT_SETTLED
+        self.nreleased = self.ncommitting = self.nacks
+        self.send_acks()
+        if self.is_alone and self.router.now_ns - self.heard_ns < HEARD_NS:
+            return SETTLED
+        return COMMITTED
 
     @property
     def waiting(self) -> int:
@@ -175,18 +309,22 @@ cdef class StreamLane(Lane):
             return 0
         for i in range(sent):
             ack = self.acks + i
-            self.send_ack(ack.seq, self.text + ack.offset, ack.length)
+            self.send_ack(ack.seq, self.text + ack.offset, ack.length, ack.is_duplicate)
         used = self.acks[sent - 1].offset + self.acks[sent - 1].length
         self.drop_sent(sent, used)
         return sent
 
-    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len) noexcept:
+    cdef void send_ack(self, uint64_t seq, const char* to, size_t to_len,
+                       bint is_duplicate) noexcept:
         cdef char body[ACK_BYTES_MAX]
         cdef char sizes[SIZES_BYTES_MAX]
         cdef Message msg
         cdef size_t n = PyBytes_GET_SIZE(self.prefix)
         memcpy(body, PyBytes_AS_STRING(self.prefix), n)
         n += put_number(body + n, seq)
+        if is_duplicate:
+            memcpy(body + n, b',"duplicate": true', 18)
+            n += 18
         memcpy(body + n, b"}\r\n", 3)
         msg.reply = NULL
         msg.reply_len = msg.hdr_len = 0

@@ -1,14 +1,15 @@
 """Which streams have a fast lane, and what it may take: the rules around `lane.StreamLane`.
 
-The lane knows appending and the limits by number, size and subject. A stream that needs anything
-else for an ordinary message keeps its lane closed, and every message goes through `Stream.plan`.
+The lane knows appending, ids, expectations and the limits by number, size and subject. A stream
+that needs anything else for an ordinary message keeps its lane closed, and every message goes
+through `Stream.plan`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.stream import Discard, Retention, Storage
+from penstock.api.stream import Discard, Retention
 from penstock.store.contract import Removed
 from penstock.store.indexed import IndexedStore
 from penstock.streams.lane import StreamLane
@@ -39,10 +40,11 @@ def make_lane(
     return StreamLane(
         router=router,
         interest=interest,
-        at_once=stream.cfg.storage is Storage.MEMORY,
         call=call,
         owner=owner,
         prefix=PubAcks(stream.cfg.name, domain).prefix,
+        name=stream.cfg.name.encode(),
+        ids=stream.ids,
         **store.lane_parts(),
     )
 
@@ -61,7 +63,7 @@ def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> Non
 
 
 def is_ordinary(cfg: StreamConfig) -> bool:
-    """Whether a message without headers needs no more than being appended, and limits kept."""
+    """Whether a message that says nothing special needs only to be appended, and limits kept."""
     return not (
         cfg.sealed
         or cfg.allow_msg_counter

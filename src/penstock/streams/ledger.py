@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.stream import Storage
+from penstock.streams.names import STREAM_SOURCE
 from penstock.subjects.tokens import has_wildcard
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ class Ledger:
         "cfg",
         "dedupe",
         "has_interest",
-        "last_msg_id",
         "last_seq",
         "last_ts_ns",
         "max_payload",
@@ -61,7 +61,6 @@ class Ledger:
         self.max_payload = max_payload
         self.last_seq = state.last_seq
         self.last_ts_ns = state.last_ts_ns
-        self.last_msg_id = b""
         self.sources: dict[str, SourceRef] = {}
         """Where each source stands, by its index name, as far as it has copied anything."""
         self.recalled_seq = 0
@@ -71,7 +70,15 @@ class Ledger:
         """Somebody else appended to the store."""
         self.last_seq = self.store.last_seq
         self.last_ts_ns = self.store.last_ts_ns
-        self.last_msg_id = b""
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """The id of the last message; empty if it has none."""
+        return self.dedupe.last_id
+
+    @last_msg_id.setter
+    def last_msg_id(self, msg_id: bytes) -> None:
+        self.dedupe.last_id = msg_id
 
     @property
     def may_roll_up(self) -> bool:
@@ -144,3 +151,16 @@ class Draft:
         self.value = ""
         self.schedule = False
         """Whether it is a schedule itself."""
+
+    @property
+    def is_special(self) -> bool:
+        """Whether more is to be done than to store it: a source's note is to be read, too."""
+        return bool(
+            self.msg_id
+            or self.ttl_ns
+            or self.rollup
+            or self.purged
+            or self.value
+            or self.schedule
+            or STREAM_SOURCE in self.fields
+        )

@@ -116,7 +116,7 @@ class Planner:
     def publish(self, draft: Draft, *, skip: bool, fast: FastMark | None = None) -> Publish:
         """The draft as an entry."""
         special = None
-        if skip or draft.fields or fast is not None:
+        if skip or fast is not None or draft.is_special:
             special = Special(
                 ttl_ns=draft.ttl_ns,
                 msg_id=draft.msg_id,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.api.times import format_time
 from penstock.base.shorthash import short_hash
 from penstock.streams import names
+from penstock.streams.copylane import Place
 from penstock.subjects.transform import Transform
 from penstock.wire import headers
 
@@ -107,50 +108,70 @@ class Step(enum.Enum):
 
 
 class Progress:
-    """How far one upstream has been read. `seq` is the last sequence taken from the origin."""
+    """How far one upstream has been read."""
 
     def __init__(self, source: StreamSource, *, is_mirror: bool = False, seq: int = 0) -> None:
         self.source: Final = source
         self.index_name: Final = index_name(source)
-        self.seq = seq
-        self.lag = 0
+        self.place: Final = Place()
+        """Where it is; a compiled lane moves it, too."""
+        self.place.seq = seq
         self.identity = ""
         """Tells a stream from another of the same name; empty if the origin does not say."""
         self._is_mirror = is_mirror
         self._consumer = ""
-        self._consumer_seq = 0
         self._transforms = tuple(
             Transform(each.src, each.dest) for each in source.subject_transforms if each.dest
         )
 
+    @property
+    def seq(self) -> int:
+        """The last sequence taken from the origin."""
+        return self.place.seq
+
+    @seq.setter
+    def seq(self, seq: int) -> None:
+        self.place.seq = seq
+
+    @property
+    def lag(self) -> int:
+        """How many messages the origin had beyond it, as it last said."""
+        return self.place.lag
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether every message keeps its subject."""
+        return not self._transforms
+
     def started(self, consumer: str) -> None:
         """A consumer was made; an empty name takes over the one that delivers first."""
         self._consumer = consumer
-        self._consumer_seq = 0
+        self.place.consumer_seq = 0
 
     def take(self, ref: AckRef) -> Step:
         """A message was delivered. After STORE it counts as taken: `undo` if it was refused."""
         if ref.delivered > 1 or (self._consumer and ref.consumer != self._consumer):
             return Step.IGNORE
-        is_next = ref.consumer_seq == self._consumer_seq + 1
-        if ref.stream_seq <= self.seq:
-            self._consumer_seq += is_next
+        place = self.place
+        is_next = ref.consumer_seq == place.consumer_seq + 1
+        if ref.stream_seq <= place.seq:
+            place.consumer_seq += is_next
             return Step.IGNORE
         # A mirror that gets the very next sequence misses nothing, whatever the count says.
-        is_adjacent = self._is_mirror and ref.stream_seq == self.seq + 1
+        is_adjacent = self._is_mirror and ref.stream_seq == place.seq + 1
         if not (is_next or is_adjacent or not self._consumer):
-            missed = self._is_mirror or ref.consumer_seq > self._consumer_seq
+            missed = self._is_mirror or ref.consumer_seq > place.consumer_seq
             return Step.RESTART if missed else Step.IGNORE
         self._consumer = ref.consumer
-        self._consumer_seq = ref.consumer_seq
-        self.seq = ref.stream_seq
-        self.lag = max(ref.pending - 1, 0)
+        place.consumer_seq = ref.consumer_seq
+        place.seq = ref.stream_seq
+        place.lag = max(ref.pending - 1, 0)
         return Step.STORE
 
     @property
     def position(self) -> tuple[int, int]:
         """The last delivery taken, and its sequence at the origin."""
-        return self._consumer_seq, self.seq
+        return self.place.consumer_seq, self.place.seq
 
     def restart(self) -> None:
         """The origin is another one of the same name: nothing of it is here."""
@@ -163,7 +184,7 @@ class Progress:
 
     def heartbeat(self, last_consumer_seq: int) -> Step:
         """The origin is idle and says how many messages it has delivered."""
-        missed = last_consumer_seq > 0 and last_consumer_seq != self._consumer_seq
+        missed = last_consumer_seq > 0 and last_consumer_seq != self.place.consumer_seq
         return Step.RESTART if missed else Step.IGNORE
 
     def subject(self, subject: str) -> str:
@@ -173,6 +194,23 @@ class Progress:
             if changed is not None:
                 return changed
         return subject
+
+    @property
+    def ref(self) -> SourceRef:
+        """What the note of the last message taken says."""
+        name = self.index_name.split(" ", 1)[0]
+        return SourceRef(name, self.index_name, self.place.seq, self.identity)
+
+    def note_parts(self) -> tuple[bytes, bytes, bytes]:
+        """The note as a header's last line: what is before the sequence, between it and the
+        subject, and behind that."""
+        name, targets = self.index_name.split(" ", 1)
+        identity = f" {self.identity}" if self.identity else ""
+        return (
+            b"%b: %b " % (names.STREAM_SOURCE, name.encode()),
+            b" %b " % targets.encode("utf-8", "surrogateescape"),
+            b"%b\r\n\r\n" % identity.encode("utf-8", "surrogateescape"),
+        )
 
     def note(self, seq: int, subject: str) -> bytes:
         """The note for a copy of the origin's message of this sequence and subject."""

@@ -113,6 +113,11 @@ class Stream:
         return self._ledger.last_ts_ns
 
     @property
+    def ids(self) -> DuplicateWindow:
+        """The ids it has seen lately: a lane that stores messages notes theirs here."""
+        return self._ledger.dedupe
+
+    @property
     def is_timeless(self) -> bool:
         """Whether nothing in it waits for any time, and nothing will that is ordinary."""
         return self._is_timeless and not self._ledger.dedupe
@@ -157,7 +162,8 @@ class Stream:
         subject, reply, header, payload = msg
         if header:
             header = headers.without_status(header)
-            msg = msg._replace(header=header)
+            if header is not msg.header:
+                msg = msg._replace(header=header)
         if reply[-4:] == SUFFIX:
             return self._fast.plan(msg, now_ns)
         if names.SPECIAL_PREFIX in header:
@@ -193,8 +199,12 @@ class Stream:
         self._ledger.sources.update(refs)
         self._ledger.recalled_seq = seq
 
+    def copied(self, ref: SourceRef) -> None:
+        """A lane has stored messages of a source, up to this one."""
+        self._ledger.sources[ref.index_name] = ref
+
     def passed_by_lane(self) -> None:
-        """Messages were stored that `apply` did not see: ordinary ones, without an id."""
+        """Messages were stored that `apply` did not see: ordinary ones."""
         self._ledger.look_again()
 
     # -- requests

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.sharing import Shares, Sharing, SharingFault, join
+from penstock.broker.sharing import Shares, Sharing, SharingFault, join, tolerate
 from penstock.broker.sharing_values import Export, Import, Kind
 
 
@@ -79,3 +79,15 @@ def test_a_prefix_has_no_wildcards() -> None:
     fine = Import(kind=Kind.STREAM, account="ONE", subject="a", prefix="p.")
     sharing = shared(ONE=([offered("a", Kind.STREAM)], []), TWO=([], [fine]))
     assert sharing.streams[0].renaming.ours == "p.a"
+
+
+def test_what_cannot_be_joined_is_left_out_where_that_is_tolerated() -> None:
+    good = Import(kind=Kind.STREAM, account="A", subject="a")
+    bad = Import(kind=Kind.STREAM, account="A", subject="b")
+    odd = Export(kind=Kind.SERVICE, subject="c", accounts=("NOBODY",))
+    export = Export(kind=Kind.STREAM, subject="a")
+    kept, faults = tolerate([Shares("A", [export, odd], []), Shares("B", [], [bad, good])])
+    assert list(kept["A"].exports) == [export]
+    assert list(kept["B"].imports) == [good]
+    assert [name for name, _ in faults] == ["A", "B"]
+    assert join(kept.values()).streams[0].importer == "B"

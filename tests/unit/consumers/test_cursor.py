@@ -8,10 +8,18 @@ from penstock.api.consumer import DeliverPolicy
 from penstock.consumers import cursor
 from penstock.consumers.cursor import TAIL_SCAN_MAX
 from penstock.store.contract import Limits
+from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
+from penstock.testing.simdisk import SimDisk
 from support_consuming import SECOND, T0, Stage, pull_config
 
 SUBJECTS = ["a", "b", "a", "c", "b"]
+
+
+def sync(store: FileStore) -> None:
+    while (work := store.pending_sync()) is not None:
+        work.run()
+        store.synced(work)
 
 
 def seqs(stage: Stage) -> list[int]:
@@ -83,6 +91,22 @@ def test_the_last_of_each_subject_is_as_it_was_at_the_start() -> None:
     stage.publish("c")
     assert stage.consumer.info(T0).num_pending == 3
     assert seqs(stage) == [4, 5, 6]
+
+
+def test_the_last_of_a_subject_that_is_not_visible_yet_is_not_lost() -> None:
+    store = FileStore.open(SimDisk(), incarnation=1, noise=bytes)
+    store.append("a", b"", b"", T0)
+    store.append("b", b"", b"", T0)
+    sync(store)
+    store.append("a", b"", b"", T0)
+    stage = Stage(pull_config(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT), store=store)
+    stage.pull("5")
+    assert seqs(stage) == [1, 2]
+    sync(store)
+    stage.consumer.stored_some()
+    stage.take(stage.consumer.wake(T0))
+    assert seqs(stage) == [3]
+    store.close()
 
 
 def test_the_last_of_a_subject_may_be_deleted_before_its_turn() -> None:

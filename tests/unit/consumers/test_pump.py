@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.api.consumer import AckPolicy
+from array import array
+
+from penstock.api.consumer import AckPolicy, DeliverPolicy
 from penstock.base.effects import Deliver, Fetch
 from penstock.consumers.pump import TAKERS_MAX, Pump, Run
 from penstock.store.filestore import FileStore
@@ -88,6 +90,41 @@ def test_gaps_and_filters_make_spans() -> None:
     ):
         pump.set_filters(filters)
         assert run_of(pump, subscribers)[0].spans == wanted
+
+
+def test_a_row_is_gone_along_up_to_what_is_not_there() -> None:
+    subscribers = Subscribers(["in"])
+    store = filled(9)
+    store.remove(7)
+    pump = pump_over(store, subscribers)
+    run, _ = run_of(pump, subscribers, row=array("Q", [2, 3, 6, 7, 9]), row_at=1)
+    assert (run.spans, run.at_end) == ([(3, 3), (6, 6)], False)
+    run, _ = run_of(pump, subscribers, row=array("Q", [2, 9]), row_at=1)
+    assert (run.spans, run.at_end) == ([(9, 9)], False)
+
+
+def test_headers_alone_tell_the_size_of_what_is_left_out() -> None:
+    subscribers = Subscribers(["in"])
+    store = MemStore()
+    for header, size in ((b"", 0), (b"NATS/1.0\r\nA: b\r\n\r\n", 70_000)):
+        store.append("s", header, b"z" * size, T0)
+    pump = pump_over(store, subscribers)
+    pump.set_headers_only(True)
+    run, got = run_of(pump, subscribers)
+    assert [(one.header, one.payload) for one in got] == [
+        (b"NATS/1.0\r\nNats-Msg-Size: 0\r\n\r\n", b""),
+        (b"NATS/1.0\r\nA: b\r\nNats-Msg-Size: 70000\r\n\r\n", b""),
+    ]
+    assert run.size == sum(len(one.subject + one.reply) + len(one.header) for one in got)
+
+
+def test_the_last_of_each_subject_takes_the_compiled_lane() -> None:
+    stage = LaneStage(
+        pull_config(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT), before=["a", "b", "a", "c"]
+    )
+    stage.pull("5")
+    assert [seq_of(one) for one in stage.sent if isinstance(one, Deliver)] == [2, 3, 4]
+    assert stage.ran == 3
 
 
 def test_a_rare_subject_is_found_beyond_many_others() -> None:

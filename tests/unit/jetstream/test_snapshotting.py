@@ -21,6 +21,7 @@ from penstock.jetstream.snapshotting import (
     capture,
 )
 from penstock.records.s2stream import Inflater
+from penstock.store.memstore import MemStore
 from support_archives import (
     CLIENT,
     START_NS,
@@ -229,6 +230,36 @@ def test_what_is_removed_before_it_was_read_is_missing_and_the_rest_is_there() -
     found = {message[0] for message in messages(taken(wire))}
     assert found >= {*range(800, 1501)} - {1400}
     assert 1400 not in found
+
+
+def test_what_is_damaged_is_missing_and_told() -> None:
+    host = damaged_stream()
+    snapshot, wire = begun(host)
+    assert [message[0] for message in messages(taken(wire))] == [1, 2, 5, 6, *range(8, 31)]
+    problem = "stream S: messages 3-4, 7-7 are damaged, and not in the snapshot"
+    assert snapshot.problem == problem
+    assert wire.sent[-1].header == WHOLE
+    [told] = wire.told
+    assert isinstance(told.event, SnapshotComplete)
+    assert told.event.error == problem
+
+
+def test_a_snapshot_that_checks_fails_of_what_is_damaged() -> None:
+    _, wire = begun(damaged_stream(), jsck=True)
+    taken(wire)
+    failed = b"NATS/1.0 500 snapshot check detected 3 bad messages\r\n\r\n"
+    assert wire.sent[-1].header == failed
+
+
+def damaged_stream() -> StreamHost:
+    """30 messages, of which some cannot be read, and one more that is written later."""
+    host = stream(account(), storage=Storage.MEMORY)
+    noisy(host, 30)
+    store = host.stream.store
+    assert isinstance(store, MemStore)
+    for seq in (3, 4, 7):
+        store._note_damage(seq)
+    return host
 
 
 def test_a_stream_that_is_deleted_ends_it() -> None:

@@ -40,6 +40,27 @@ def test_ticking_forgets_all_that_is_old() -> None:
     assert window.next_deadline_ns() is None
 
 
+def test_what_it_knows_is_what_a_naive_window_knows() -> None:
+    window = DuplicateWindow(1000)
+    seen: dict[bytes, tuple[int, int]] = {}
+    for at in range(1, 5000):
+        msg_id = b"%d" % (at * at % 700)
+        expected, ts_ns = seen.get(msg_id, (0, 0))
+        assert window.find(msg_id, at) == (expected if at - ts_ns < 1000 else 0)
+        if at % 3:
+            window.add(msg_id, at, at)
+            seen[msg_id] = (at, at)
+    window.expire(4999)
+    assert len(window) == sum(4999 - ts_ns < 1000 for _, ts_ns in seen.values())
+
+
+def test_it_keeps_the_id_of_the_last_message() -> None:
+    window = DuplicateWindow(0)
+    for msg_id in (b"", b"a", b"longer", b"b", b""):
+        window.last_id = msg_id
+        assert window.last_id == msg_id
+
+
 def test_no_window_remembers_nothing() -> None:
     window = DuplicateWindow(0)
     window.add(b"a", 1, 100)

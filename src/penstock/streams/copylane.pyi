@@ -1,0 +1,23 @@
+from penstock.broker.router import Lane
+from penstock.streams.lane import StreamLane
+
+class Place:
+    seq: int
+    consumer_seq: int
+    lag: int
+
+class CopyLane(Lane):
+    is_open: bool
+    taken: int
+    heard_ns: int
+    def __init__(
+        self,
+        *,
+        stream: StreamLane,
+        place: Place,
+        consumer: str,
+        host: object,
+        call: object,
+        note: tuple[bytes, bytes, bytes] | None,
+    ) -> None: ...
+    def take_news(self) -> int: ...
