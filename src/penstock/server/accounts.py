@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
+GUARDS_MAX: Final = 4096
+"""Users' guards that are kept: configured users are few, those that come with claims may be many.
+"""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,12 @@ class Account:
     interest: SubList
     limits: AccountLimits | None = None
     connections: int = 0
+    claimed_name: str = ""
+
+    @property
+    def name_tag(self) -> str:
+        """What people call it: the name in its claims, where there are any."""
+        return self.claimed_name or self.name
 
     @property
     def is_full(self) -> bool:
@@ -88,6 +97,8 @@ class GuardTable:
         # Guards hold the permissions, so an id is never reused while it is a key here.
         guards = self._guards.get(id(permissions))
         if guards is None:
+            if len(self._guards) >= GUARDS_MAX:
+                self._guards.clear()  # clients hold on to their own
             guards = self._guards[id(permissions)] = _compile_guards(permissions)
         return guards
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.server.codecs.facts import tls_of
 
 if TYPE_CHECKING:
+    from penstock.server.auth.values import Claimed
     from penstock.server.session import Session
 
 CLOSED_SUBSCRIPTIONS_KEPT: Final = 256
@@ -45,6 +46,8 @@ class ClientRecord:
     version: str
     user: str
     account: str
+    name_tag: str
+    claimed: Claimed | None = None
     tls_version: str = ""
     tls_cipher_suite: str = ""
     stop_ns: int = 0
@@ -100,6 +103,8 @@ def record_of(session: Session, now: Now, *, reason: str = "") -> ClientRecord:
         version=options.version,
         user=session.user,
         account=session.account.name,
+        name_tag=session.account.name_tag,
+        claimed=session.claimed,
         tls_version="" if tls is None else tls.version,
         tls_cipher_suite="" if tls is None else tls.cipher_suite,
         stop_ns=now.wall_ns if reason else 0,

@@ -25,6 +25,13 @@ from penstock.server.config.listeners import (
     read_websocket,
     write_timeout,
 )
+from penstock.server.config.operators import (
+    read_operators,
+    read_pinned,
+    read_preload,
+    read_resolver,
+    read_trusted_keys,
+)
 from penstock.server.config.reload import reloadable_changes
 from penstock.server.config.security import read_accounts, read_authorization
 from penstock.server.config.sharing import read_mappings
@@ -260,6 +267,15 @@ _TOP: dict[str, Reader] = {
     "authorization": _authorization,
     "accounts": _accounts,
     **dict.fromkeys(("mappings", "maps"), read_mappings),
+    **dict.fromkeys(
+        ("operator", "operators", "root", "roots", "root_operator", "root_operators"),
+        read_operators,
+    ),
+    **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), read_resolver),
+    "resolver_preload": read_preload,
+    "resolver_pinned_accounts": read_pinned,
+    **dict.fromkeys(("trusted", "trusted_keys"), read_trusted_keys),
+    "default_sentinel": text("default_sentinel"),
     "no_auth_user": text("no_auth_user"),
     **dict.fromkeys(("system_account", "system"), _system_account),
     **dict.fromkeys(("no_system_account", "no_system", "no_sys_acc"), boolean("no_system_account")),
@@ -276,21 +292,7 @@ _TOP: dict[str, Reader] = {
     **dict.fromkeys(("syslog", "remote_syslog", "proxy_protocol", "ocsp", "ocsp_cache"), only_off),
     **dict.fromkeys(
         (
-            "operator",
-            "operators",
-            "root",
-            "roots",
-            "root_operator",
-            "root_operators",
-            "resolver",
-            "account_resolver",
-            "accounts_resolver",
             "resolver_tls",
-            "resolver_preload",
-            "resolver_pinned_accounts",
-            "trusted",
-            "trusted_keys",
-            "default_sentinel",
             "default_js_domain",
             "proxies",
             "mqtt",

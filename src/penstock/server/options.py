@@ -270,6 +270,18 @@ class Options(Struct, frozen=True, kw_only=True):
     mappings: Annotated[
         tuple[Mapping, ...], Doc("Subjects published in the global account that become others.")
     ] = ()
+    operators: Annotated[
+        tuple[str, ...], Doc("JWTs of trusted operators: accounts and users come as JWTs, too.")
+    ] = ()
+    trusted_keys: Annotated[tuple[str, ...], Doc("Public operator nkeys, without their JWTs.")] = ()
+    resolver: Annotated[str, Doc("Where the JWTs of accounts are: MEMORY or nowhere.")] = ""
+    resolver_preload: Annotated[
+        abc.Mapping[str, str], Doc("JWTs of accounts by their public nkeys.")
+    ] = {}
+    resolver_pinned_accounts: Annotated[
+        tuple[str, ...], Doc("The only accounts whose users may connect; empty: all.")
+    ] = ()
+    default_sentinel: Annotated[str, Doc("Bearer JWT of clients that send none.")] = ""
     no_auth_user: Annotated[str, Doc("User of clients without credentials.")] = ""
     system_account: Annotated[str, Doc("Account of system events; empty is $SYS.")] = ""
     no_system_account: Annotated[bool, Doc("Do not create the $SYS account.")] = False

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from penstock.broker.router cimport Lane
 from penstock.server.link cimport Link
 from penstock.server.posix cimport epoll_event
 from penstock.server.sender cimport Sender
@@ -15,6 +16,7 @@ cdef class Plane(Sender):
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
     cdef list stalled             # publishers that are not read for a moment
     cdef object epilogue          # None, or what runs after the internal subscribers of a turn
+    cdef object pace              # None, or who knows how quick the disk is
     cdef uint32_t turning
     cdef uint32_t reads           # of the link that is being read
     cdef int64_t served_ns        # when the last turn began
@@ -40,6 +42,8 @@ cdef class Plane(Sender):
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept
     cdef int run_calls(self) except -1
+    cdef int settle_lanes(self) except -1
+    cdef bint settles(self, Lane lane) except -1
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
                    bytes header=*, str to=*) except -1
     cdef int hold_back(self, Link link) except -1

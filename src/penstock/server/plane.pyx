@@ -19,7 +19,9 @@ from libc.string cimport memcpy, memmove
 import os
 
 from penstock.broker.outbox cimport out_append, out_clear
-from penstock.broker.router cimport SINK_DIRTY, Parcel, Router
+from penstock.broker.router cimport (
+    NOT_SETTLED, SETTLED, SINK_DIRTY, Lane, Parcel, Router, Settled,
+)
 from penstock.subjects.nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
 
@@ -47,6 +49,7 @@ cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, 
 cdef int64_t CHEAP_WAKE_NS = 25_000            # answered this soon although we slept: sleep on
 cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
 cdef int64_t LINGER_NS = 500_000               # kept from the event loop
+cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
 cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
 
 
@@ -205,6 +208,8 @@ cdef class Plane(Sender):
         cdef SubList interest
         self.turning += 1
         try:
+            if self.router.lanes:
+                self.settle_lanes()
             if self.is_stirred():
                 self.run_calls()
             self.flush_dirty()
@@ -232,6 +237,32 @@ cdef class Plane(Sender):
                 if interest.interest_changes:
                     return True
         return False
+
+    cdef int settle_lanes(self) except -1:
+        """Lets lanes finish what they took, as far as they can; the rest is for the epilogue."""
+        cdef Lane lane
+        lanes, self.router.lanes = self.router.lanes, []
+        for lane in lanes:
+            lane.stirred = False      # what it sends may come back to it
+            if lane.behind or not self.settles(lane):
+                self.router.stir(lane)
+        settle_spent(self.router)
+        return 0
+
+    cdef bint settles(self, Lane lane) except -1:
+        cdef int64_t began, span
+        cdef Settled settled = NOT_SETTLED
+        if lane.waits and (self.pace is None or not self.pace.is_quick):
+            return False
+        began = monotonic_ns()
+        try:
+            settled = lane.settle()
+        except Exception:
+            log.exception("a commit failed")
+        span = monotonic_ns() - began
+        if lane.waits and settled != NOT_SETTLED and span >= NOTABLE_NS:
+            self.pace.took(span)
+        return settled == SETTLED
 
     cdef int run_calls(self) except -1:
         """Internal subscribers, outside the data path; what they publish may call others."""
@@ -263,6 +294,10 @@ cdef class Plane(Sender):
     def set_epilogue(self, epilogue) -> None:
         """Called once the internal subscribers of a turn have run, before anything is flushed."""
         self.epilogue = epilogue
+
+    def set_pace(self, pace) -> None:
+        """Who knows whether the disk is quick (`is_quick`), and is told what it `took`."""
+        self.pace = pace
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
                 str reply="", bytes header=b"") -> int:

@@ -31,6 +31,7 @@ from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.logs import log
 from penstock.server.plane import Plane
+from penstock.server.trusting import Trusting
 from penstock.subjects.trie import SubList
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Service:
         )
         self.accounts = Accounts(self._make_interest)
         self.crossings = Crossings(self)
+        self.trusting = Trusting(self)
         self.sessions: dict[int, Session] = {}
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
@@ -102,13 +104,15 @@ class Service:
 
     def configure(self, options: Options) -> None:
         """Takes the users and accounts of the options; clients already there are not asked."""
-        self.options = options
+        options = self.options = self.trusting.take(options)
+        trust = self.trusting.trust
         self.accounts.configure(options)
+        self.trusting.name_accounts()
         self.crossings.configure(options)
         self.guards = GuardTable()
         self._authenticators: dict[ConnectionType, Authenticator] = {
-            "STANDARD": Authenticator(options),
-            "WEBSOCKET": Authenticator.for_websocket(options),
+            "STANDARD": Authenticator(options, trust=trust),
+            "WEBSOCKET": Authenticator.for_websocket(options, trust),
         }
         self.plane.set_write_deadline(options.write_deadline_ns)
         if self.system is not None:
@@ -149,6 +153,7 @@ class Service:
         if self.jetstream is not None:
             self.jetstream.shut_down()
         self.crossings.close()
+        self.trusting.close()
         self.plane.close_all(reason)
         self.loop.remove_reader(self.plane.fileno())
         if self.jetstream is not None:
@@ -206,6 +211,7 @@ class Service:
             "user": options.user_cookie,
             "password": options.pass_cookie,
             "token": options.token_cookie,
+            "jwt": options.jwt_cookie,
         }
         cookies = upgrade.cookies
         return {key: cookies[name] for key, name in wanted.items() if name and name in cookies}

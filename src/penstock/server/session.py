@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.server.accounts import Account, Guards
     from penstock.server.auth import Decision
-    from penstock.server.auth.values import ConnectionType, PeerCertificate
+    from penstock.server.auth.values import Claimed, ConnectionType, PeerCertificate
     from penstock.server.codecs.contract import CodecEnd
     from penstock.server.crossings import Shadow
     from penstock.server.link import Link
@@ -59,6 +59,7 @@ class Session:
         self.start_ns = time.time_ns()
         self.rtt_ns = 0
         self.user = ""
+        self.claimed: Claimed | None = None
         self.account: Account = service.accounts["$G"]
         self.bound = False  # counted in its account
         self.connected = False
@@ -74,6 +75,7 @@ class Session:
         self._ping_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
         self._handshake_timer: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
 
     # -- the start
 
@@ -96,18 +98,23 @@ class Session:
 
     def apply_limits(self) -> None:
         options = self.service.options
-        payload, subs = options.max_payload, options.max_subscriptions
-        limits = self.account.limits
-        if limits is not None:
-            payload = min(payload, limits.max_payload) if limits.max_payload >= 0 else payload
-            subs = limits.max_subscriptions if limits.max_subscriptions >= 0 else subs
+        payloads = [options.max_payload]
+        subs = [options.max_subscriptions] if options.max_subscriptions > 0 else []
+        for limits in (self.account.limits, self.claimed):
+            if limits is not None and limits.max_payload >= 0:
+                payloads.append(limits.max_payload)
+            if limits is not None and limits.max_subscriptions >= 0:
+                subs.append(limits.max_subscriptions)
         self.link.set_limits(
             max_control_line=options.max_control_line,
-            max_payload=payload,
+            max_payload=min(payloads),
             max_pending=options.max_pending,
-            max_subs=max(subs, 0),
+            max_subs=min(subs, default=0),
             max_sub_tokens=options.max_sub_tokens,
         )
+        if subs and not min(subs):
+            # As the reference: who may not subscribe at all may not stay.
+            self.link.close(reasons.MAX_SUBSCRIPTIONS, "maximum subscriptions exceeded")
 
     def await_handshake(self, timeout_s: float) -> None:
         """TLS or WebSocket must shake hands in this time."""
@@ -171,12 +178,14 @@ class Session:
             token=options.auth_token or cookies.get("token"),
             nkey=options.nkey,
             sig=options.sig,
-            jwt=options.jwt,
+            jwt=options.jwt or cookies.get("jwt"),
             account=options.account,
             new_account=options.new_account,
             nonce=self.nonce.encode(),
             tls_peer=self.tls_peer if self.service.maps_certificates(self.kind) else None,
             connection_type=self.kind,
+            ip=self.ip,
+            now_s=time.time(),
         )
 
     def _decide(self, decision: Decision) -> None:
@@ -228,12 +237,26 @@ class Session:
             self.bound = True
             self.account = account
             self.link.set_interest(account.interest)
-            self.apply_limits()
             self.apply_crossings()
         self.user = accepted.user
+        self.claimed = accepted.claimed
+        self.apply_limits()
+        self._stay_until(0.0 if self.claimed is None else self.claimed.expires_s)
         self._configured_user = self.service.authenticator(self.kind).knows(accepted.user)
         self.set_permissions(accepted)
         return True
+
+    def _stay_until(self, expires_s: float) -> None:
+        """A user's claims may run out; 0: never."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        if expires_s:
+            delay_s = max(0.0, expires_s - time.time())
+            self._expiry_timer = self.service.loop.call_later(delay_s, self._expired)
+
+    def _expired(self) -> None:
+        self.link.close(reasons.AUTHENTICATION_EXPIRED, "User Authentication Expired")
+        self.service.plane.settle()
 
     def leave_full_account(self) -> None:
         self.link.close(
@@ -283,8 +306,12 @@ class Session:
         if isinstance(decision, NeedsBcrypt):
             decision = decision.check()
         if isinstance(decision, Refused) or decision.account != self.account.name:
-            self.link.close(reasons.CREDENTIALS_REVOKED, "Authorization Violation")
+            is_revoked = isinstance(decision, Refused) and decision.revoked
+            why = "User Authentication Revoked" if is_revoked else "Authorization Violation"
+            self.link.close(reasons.CREDENTIALS_REVOKED, why)
             return
+        self.claimed = decision.claimed
+        self.apply_limits()
         self.set_permissions(decision)
         self.link.recheck_subscriptions()
 
@@ -420,10 +447,10 @@ class Session:
         self.link.close(reasons.INTERNAL_ERROR)
 
     def closed(self, reason: str) -> None:
-        self._cancel_login_timer()
-        self._cancel_handshake_timer()
-        if self._ping_timer is not None:
-            self._ping_timer.cancel()
+        timers = (self._login_timer, self._handshake_timer, self._expiry_timer, self._ping_timer)
+        for timer in timers:
+            if timer is not None:
+                timer.cancel()
         self._unbind()
         self.debug("client connection closed: %s", reason)
         if reason.startswith("Slow Consumer"):

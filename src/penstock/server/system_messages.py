@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from penstock.base.version import REFERENCE_VERSION
+from penstock.server.auth.values import Claimed
 from penstock.server.monitor.accountz import Flow, FlowByKind, account_stat
 from penstock.server.monitor.process import processors, resident_bytes, usable_processors
 from penstock.server.monitor.totals import subscriptions_of, totals_of, traffic_by_account
@@ -57,7 +58,10 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ver: str = ""
     rtt: int = 0
     stop: str = ""
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str
+    tags: tuple[str, ...] = ()
     kind: str
     client_type: str
 
@@ -118,6 +122,7 @@ def identity(service: Service, seq: int, now_ns: int) -> ServerIdentity:
 
 
 def client_info(record: ClientRecord, *, with_rtt: bool = True) -> ClientInfo:
+    claimed = record.claimed or Claimed()
     return ClientInfo(
         start=timestamp(record.start_ns),
         host=record.ip,
@@ -129,7 +134,10 @@ def client_info(record: ClientRecord, *, with_rtt: bool = True) -> ClientInfo:
         ver=clean(record.version),
         rtt=round_trip_ns(record.rtt_ns) if with_rtt else 0,
         stop=timestamp(record.stop_ns) if record.stop_ns else "",
-        name_tag=record.account,
+        jwt=claimed.token,
+        issuer_key=claimed.issuer,
+        name_tag=record.name_tag,
+        tags=claimed.tags,
         kind="Client",
         client_type=CLIENT_TYPES.get(record.kind, "nats"),
     )

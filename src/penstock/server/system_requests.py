@@ -7,6 +7,7 @@ where the reference names the types of its own language.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 BAD_REQUEST: Final = 400
 FAILED: Final = 500
+NS: Final = 1_000_000_000
 FIRST_LDM_PROTOCOL: Final = 1
 
 Asked = TypeVar("Asked")
@@ -231,10 +233,15 @@ def user_info(session: Session) -> dict[str, Any]:
     data: dict[str, Any] = {
         "user": clean(session.user),
         "account": session.account.name,
-        "account_name": session.account.name,
+        "account_name": session.account.name_tag,
     }
+    claimed = session.claimed
+    if claimed is not None and claimed.name:
+        data["user_name"] = claimed.name
     if session.guards is not None:
         data["permissions"] = _permissions(session.guards.permissions)
+    if claimed is not None and claimed.expires_s:
+        data["expires"] = max(0, int(claimed.expires_s - time.time())) * NS
     return data
 
 

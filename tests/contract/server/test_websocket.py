@@ -10,6 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from support_claims import SHOP, Realm, user_token
 from support_wire import ANSWER_SECONDS, Wire
 
 if TYPE_CHECKING:
@@ -202,3 +203,29 @@ def test_without_the_setting_compression_is_not_offered(
 ) -> None:
     with connect(server_with_websocket.websocket_url) as socket:
         assert not socket.protocol.extensions
+
+
+NAMED = "token_cookie: t, user_cookie: u, pass_cookie: p"
+COOKIES = [
+    (f"{NAMED} }}\nauthorization {{ token: open }}\n", "t=open", "t=shut"),
+    (f"{NAMED} }}\nauthorization {{ user: amy, password: a }}\n", "u=amy; p=a", "u=amy; p=b"),
+    (
+        f"jwt_cookie: j }}\n{Realm().add(SHOP).config()}",
+        f"j={user_token(SHOP, bearer_token=True)}",
+        f"j={user_token(SHOP)}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "right", "wrong"), COOKIES, ids=["token", "user", "jwt"])
+def test_a_cookie_logs_in(
+    pool: ServerPool, implementation: Implementation, config: str, right: str, wrong: str
+) -> None:
+    server = pool.get(implementation, f"{PLAIN.rstrip()[:-1]}, {config}")
+    for cookie, answer in ((right, b"PONG"), (wrong, b"-ERR 'Authorization Violation'")):
+        headers = {"Cookie": cookie}
+        with connect(server.websocket_url, compression=None, additional_headers=headers) as socket:
+            opened = Frames(socket)
+            assert opened.line().startswith(b"INFO {")
+            socket.send(b'CONNECT {"verbose":false}\r\nPING\r\n')
+            assert opened.line() == answer

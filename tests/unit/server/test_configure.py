@@ -302,9 +302,8 @@ def test_bad_value_is_told_with_its_place(
     "text",
     [
         "mqtt {port: 1883}",
-        "operator: x",
-        "resolver: MEMORY",
-        "trusted_keys: x",
+        "resolver: URL(http://a)",
+        "resolver: {type: full, dir: x}",
         "syslog: true",
         "ocsp: true",
         "proxy_protocol: true",

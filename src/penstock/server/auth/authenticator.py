@@ -1,7 +1,8 @@
 """The login decision for one listener.
 
 Rules are tried in a fixed order: nkey users, then users (by certificate where the listener maps
-certificates, else by name), then the single token or user. The first rule that applies decides;
+certificates, else by name), then the single token or user; where operators are trusted, users'
+signed claims alone decide. The first rule that applies decides;
 a login that fails it is never tried against a later one. Without any configured credentials
 everybody is in. Decisions are immediate except when a bcrypt hash must be compared: then the
 caller gets the comparison to run elsewhere. No socket, clock or log here, and no secret leaves.
@@ -9,15 +10,18 @@ caller gets the comparison to run elsewhere. No socket, clock or log here, and n
 
 from __future__ import annotations
 
-import base64
-import binascii
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from penstock.base import nkeys
-from penstock.server.auth.secrets import is_bcrypt, matches_bcrypt, same_text
+from penstock.server.auth.secrets import (
+    decode_signature,
+    is_bcrypt,
+    matches_bcrypt,
+    same_text,
+)
 from penstock.server.auth.users import AuthConfigError, User, UserTable
 from penstock.server.auth.values import (
     REDACTED_TOKEN,
@@ -28,21 +32,24 @@ from penstock.server.auth.values import (
 )
 
 if TYPE_CHECKING:
+    from penstock.server.auth.trust import Trust
     from penstock.server.auth.values import ConnectionType
     from penstock.server.options import Options
 
 Decision: TypeAlias = Accepted | Refused | NeedsBcrypt
 
-SIGNATURE_CHARS_MAX: Final = 88
-
-_URL_TO_STANDARD = str.maketrans("-_", "+/")
-
 
 class Authenticator:
     """Decides logins of one listener from the options it was built with."""
 
-    def __init__(self, options: Options, connection_type: ConnectionType = "STANDARD") -> None:
+    def __init__(
+        self,
+        options: Options,
+        connection_type: ConnectionType = "STANDARD",
+        trust: Trust | None = None,
+    ) -> None:
         authorization = options.authorization
+        self._trust = trust
         self._connection_type = connection_type
         self._users = UserTable(options)
         self._single_user = authorization.user
@@ -53,11 +60,11 @@ class Authenticator:
         self._check_default_user()
 
     @classmethod
-    def for_websocket(cls, options: Options) -> Authenticator:
+    def for_websocket(cls, options: Options, trust: Trust | None = None) -> Authenticator:
         """The decisions of the WebSocket listener, which may replace the single credentials."""
         websocket = options.websocket
         if websocket is None:
-            return cls(options, "WEBSOCKET")
+            return cls(options, "WEBSOCKET", trust)
         options = replace(options, tls=websocket.tls)
         if websocket.user or websocket.token or websocket.no_auth_user:
             authorization = replace(
@@ -69,7 +76,7 @@ class Authenticator:
             options = replace(
                 options, authorization=authorization, no_auth_user=websocket.no_auth_user
             )
-        return cls(options, "WEBSOCKET")
+        return cls(options, "WEBSOCKET", trust)
 
     @property
     def auth_required(self) -> bool:
@@ -79,7 +86,7 @@ class Authenticator:
     @property
     def needs_nonce(self) -> bool:
         """Whether INFO must carry a nonce to sign."""
-        return bool(self._users.by_nkey)
+        return bool(self._trust is not None or self._users.by_nkey)
 
     @property
     def anonymous(self) -> Accepted | None:
@@ -98,6 +105,8 @@ class Authenticator:
         if login.account or login.new_account:
             # Peers once chose their account; one that still does must not land in another.
             return Refused("account named in CONNECT")
+        if self._trust is not None:
+            return self._trust.decide(login)
         if not self._guarded:
             return Accepted(_claimed_name(login))
         default = self._default(login.connection_type)
@@ -113,7 +122,8 @@ class Authenticator:
 
     @property
     def _guarded(self) -> bool:
-        return bool(self._users or self._single_user or self._single_token)
+        is_listed = self._users or self._single_user or self._single_token
+        return self._trust is not None or bool(is_listed)
 
     def _is_anonymous(self, login: Login) -> bool:
         # An nkey nobody could have asked for, as none is configured, counts as nothing sent.
@@ -138,7 +148,7 @@ class Authenticator:
         if nkey == self._default_user:
             # Whoever sends nothing is let in as this user, so a signature would prove nothing.
             return user.accepted
-        signature = _decode_signature(login.sig or "")
+        signature = decode_signature(login.sig or "")
         if signature is None:
             return Refused("nkey signature missing or malformed")
         if not login.nonce or not nkeys.verify(nkey, login.nonce, signature):
@@ -219,14 +229,3 @@ def _run_and_refuse(decision: NeedsBcrypt, refusal: Refused) -> Refused:
 def _claimed_name(login: Login) -> str:
     """What monitoring shows when no configured user stands behind the login."""
     return login.nkey or login.user or (REDACTED_TOKEN if login.token else "")
-
-
-def _decode_signature(text: str) -> bytes | None:
-    """Base64 of either alphabet, padded or not: clients differ."""
-    if not text or len(text) > SIGNATURE_CHARS_MAX:
-        return None
-    bare = text.rstrip("=").translate(_URL_TO_STANDARD)
-    try:
-        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None

@@ -1,17 +1,21 @@
 """Comparing secrets without telling how much of them was right.
 
 A configured secret is plain text or a bcrypt hash. What looks like a hash is never compared as
-text, so the hash itself is no password, however damaged it is.
+text, so the hash itself is no password, however damaged it is. Signatures are read here, too.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import re
 from typing import Final
 
 BCRYPT_INPUT_BYTES_MAX: Final = 72
+SIGNATURE_CHARS_MAX: Final = 88
 
+_URL_TO_STANDARD = str.maketrans("-_", "+/")
 _BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
 
 
@@ -35,6 +39,17 @@ def matches_bcrypt(configured: str, presented: str) -> bool:
         return bool(bcrypt.checkpw(secret, _as_bytes(configured)))
     except ValueError:
         return False
+
+
+def decode_signature(text: str) -> bytes | None:
+    """Base64 of either alphabet, padded or not: clients differ."""
+    if not text or len(text) > SIGNATURE_CHARS_MAX:
+        return None
+    bare = text.rstrip("=").translate(_URL_TO_STANDARD)
+    try:
+        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _as_bytes(text: str) -> bytes:

@@ -58,6 +58,23 @@ class Login:
     nonce: bytes = field(default=b"", repr=False)
     tls_peer: PeerCertificate | None = None
     connection_type: ConnectionType = "STANDARD"
+    ip: str = ""
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What a user's signed claims say beyond who it is. Limits: -1 is none, 0 is nothing at all."""
+
+    token: str = field(default="", repr=False)
+    """Empty for a bearer: who reads it could use it."""
+    issuer: str = ""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    max_subscriptions: int = -1
+    max_payload: int = -1
+    expires_s: float = 0.0
+    """When the client has to go; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,7 @@ class Accepted:
     user: str = ""
     account: str = GLOBAL_ACCOUNT
     permissions: CompiledPermissions | None = None
+    claimed: Claimed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +92,7 @@ class Refused:
     """The peer is not let in. The reason is for the log; the peer hears no more than a refusal."""
 
     reason: str
+    revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

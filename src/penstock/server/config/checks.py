@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from penstock.base.durations import format_duration
 from penstock.broker.sharing import SharingFault
 from penstock.server.conffile import ConfigError
+from penstock.server.config.operators import check_operators
 from penstock.server.config.sharing import sharing_of
 from penstock.server.options import (
     AUTH_TIMEOUT_NS_DEFAULT,
@@ -135,6 +136,8 @@ def _no_auth_user(options: Options) -> str | None:
 def _named_user_exists(options: Options, name: str) -> str | None:
     if not name:
         return None
+    if options.operators:
+        return "no_auth_user not compatible with Trusted Operator"
     users = list(users_of(options))
     if not users:
         return f'no_auth_user: "{name}" present, but users/nkeys are not defined'
@@ -177,7 +180,7 @@ def _websocket(options: Options) -> str | None:
             return "websocket authentication username not compatible with presence of users/nkeys"
         if websocket.token:
             return "websocket authentication token not compatible with presence of users/nkeys"
-    if websocket.jwt_cookie:
+    if websocket.jwt_cookie and not (options.operators or options.trusted_keys):
         return (
             "trusted operators or trusted keys configuration is required for JWT "
             f'authentication via cookie "{websocket.jwt_cookie}"'
@@ -197,7 +200,8 @@ def _system_account(options: Options) -> str | None:
     name = options.system_account
     if not name or (name == SYSTEM_ACCOUNT_DEFAULT and not options.no_system_account):
         return None
-    if name not in (account.name for account in options.accounts):
+    known = {account.name for account in options.accounts} | set(options.resolver_preload)
+    if name not in known:
         return "error resolving system account: account missing"
     return None
 
@@ -239,6 +243,7 @@ RULES: tuple[Callable[[Options], str | None], ...] = (
     _lame_duck,
     _payload_fits_pending,
     _server_name,
+    check_operators,
     _no_auth_user,
     _gateway,
     _websocket,

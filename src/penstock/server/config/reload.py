@@ -44,6 +44,8 @@ FIXED = {
     "dont_listen": "DontListen",
     "jetstream": "JetStream",
     "gateway": "Gateway",
+    "operators": "TrustedOperators",
+    "trusted_keys": "TrustedKeys",
 }
 
 #: Options named with their new value, before and after the word on users and accounts.
@@ -96,6 +98,8 @@ def _refusals(old: Options, new: Options) -> Iterator[str]:
     for name, word in FIXED.items():
         if _differs(name, old, new):
             yield _refusal(word, _shown(name, old), _shown(name, new))
+    if old.resolver != new.resolver:
+        yield "config reload does not support moving to or from an account resolver"
     if _without_tls(old) != _without_tls(new):
         yield _refusal("Websocket", repr(old.websocket), repr(new.websocket))
     for word, before, after in (

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class Committer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: list[Thread] = []
+        self._waiting: SimpleQueue[tuple[Work, Callable[[Exception | None], None]] | None]
+        self._waiting = SimpleQueue()  # None ends a thread
         self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.running = 0
         """Pieces of work that are out."""
@@ -39,10 +42,12 @@ class Committer:
 
     def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
         """Runs the work on a thread, then `done` on the loop."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="disk")
         self.running += 1
-        self._threads.submit(self._run, work, done)
+        self._waiting.put((work, done))
+        if len(self._threads) < min(self.running, SYNC_THREADS_MAX):
+            thread = Thread(target=self._serve, name="disk", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     @property
     def is_quick(self) -> bool:
@@ -63,12 +68,14 @@ class Committer:
         else:
             self._usual_ns += (span_ns - self._usual_ns) // SMOOTHING
 
-    def _run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
-        self._finished.append((done, run_here(work)))
-        try:
-            self._loop.call_soon_threadsafe(self._tell)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+    def _serve(self) -> None:
+        while (task := self._waiting.get()) is not None:
+            work, done = task
+            self._finished.append((done, run_here(work)))
+            try:
+                self._loop.call_soon_threadsafe(self._tell)
+            except RuntimeError:
+                continue  # the loop is closed: nobody waits any more
 
     def _tell(self) -> None:
         while self._finished:
@@ -78,9 +85,11 @@ class Committer:
 
     def close(self) -> None:
         """Waits for what is running, and tells whose it was."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True)
-            self._threads = None
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._waiting.put(None)
+        for thread in threads:
+            thread.join()
         self._tell()
 
 

@@ -90,8 +90,9 @@ class Copying:
             receive(wire, Inbound(subject, reply, header, payload), now_ns())
             mark(host)
 
-        subscription = Subscription(wire.subject, value=received)
-        self._interest.insert(subscription, call=True)
+        lane = wire.feed.make_lane(wire.subject, received)
+        subscription = Subscription(wire.subject, value=lane or received)
+        self._interest.insert(subscription, call=True, lane=lane is not None)
         crossings = self._account.edge.service.crossings
         self._shadows[wire.subject] = crossings.shadow(
             self._account.name, wire.subject, None, received

@@ -77,7 +77,7 @@ class HostDriver:
         )
         if host.lane is not None:
             host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
-        host.is_watched = self._account.assets.is_limited
+        host.is_watched = self._account.assets.is_limited or not self._edge.is_ample
         host.open_lane()
 
     def published(

@@ -126,6 +126,7 @@ class JetStreamEdge:
         with no_collections():
             self.serve_accounts()
         self.plane.set_epilogue(self._after_turn)
+        self.plane.set_pace(self.committer)
         if self.options.sync_interval_ns:
             self._arm_interval()
         streams = sum(len(account.assets.hosts) for account in self.accounts.values())
@@ -276,13 +277,17 @@ class JetStreamEdge:
 
     def look_at_space(self, now_ns: int) -> None:
         """Sees, now and then, whether the disk has space for more messages."""
-        is_ample = self._spare_bytes == SPARE_BYTES
-        if is_ample and now_ns - self._looked_ns < SPACE_EVERY_NS:
+        if self.is_ample and now_ns - self._looked_ns < SPACE_EVERY_NS:
             return
         self._looked_ns = now_ns
         is_low = self._disk.free_bytes() < self._spare_bytes
         if is_low != self.room.is_disk_low:
             self._space_changed(is_low)
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether the disk is so large that it need not be looked at every turn."""
+        return self._spare_bytes == SPARE_BYTES
 
     def _space_changed(self, is_low: bool) -> None:
         self.room.is_disk_low = is_low

@@ -135,6 +135,8 @@ class Running:
             self._interest.unwatch(self._transfer.watched, None)
         if self._timer is not None:
             self._timer.cancel()
+        if self._transfer.problem:
+            log.error("%s", self._transfer.problem)
         self._ended(self._transfer)
 
     def abandon(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from penstock.server.accounts import Account
     from penstock.server.clients import Now
     from penstock.server.service import Service
+
+
+NS: Final = 1_000_000_000
 
 
 class AccountzOptions(Struct, frozen=True, kw_only=True):
@@ -38,7 +41,11 @@ class AccountDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mappings: dict[str, list[ShownDestination]] = {}
     exports: list[ShownExport] = []
     imports: list[ShownImport] = []
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str
+    tags: tuple[str, ...] = ()
+    revoked_user: dict[str, str] = {}
     sublist_stats: SublistStats
 
 
@@ -118,7 +125,7 @@ def accstatz(
 def account_stat(account: Account, traffic: Traffic) -> AccountStat:
     return AccountStat(
         acc=account.name,
-        name=account.name,
+        name=account.name_tag,
         conns=account.connections,
         leafnodes=0,
         total_conns=account.connections,
@@ -131,6 +138,7 @@ def account_stat(account: Account, traffic: Traffic) -> AccountStat:
 
 def _detail(service: Service, account: Account) -> AccountDetail:
     sharing = shown(service.options, account.name)
+    claims = _claims(service, account)
     return AccountDetail(
         account_name=account.name,
         update_time=timestamp(service.config_load_ns),
@@ -144,9 +152,25 @@ def _detail(service: Service, account: Account) -> AccountDetail:
         mappings=sharing.mappings,
         exports=sharing.exports,
         imports=sharing.imports,
-        name_tag=account.name,
+        name_tag=account.name_tag,
         sublist_stats=sum_stats([account.interest.stats()]),
+        **claims,
     )
+
+
+def _claims(service: Service, account: Account) -> dict[str, Any]:
+    """What is signed for the account; nothing, if it was configured."""
+    trust = service.trusting.trust
+    known = None if trust is None else trust.accounts.get(account.name)
+    if known is None:
+        return {}
+    revoked = known.claims.revocations.items()
+    return {
+        "jwt": known.token,
+        "issuer_key": known.claims.about.issuer,
+        "tags": known.claims.tags,
+        "revoked_user": {key: timestamp(since_s * NS) for key, since_s in revoked},
+    }
 
 
 def _has_jetstream(service: Service, account: Account) -> bool:

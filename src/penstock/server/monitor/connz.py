@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from penstock.server.accounts import GLOBAL_ACCOUNT
+from penstock.server.auth.values import Claimed
 from penstock.server.clients import ClientRecord, record_of
 from penstock.server.monitor.query import BadQuery
 from penstock.server.monitor.sorting import CLOSED_ONLY, SORTS
@@ -111,7 +112,10 @@ class ConnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     account: str = ""
     subscriptions_list: tuple[str, ...] = ()
     subscriptions_list_detail: tuple[SubDetail, ...] = ()
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Connz(Struct, frozen=True, kw_only=True):
@@ -231,6 +235,8 @@ def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo:
     shown_account = "" if record.account == GLOBAL_ACCOUNT else record.account
     closed = record.stop_ns != 0
     auth = options.auth
+    claimed = (record.claimed if auth else None) or Claimed()
+    shown_tag = "" if closed and record.account == GLOBAL_ACCOUNT else record.name_tag
     return ConnInfo(
         cid=record.cid,
         kind="Client",
@@ -263,7 +269,10 @@ def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo:
         subscriptions_list_detail=_details(record, subscriptions)
         if options.subscriptions_detail
         else (),
-        name_tag=(shown_account if closed else record.account) if auth else "",
+        jwt=claimed.token,
+        issuer_key=claimed.issuer,
+        name_tag=shown_tag if auth else "",
+        tags=claimed.tags,
     )
 
 

@@ -31,7 +31,7 @@ NONCE = b"nonce-in-info-1"
 SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
 NKEY = nkeys.public_from_seed(SEED)
 OTHER_SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(32))
-HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+HASH = "$2b$04$r6rGAZnvWcbCW.UcROs07eE29d5rYQ.0xvWpLsA2N5X/my9IobiUG"  # of "secret"
 ONLY_A = Permissions(publish=SubjectPermission(allow=("a",)))
 ONLY_B = Permissions(publish=SubjectPermission(allow=("b",)))
 ALICE = UserOptions(user="alice", password="pw")

@@ -205,7 +205,7 @@ def raw_frame(first: int, payload: bytes = b"") -> bytes:
             "control frame length bigger than maximum allowed of 125 bytes",
         ),
         (b"\x82\xff\x80" + bytes(7), "invalid 64-bit payload length"),
-        (frame(CLOSE, b"\x03"), "close frame payload cannot be 1 byte"),
+        (raw_frame(0x88, b"\x03"), "close frame payload cannot be 1 byte"),
     ],
 )
 @pytest.mark.parametrize("how", SPLITS)

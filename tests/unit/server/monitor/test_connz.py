@@ -38,6 +38,7 @@ GONE = ClientRecord(
     version="",
     user="",
     account="$G",
+    name_tag="$G",
     stop_ns=2_000_000_000,
     reason="Client Closed",
 )
@@ -120,7 +121,7 @@ def test_pages_are_cut_from_the_whole(count: int, offset: int, limit: int) -> No
 
 def test_total_counts_the_account_but_not_the_other_filters() -> None:
     service = service_of(
-        replace(GONE, cid=1, account="A", user="amy"),
+        replace(GONE, cid=1, account="A", name_tag="A", user="amy"),
         replace(GONE, cid=2, account="A", user="bob"),
         replace(GONE, cid=3, account="$G", user="amy"),
     )
@@ -153,7 +154,7 @@ def test_a_subject_filter_keeps_those_who_would_hear_it(subject: str, found: lis
 
 
 def test_users_and_accounts_are_shown_only_when_asked_for() -> None:
-    service = service_of(replace(GONE, cid=1, account="A", user="amy"))
+    service = service_of(replace(GONE, cid=1, account="A", name_tag="A", user="amy"))
     plain = connz(service, ConnzOptions(state=CLOSED), NOW)["connections"][0]
     asked = connz(service, ConnzOptions(state=CLOSED, auth=True), NOW)["connections"][0]
     assert (plain.authorized_user, plain.account, plain.name_tag) == ("", "", "")

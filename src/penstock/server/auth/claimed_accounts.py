@@ -1,0 +1,209 @@
+"""Accounts as claimed: what signed claims say of an account, as the options of a configured one.
+
+So the rest of the server need not know where an account comes from. What an account may not have
+or cannot have (an import without its export, or without the exporter's leave; a mapping that maps
+nothing) is left out and told, as in the reference: the rest of the account works. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from penstock.broker.mappings import MappingFault, Mappings
+from penstock.broker.sharing import Shares, tolerate
+from penstock.broker.sharing_values import (
+    RESPONSE_THRESHOLD_NS_DEFAULT,
+    Destination,
+    Export,
+    Import,
+    Kind,
+    Mapping,
+    Response,
+)
+from penstock.server.auth.claim_rules import activation_faults, is_revoked
+from penstock.server.auth.claims import ActivationClaims, Storage, decode
+from penstock.server.options import AccountLimits, AccountOptions, JetStreamAccountLimits
+from penstock.subjects.match import is_subset
+from penstock.subjects.tokens import is_valid_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as MappingOf
+
+    from penstock.server.auth.claims import (
+        AccountBounds,
+        AccountClaims,
+        ClaimedExport,
+        ClaimedImport,
+    )
+
+UNLIMITED: Final = -1
+TIER: Final = "R1"
+"""The tier of streams with one copy: there are no others on one server."""
+_RESPONSES: Final = {
+    "": Response.SINGLETON,
+    "Singleton": Response.SINGLETON,
+    "Stream": Response.STREAM,
+    "Chunked": Response.CHUNKED,
+}
+
+
+class ClaimedAccounts:
+    """All accounts that are there, and what had to be left out of them."""
+
+    def __init__(self, accounts: MappingOf[str, AccountClaims], now_s: float) -> None:
+        self._claims = accounts
+        self._now_s = now_s
+        self.warnings: list[str] = []
+        self.expiries_s: list[int] = [
+            claims.about.expires_s for claims in accounts.values() if claims.about.expires_s
+        ]
+        """When something in them will run out."""
+        self.options = self._shared([self._options(name) for name in accounts])
+
+    def _options(self, name: str) -> AccountOptions:
+        claims = self._claims[name]
+        exports = [_export(one) for one in claims.exports if is_valid_subject(one.subject)]
+        imports = [_import(one) for one in claims.imports if self._has_leave(name, one)]
+        return AccountOptions(
+            name=name,
+            limits=_limits(claims.limits),
+            jetstream=_storage(claims.limits),
+            exports=tuple(exports),
+            imports=tuple(imports),
+            mappings=tuple(self._mappings(name)),
+        )
+
+    def _shared(self, accounts: list[AccountOptions]) -> tuple[AccountOptions, ...]:
+        shares, faults = tolerate(Shares(one.name, one.exports, one.imports) for one in accounts)
+        self.warnings += [f"account {name}: {fault}" for name, fault in faults]
+        return tuple(
+            replace(
+                one,
+                exports=tuple(shares[one.name].exports),
+                imports=tuple(shares[one.name].imports),
+            )
+            for one in accounts
+        )
+
+    def _mappings(self, name: str) -> list[Mapping]:
+        found = []
+        for subject, weighted in self._claims[name].mappings.items():
+            mapping = Mapping(
+                subject=subject,
+                destinations=tuple(
+                    Destination(subject=one.subject, weight=one.weight or 100, cluster=one.cluster)
+                    for one in weighted
+                ),
+            )
+            try:
+                Mappings([mapping], draw=lambda _: 0)
+            except MappingFault as fault:
+                self.warnings.append(f'account {name}: mapping of "{subject}": {fault}')
+            else:
+                found.append(mapping)
+        return found
+
+    # -- leave to import
+
+    def _has_leave(self, importer: str, wanted: ClaimedImport) -> bool:
+        """Exports may ask for an activation: a token in which the exporter names the importer."""
+        exporter = self._claims.get(wanted.account)
+        if exporter is None:
+            self.warnings.append(f"account {importer}: no account {wanted.account} to import from")
+            return False
+        theirs = wanted.their_subject
+        asking = [
+            export
+            for export in exporter.exports
+            if export.token_req and export.type == wanted.type and is_subset(theirs, export.subject)
+        ]
+        if asking and not self._is_activated(importer, wanted, exporter, asking[0]):
+            self.warnings.append(f"account {importer}: import of {wanted.subject} not authorized")
+            return False
+        return True
+
+    def _is_activated(
+        self,
+        importer: str,
+        wanted: ClaimedImport,
+        exporter: AccountClaims,
+        export: ClaimedExport,
+    ) -> bool:
+        """The rules have seen to it that a token fits its import; the rest depends on others."""
+        if not wanted.token:
+            return False
+        leave = decode(wanted.token, ActivationClaims)
+        about = leave.about
+        is_theirs = not leave.issuer_account or (
+            leave.issuer_account == wanted.account
+            and about.issuer in (wanted.account, *exporter.scopes)
+        )
+        if about.expires_s:
+            self.expiries_s.append(about.expires_s)
+        is_over = bool(about.expires_s) and about.expires_s <= self._now_s
+        return (
+            is_theirs
+            and not is_over
+            and not activation_faults(leave, self._now_s)
+            and not is_revoked(export.revocations, importer, about.issued_s)
+        )
+
+
+def _export(export: ClaimedExport) -> Export:
+    return Export(
+        kind=Kind(export.type),
+        subject=export.subject,
+        response=_RESPONSES[export.response_type],
+        threshold_ns=export.response_threshold or RESPONSE_THRESHOLD_NS_DEFAULT,
+        account_position=export.account_token_position,
+    )
+
+
+def _import(wanted: ClaimedImport) -> Import:
+    kind = Kind(wanted.type)
+    theirs = wanted.their_subject
+    if kind is Kind.SERVICE:
+        here = wanted.local_subject or wanted.subject
+        return Import(
+            kind=kind, account=wanted.account, subject=theirs, to=here, share=wanted.share
+        )
+    return Import(
+        kind=kind,
+        account=wanted.account,
+        subject=theirs,
+        to=wanted.local_subject,
+        prefix="" if wanted.local_subject else wanted.to,
+    )
+
+
+def _limits(bounds: AccountBounds) -> AccountLimits:
+    return AccountLimits(
+        max_connections=bounds.conn,
+        max_subscriptions=bounds.subs,
+        max_payload=bounds.payload,
+        max_leafnodes=bounds.leaf,
+    )
+
+
+def _storage(bounds: AccountBounds) -> JetStreamAccountLimits | None:
+    given: Storage = bounds
+    if bounds.tiered_limits:
+        given = bounds.tiered_limits.get(TIER, Storage())
+    if not given.mem_storage and not given.disk_storage:
+        return None
+    return JetStreamAccountLimits(
+        max_memory=given.mem_storage,
+        max_storage=given.disk_storage,
+        max_streams=given.streams,
+        max_consumers=given.consumer,
+        max_ack_pending=_positive(given.max_ack_pending),
+        memory_max_stream_bytes=_positive(given.mem_max_stream_bytes),
+        storage_max_stream_bytes=_positive(given.disk_max_stream_bytes),
+        max_bytes_required=given.max_bytes_required,
+    )
+
+
+def _positive(value: int) -> int:
+    return value if value > 0 else UNLIMITED
