@@ -1,8 +1,9 @@
-"""Reading streams in bulk: a fast client over a compiled parser, beside the ordinary one."""
+"""Streams in bulk, read and written: a fast client over compiled parts, beside the ordinary one."""
 
 from penstock.bulk.asking import StreamState
 from penstock.bulk.batch import Batch
 from penstock.bulk.blocking import BlockingReader
+from penstock.bulk.blocking_publisher import BlockingPublisher
 from penstock.bulk.errors import (
     AccessDenied,
     AnswerLate,
@@ -11,11 +12,13 @@ from penstock.bulk.errors import (
     Evicted,
     LinkLost,
     NoResponders,
+    NotPermitted,
     Refused,
 )
 from penstock.bulk.following import CaughtUp, Following, Idle, PastEnd
 from penstock.bulk.link import Dialling
 from penstock.bulk.login import Address, Credentials
+from penstock.bulk.publishing import Publisher, Refusal
 from penstock.bulk.reader import BulkReader
 
 __all__ = [
@@ -23,6 +26,7 @@ __all__ = [
     "Address",
     "AnswerLate",
     "Batch",
+    "BlockingPublisher",
     "BlockingReader",
     "BulkError",
     "BulkReader",
@@ -35,7 +39,10 @@ __all__ = [
     "Idle",
     "LinkLost",
     "NoResponders",
+    "NotPermitted",
     "PastEnd",
+    "Publisher",
+    "Refusal",
     "Refused",
     "StreamState",
 ]

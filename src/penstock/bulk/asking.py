@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.api.subjects import API, domain_api
-from penstock.api.times import parse_time
-from penstock.bulk.errors import Refused
+from penstock.api.times import format_time, parse_time
+from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
 
 if TYPE_CHECKING:
     from penstock.bulk.link import Link
@@ -31,6 +31,7 @@ class StreamState:
     last_seq: int
     messages: int
     config: dict[str, Any]
+    byte_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,17 @@ class Selection:
     last_per_subject: bool = False
     headers_only: bool = False
     heartbeat: float = 5.0
+    name_prefix: str = ""
 
 
 class Questions:
     """The API as reached over a link."""
 
-    def __init__(self, domain: str = "") -> None:
-        self._prefix = domain_api(domain) if domain else API
+    def __init__(self, domain: str = "", prefix: str = "") -> None:
+        self.prefix = prefix or (domain_api(domain) if domain else API)
 
     async def stream_state(self, link: Link, stream: str) -> StreamState:
-        info = await self._call(link, f"STREAM.INFO.{stream}", {})
+        info = await self.call(link, f"STREAM.INFO.{stream}", {})
         state = info["state"]
         return StreamState(
             name=stream,
@@ -61,7 +63,19 @@ class Questions:
             last_seq=state["last_seq"],
             messages=state["messages"],
             config=info["config"],
+            byte_count=state["bytes"],
         )
+
+    async def first_since(self, link: Link, stream: str, time_ns: int) -> int | None:
+        """The sequence of the first record at or after a time; None if there is none."""
+        body = {"start_time": format_time(time_ns), "next_by_subj": ">"}
+        try:
+            found = await self.call(link, f"STREAM.MSG.GET.{stream}", body)
+        except Refused as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return None
+            raise
+        return int(found["message"]["seq"])
 
     async def create_consumer(
         self, link: Link, stream: str, name: str, deliver: str, selection: Selection
@@ -71,20 +85,26 @@ class Questions:
         if len(selection.filters) == 1:
             subject += f".{selection.filters[0]}"
         body = {"stream_name": stream, "action": "create"}
-        info = await self._call(
+        info = await self.call(
             link, subject, body | {"config": ordered_config(name, deliver, selection)}
         )
         # Delivery may have begun before the answer was made: those count as well.
         return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
 
-    async def delete_consumer(self, link: Link, stream: str, name: str, seconds: float) -> None:
-        await self._call(link, f"CONSUMER.DELETE.{stream}.{name}", {}, seconds)
+    async def pending_of(self, link: Link, stream: str, name: str) -> int:
+        """How many records a consumer has still to deliver."""
+        info = await self.call(link, f"CONSUMER.INFO.{stream}.{name}", {})
+        return int(info["num_pending"])
 
-    async def _call(
+    async def delete_consumer(self, link: Link, stream: str, name: str, seconds: float) -> None:
+        await self.call(link, f"CONSUMER.DELETE.{stream}.{name}", {}, seconds)
+
+    async def call(
         self, link: Link, subject: str, body: dict[str, Any], seconds: float | None = None
     ) -> dict[str, Any]:
+        """One question, its answer as JSON."""
         payload = json.dumps(body).encode() if body else b""
-        heard = await link.request(f"{self._prefix}.{subject}", payload, seconds)
+        heard = await link.request(f"{self.prefix}.{subject}", payload, seconds)
         answer: dict[str, Any] = json.loads(heard.payload)
         if error := answer.get("error"):
             raise Refused(

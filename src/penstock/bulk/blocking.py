@@ -11,8 +11,10 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from penstock.bulk.reader import RANGE_HEARTBEAT_SECONDS
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 
     from penstock.bulk.asking import StreamState
     from penstock.bulk.batch import Batch
@@ -59,6 +61,8 @@ class BlockingReader:
         filters: Sequence[str] = (),
         headers_only: bool = False,
         skip_evicted: bool = False,
+        heartbeat: float = RANGE_HEARTBEAT_SECONDS,
+        check: Callable[[StreamState, int], None] | None = None,
     ) -> Iterator[Batch]:
         """As `BulkReader.range`."""
         return self._batches(
@@ -69,8 +73,22 @@ class BlockingReader:
                 filters=filters,
                 headers_only=headers_only,
                 skip_evicted=skip_evicted,
+                heartbeat=heartbeat,
+                check=check,
             )
         )
+
+    def direct(
+        self, stream: str, *, start: int, stop: int, filters: Sequence[str] = (), batched: bool
+    ) -> Iterator[Batch]:
+        """As `BulkReader.direct`."""
+        return self._batches(
+            self._reader.direct(stream, start=start, stop=stop, filters=filters, batched=batched)
+        )
+
+    def first_since(self, stream: str, time_ns: int) -> int | None:
+        """As `BulkReader.first_since`."""
+        return self._wait(self._reader.first_since(stream, time_ns))
 
     def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False

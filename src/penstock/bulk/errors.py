@@ -4,6 +4,7 @@ from __future__ import annotations
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
+NO_MESSAGE_FOUND = 10037
 
 
 class BulkError(Exception):
@@ -28,6 +29,10 @@ class AnswerLate(BulkError):
 
 class NoResponders(BulkError):
     """Nobody serves the request: no JetStream here, or none yet."""
+
+
+class NotPermitted(BulkError):
+    """The server's permissions keep us from asking, or from hearing the answer."""
 
 
 class Refused(BulkError):

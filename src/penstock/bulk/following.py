@@ -90,8 +90,10 @@ class Following:
         stop_seq: int = 0,
         check: Callable[[StreamState, int], None] | None = None,
         reconnect_seconds: float = RECONNECT_SECONDS,
+        release: Callable[[Link], Awaitable[None]] | None = None,
     ) -> None:
         self._dial = dial
+        self._release = release or _close
         self._questions = questions
         self._stream = stream
         self._selection = selection
@@ -105,6 +107,8 @@ class Following:
         self._unconfirmed: int | None = None
         self._handed = 0
         self._is_caught_up = False
+        self._is_in_doubt = False
+        """Nothing came for a while: what was pending may be gone, or on its way."""
         self._has_begun = False
         self.position = after
         self.recreated = 0
@@ -133,6 +137,9 @@ class Following:
                 return self._caught_up()
             item = await self._next_item()
             event = self._judge(item)
+            if self._is_in_doubt:
+                self._is_in_doubt = False
+                event = self._caught_up() if await self._has_nothing_pending() else event
             if event is not None:
                 return event
 
@@ -148,7 +155,7 @@ class Following:
         try:
             await self._delete(link)
         finally:
-            await link.close()
+            await self._release(link)
 
     # -- what came
 
@@ -193,10 +200,21 @@ class Following:
         if delivered != self._handed or seq < (self.position or 0):
             return None
         self.position = seq
-        # What was pending may have been removed in the meantime: then no record says so.
-        if not self._is_caught_up and not is_stalled:
-            return self._caught_up()
+        self._is_in_doubt = not self._is_caught_up and not is_stalled
         return Idle(seq)
+
+    async def _has_nothing_pending(self) -> bool:
+        """What was pending may have been removed in the meantime: then no record says so.
+
+        Nor does a heartbeat alone: a server that is busy sends one in the midst of a backlog.
+        """
+        try:
+            link = await self._connected()
+            return await self._questions.pending_of(link, self._stream, self._consumer) == 0
+        except AccessDenied:
+            return True  # who may not ask has to believe the heartbeat
+        except BulkError:
+            return False  # the next heartbeat asks again
 
     def _caught_up(self) -> CaughtUp:
         self._is_caught_up = True
@@ -241,7 +259,7 @@ class Following:
         position = self.position
         if self._check is not None and position is not None:
             self._check(await self._questions.stream_state(link, self._stream), position)
-        name = secrets.token_hex(8)
+        name = self._selection.name_prefix + secrets.token_hex(8)
         deliver, feed = link.follow(stop_seq=self._stop_seq, mark_caught_up=True)
         selection = self._selection
         if position is not None:
@@ -296,6 +314,10 @@ class Following:
         link.unfollow()
         with contextlib.suppress(BulkError):
             await self._questions.delete_consumer(link, self._stream, name, DELETE_SECONDS)
+
+
+async def _close(link: Link) -> None:
+    await link.close()
 
 
 def _may_pass(error: BulkError) -> bool:

@@ -44,52 +44,13 @@ GAP = 9
 UNKNOWN_POSITION = 10  # a record whose reply subject says no sequence
 OK = 11
 
-cdef enum Step:
-    WANTING = 0  # more bytes
-    STEP_MESSAGE = 1
-    STEP_LINE = 2
-    STEP_FULL = 6
-    STEP_CAUGHT_UP = 7
-    STEP_PAST_END = 8
-    STEP_GAP = 9
-    STEP_UNKNOWN = 10
-    BROKEN = 32
-    NO_MEMORY = 33
-
 
 class WireError(Exception):
     """The peer does not speak the protocol."""
 
 
-cdef struct Span:
-    const char* data
-    size_t size
-
-
-cdef struct Delivery:
-    long long sid
-    Span subject
-    Span reply
-    Span header
-    Span payload
-
-
-cdef struct Column:
-    char* data
-    size_t used
-    size_t size
-    int32_t* offsets
-
-
 cdef class Heard:
     """Something that is not a record: a message, a line, or a mark among the records."""
-
-    cdef readonly int kind
-    cdef readonly long long sid
-    cdef readonly str subject
-    cdef readonly str reply
-    cdef readonly bytes header
-    cdef readonly bytes payload
 
     def __repr__(self):
         return f"Heard({self.kind}, {self.subject!r}, {self.header!r}, {self.payload!r})"
@@ -98,28 +59,6 @@ cdef class Heard:
 cdef class Intake:
     """One connection's bytes. `frame_bytes_max` bounds a message, `records_max` and `bytes_max`
     a batch, which one message may overshoot."""
-
-    cdef char* room
-    cdef size_t size
-    cdef size_t start
-    cdef size_t end
-    cdef size_t wanted  # the whole length of the frame in front, once it is known
-    cdef size_t frame_bytes_max
-    cdef Delivery delivery
-    cdef long long sid  # followed; 0 for none
-    cdef int64_t expected
-    cdef int64_t stop_seq
-    cdef bint marking
-    cdef Py_ssize_t records_max
-    cdef size_t bytes_max
-    cdef Py_ssize_t count
-    cdef int64_t pending
-    cdef int64_t* seqs
-    cdef int64_t* times
-    cdef Column subjects
-    cdef Column headers
-    cdef Column payloads
-    cdef readonly int64_t gap_at
 
     def __cinit__(self, *, size_t frame_bytes_max, Py_ssize_t records_max, size_t bytes_max):
         if records_max < 1 or bytes_max < 1 or bytes_max + frame_bytes_max >= <size_t> 1 << 31:

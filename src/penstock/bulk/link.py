@@ -11,16 +11,28 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 import secrets
 import ssl
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.bulk import intake
-from penstock.bulk.errors import AccessDenied, AnswerLate, ConnectFailed, LinkLost, NoResponders
+from penstock.bulk.errors import (
+    AccessDenied,
+    AnswerLate,
+    ConnectFailed,
+    LinkLost,
+    NoResponders,
+    NotPermitted,
+)
 from penstock.bulk.feed import Broken, CaughtUpMark, Feed, PastEndMark, Status
 from penstock.bulk.intake import Heard, Intake, WireError
 from penstock.bulk.login import Address, Credentials, connect_line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
 
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 30.0
@@ -34,6 +46,12 @@ NO_RESPONDERS: Final = 503
 ANSWERS_SID: Final = 1
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
+
+L = TypeVar("L", bound="Link")
+
+_VIOLATION: Final = re.compile(
+    r'permissions violation for (publish|subscription) to "([^"]*)"', re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +75,7 @@ class Link(asyncio.BufferedProtocol):
 
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling
-        self._intake = Intake(
-            frame_bytes_max=FRAME_BYTES_MAX,
-            records_max=dialling.records_max,
-            bytes_max=dialling.batch_bytes_max,
-        )
+        self._intake = self._new_intake(dialling)
         loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._told: asyncio.Future[dict[str, Any]] = loop.create_future()
@@ -69,12 +83,22 @@ class Link(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = loop.create_future()
         self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
         self._answers: dict[str, asyncio.Future[Heard]] = {}
+        self._asked: dict[str, str] = {}
+        self._rows: dict[str, deque[Heard]] = {}
+        self._deaf = ""
         self._numbers = itertools.count(ANSWERS_SID + 1)
         self._followed = 0
         self._feed: Feed | None = None
         self._paused = False
         self._error = ""
         self.info: dict[str, Any] = {}
+
+    def _new_intake(self, dialling: Dialling) -> Intake:
+        return Intake(
+            frame_bytes_max=FRAME_BYTES_MAX,
+            records_max=dialling.records_max,
+            bytes_max=dialling.batch_bytes_max,
+        )
 
     # -- what a reader does
 
@@ -83,24 +107,62 @@ class Link(asyncio.BufferedProtocol):
         return not self._closed.done()
 
     async def request(
-        self, subject: str, payload: bytes = b"", seconds: float | None = None
+        self,
+        subject: str,
+        payload: bytes = b"",
+        seconds: float | None = None,
+        *,
+        header: bytes = b"",
     ) -> Heard:
-        """Ask and wait for one answer."""
+        """Ask and wait for one answer. `header` is a whole block, or nothing."""
+        if self._deaf:
+            raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
+        self._asked[token] = subject
         answer: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
         self._answers[token] = answer
         limit = self._dialling.answer_seconds if seconds is None else seconds
         try:
-            self._publish(subject, payload, reply=f"{self._inbox}.r.{token}")
+            self._publish(subject, payload, reply=f"{self._inbox}.r.{token}", header=header)
             async with asyncio.timeout(limit):
                 heard = await answer
         except TimeoutError:
             raise AnswerLate(f"no answer on {subject} within {limit} s") from None
         finally:
-            del self._answers[token]
+            del self._answers[token], self._asked[token]
         if heard.header and Status.read(heard.header, "").code == NO_RESPONDERS:
             raise NoResponders(f"nobody answers on {subject}")
         return heard
+
+    async def request_many(
+        self, subject: str, payload: bytes, seconds: float | None = None
+    ) -> AsyncGenerator[Heard, None]:
+        """Ask and hand on answers as they come, until the caller has enough."""
+        if self._deaf:
+            raise NotPermitted(self._deaf)
+        token = f"{next(self._numbers)}"
+        heard: deque[Heard] = deque()
+        self._rows[token] = heard
+        limit = self._dialling.answer_seconds if seconds is None else seconds
+        try:
+            self._publish(subject, payload, reply=f"{self._inbox}.r.{token}")
+            while True:
+                if not heard:
+                    await self._wait_for_row(token, subject, limit)
+                yield heard.popleft()
+        finally:
+            del self._rows[token]
+
+    async def _wait_for_row(self, token: str, subject: str, seconds: float) -> None:
+        more: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
+        self._answers[token], self._asked[token] = more, subject
+        try:
+            async with asyncio.timeout(seconds):
+                await more
+        except TimeoutError:
+            raise AnswerLate(f"no answer on {subject} within {seconds} s") from None
+        finally:
+            del self._answers[token], self._asked[token]
 
     def publish(self, subject: str, payload: bytes = b"") -> None:
         self._publish(subject, payload)
@@ -201,7 +263,10 @@ class Link(asyncio.BufferedProtocol):
 
     def _hear_message(self, heard: Heard) -> None:
         if heard.sid == ANSWERS_SID:
-            waiting = self._answers.get(heard.subject.rpartition(".")[2])
+            token = heard.subject.rpartition(".")[2]
+            if token in self._rows:
+                self._rows[token].append(heard)
+            waiting = self._answers.get(token)
             if waiting is not None and not waiting.done():
                 waiting.set_result(heard)
         elif heard.sid == self._followed and self._feed is not None:
@@ -232,10 +297,21 @@ class Link(asyncio.BufferedProtocol):
             self._told.set_result(info)
 
     def _hear_error(self, text: str) -> None:
+        if found := _VIOLATION.search(text):
+            self._hear_violation(text, *found.groups())
+            return
         self._error = text
         denied = "authorization" in text.lower() or "authentication" in text.lower()
         kind = AccessDenied if denied else ConnectFailed
         _fail_future(self._accepted, kind(f"the server said: {text}"))
+
+    def _hear_violation(self, text: str, act: str, subject: str) -> None:
+        """The connection lives on, but whoever asked there waits in vain."""
+        if act.lower() == "subscription" and subject.startswith(f"{self._inbox}.r"):
+            self._deaf = text
+        for token, answer in self._answers.items():
+            if self._deaf or self._asked[token] == subject:
+                _fail_future(answer, NotPermitted(text))
 
     def _fail(self, reason: str) -> None:
         self._error = reason
@@ -243,9 +319,10 @@ class Link(asyncio.BufferedProtocol):
 
     # -- writing
 
-    def _publish(self, subject: str, payload: bytes, reply: str = "") -> None:
-        head = f"PUB {subject} {reply} {len(payload)}\r\n"
-        self._write(b"%b%b\r\n" % (head.encode(), payload))
+    def _publish(self, subject: str, payload: bytes, reply: str = "", header: bytes = b"") -> None:
+        sizes = f"{len(header)} {len(header) + len(payload)}" if header else f"{len(payload)}"
+        head = f"{'HPUB' if header else 'PUB'} {subject} {reply} {sizes}\r\n"
+        self._write(b"%b%b%b\r\n" % (head.encode(), header, payload))
 
     def _write(self, data: bytes) -> None:
         if self._transport is None or not self.is_open or self._transport.is_closing():
@@ -283,11 +360,16 @@ class Link(asyncio.BufferedProtocol):
 
 async def open_link(dialling: Dialling) -> Link:
     """A link to the first server that has us."""
+    return await open_as(Link, dialling)
+
+
+async def open_as(kind: Callable[[Dialling], L], dialling: Dialling) -> L:
+    """The same, as another kind of link."""
     failures: list[str] = []
     for address in dialling.addresses:
         try:
             async with asyncio.timeout(dialling.connect_seconds):
-                return await _open_one(dialling, address)
+                return await _open_one(kind, dialling, address)
         except AccessDenied:
             raise
         except TimeoutError:
@@ -297,9 +379,9 @@ async def open_link(dialling: Dialling) -> Link:
     raise ConnectFailed("; ".join(failures))
 
 
-async def _open_one(dialling: Dialling, address: Address) -> Link:
+async def _open_one(kind: Callable[[Dialling], L], dialling: Dialling, address: Address) -> L:
     loop = asyncio.get_running_loop()
-    link = Link(dialling)
+    link = kind(dialling)
     context: ssl.SSLContext | None = None
     if dialling.tls_first:
         context = dialling.tls or ssl.create_default_context()

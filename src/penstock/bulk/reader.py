@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from penstock.bulk.asking import Questions, Selection, StreamState
 from penstock.bulk.batch import Batch
+from penstock.bulk.direct import DirectReading
 from penstock.bulk.errors import Evicted
 from penstock.bulk.following import RECONNECT_SECONDS, CaughtUp, Following, PastEnd
 from penstock.bulk.link import Dialling, open_link
@@ -21,10 +22,11 @@ from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from penstock.bulk.link import Link
+    from penstock.bulk.pool import LinkPool
 
 #: A range ends soon after its last record went missing, so it is asked for often.
 RANGE_HEARTBEAT_SECONDS: Final = 1.0
@@ -39,10 +41,13 @@ class BulkReader:
     dialling: Dialling
     domain: str = ""
     reconnect_seconds: float = RECONNECT_SECONDS
+    api_prefix: str = ""
+    consumer_prefix: str = ""
+    pool: LinkPool | None = field(default=None, repr=False, compare=False)
     _questions: Questions = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_questions", Questions(self.domain))
+        object.__setattr__(self, "_questions", Questions(self.domain, self.api_prefix))
 
     @classmethod
     def to(
@@ -66,11 +71,8 @@ class BulkReader:
         )
 
     async def stream_state(self, stream: str) -> StreamState:
-        link = await self._dial()
-        try:
+        async with self._linked() as link:
             return await self._questions.stream_state(link, stream)
-        finally:
-            await link.close()
 
     async def range(
         self,
@@ -81,25 +83,50 @@ class BulkReader:
         filters: Sequence[str] = (),
         headers_only: bool = False,
         skip_evicted: bool = False,
+        heartbeat: float = RANGE_HEARTBEAT_SECONDS,
+        check: Callable[[StreamState, int], None] | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Records with start <= sequence < stop; the whole stream as it is now by default.
 
-        `Evicted` if the stream begins behind `start`, or passes us while we read, unless skipped.
+        `Evicted` if the stream begins behind `start`, or passes us while we read, unless skipped;
+        a `check` of the caller's stands in place of that. What it raises is raised here.
         """
         state = await self.stream_state(stream)
-        if start is not None and not skip_evicted:
-            _check_not_evicted(state, start - 1)
+        check = check or (None if skip_evicted else _check_not_evicted)
+        if start is not None and check is not None:
+            check(state, start - 1)
         last = state.last_seq if stop is None else min(stop - 1, state.last_seq)
         if last < max(start or FIRST_SEQ, state.first_seq):
             return
         selection = Selection(
-            tuple(filters), start, headers_only=headers_only, heartbeat=RANGE_HEARTBEAT_SECONDS
+            tuple(filters),
+            start,
+            headers_only=headers_only,
+            heartbeat=heartbeat,
+            name_prefix=self.consumer_prefix,
         )
-        check = None if skip_evicted else _check_not_evicted
         following = self._following(stream, selection, stop_seq=last, check=check)
         async with contextlib.aclosing(_until(following, last)) as batches:
             async for batch in batches:
                 yield batch
+
+    async def direct(
+        self, stream: str, *, start: int, stop: int, filters: Sequence[str] = (), batched: bool
+    ) -> AsyncGenerator[Batch, None]:
+        """The same records without a consumer, so nothing is consumed whatever the retention.
+
+        `batched` asks for many at a time, which the stream must allow (`allow_direct`); otherwise
+        each costs a request. Nothing is checked, and a lost connection is the caller's to mend.
+        """
+        async with self._linked() as link:
+            reading = DirectReading(link, self._questions.prefix, stream, filters)
+            async for batch in reading.batches(start, stop, batched=batched):
+                yield batch
+
+    async def first_since(self, stream: str, time_ns: int) -> int | None:
+        """The sequence of the first record at or after a time; None if there is none."""
+        async with self._linked() as link:
+            return await self._questions.first_since(link, stream, time_ns)
 
     async def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
@@ -114,6 +141,7 @@ class BulkReader:
             last_per_subject=True,
             headers_only=headers_only,
             heartbeat=RANGE_HEARTBEAT_SECONDS,
+            name_prefix=self.consumer_prefix,
         )
         async with contextlib.aclosing(_until(self._following(stream, selection))) as batches:
             async for batch in batches:
@@ -154,10 +182,27 @@ class BulkReader:
             stop_seq=stop_seq,
             check=check,
             reconnect_seconds=self.reconnect_seconds,
+            release=self._release,
         )
 
+    @contextlib.asynccontextmanager
+    async def _linked(self) -> AsyncIterator[Link]:
+        link = await self._dial()
+        try:
+            yield link
+        finally:
+            await self._release(link)
+
     async def _dial(self) -> Link:
+        if self.pool is not None:
+            return await self.pool.take()
         return await open_link(self.dialling)
+
+    async def _release(self, link: Link) -> None:
+        if self.pool is not None:
+            await self.pool.give_back(link)
+        else:
+            await link.close()
 
 
 async def _until(following: Following, last: int | None = None) -> AsyncGenerator[Batch, None]:

@@ -42,6 +42,7 @@ class World:
     def __init__(self, *lives: list[Item], initial: int = 99) -> None:
         self.lives = list(lives)
         self.initial = initial
+        self.pending: list[int | BulkError] = []
         self.asked: list[str] = []
         self.failures: list[BulkError] = []
         self.selections: list[Selection] = []
@@ -102,6 +103,12 @@ class World:
         self.asked.append("create")
         self.selections.append(selection)
         return self.initial
+
+    async def pending_of(self, link: Any, stream: str, name: str) -> int:
+        answer = self.pending.pop(0) if self.pending else 0
+        if isinstance(answer, BulkError):
+            raise answer
+        return answer
 
     async def delete_consumer(self, link: Any, stream: str, name: str, seconds: float) -> None:
         self.asked.append("delete")
@@ -238,6 +245,23 @@ async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_u
     await following.begin()
     assert isinstance(await following.next(), Batch)
     assert isinstance(await following.next(), CaughtUp)
+
+
+async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
+    world = World([batch(1, 1), heartbeat(1, 1), heartbeat(1, 1), batch(2, 1), heartbeat(2, 2)])
+    world.pending = [7, LinkLost("x"), 0]
+    following = follow(world)
+    await following.begin()
+    events = [await following.next() for _ in range(5)]
+    assert [type(event) for event in events] == [Batch, Idle, Idle, Batch, CaughtUp]
+
+
+async def test_who_may_not_ask_about_a_consumer_believes_its_heartbeat() -> None:
+    world = World([batch(1, 1), heartbeat(1, 1), batch(2, 1)])
+    world.pending = [AccessDenied("x")]
+    following = follow(world)
+    await following.begin()
+    assert [type(await following.next()) for _ in range(2)] == [Batch, CaughtUp]
 
 
 async def test_nothing_to_deliver_is_caught_up_at_once() -> None:

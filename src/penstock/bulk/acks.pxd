@@ -1,0 +1,18 @@
+# The window of unanswered publishes, as frames ask it which of them are to be sent again.
+
+from libc.stdint cimport int64_t
+
+
+cdef class Window:
+    cdef unsigned char* waiting  # a slot per number: whether its answer is to come
+    cdef int64_t slots
+    cdef bytes ack_start
+    cdef const char* start
+    cdef size_t start_bytes
+    cdef readonly int64_t oldest
+    cdef readonly int64_t next
+    cdef readonly int64_t answered
+    cdef readonly int64_t duplicates
+
+    cdef bint awaits(self, int64_t number) noexcept nogil
+    cdef bint answer(self, int64_t number) noexcept nogil

@@ -1,0 +1,12 @@
+class Columns:
+    valid: bytes
+    starts: bytes
+    names: bytes
+    name_offsets: bytes
+    value_starts: bytes
+    values: bytes
+    value_offsets: bytes
+    name_count: int
+    value_count: int
+
+def header_columns(blocks: bytes, offsets: bytes) -> Columns: ...

@@ -1,0 +1,228 @@
+"""Header blocks as columns: names and values of every record, as Arrow keeps maps of lists.
+
+A block is the line `NATS/1.0` and lines `Name: value`, each ended by CRLF. Names come in the order
+in which they first appear in their block, the values of a name in theirs; lines without a colon are
+passed over, blanks around a value are dropped. Bytes are handed on as they are: whether they are
+text is for the caller to see. No Python object is made for a record with few lines.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcmp, memcpy
+
+cdef enum:
+    COMPARED_LINES_MAX = 32  # of a block; names of longer ones are found in a dict
+
+
+cdef struct Line:
+    const char* name
+    const char* value
+    int32_t name_size
+    int32_t value_size
+    int32_t first  # the line of the block on which its name first appeared
+
+
+cdef struct Texts:
+    char* data
+    int32_t* ends  # ends[0] is 0
+    int32_t used
+    int32_t count
+
+
+cdef class Columns:
+    """What `header_columns` found: `valid` has a bit for each record that has a block."""
+
+    cdef readonly bytes valid
+    cdef readonly bytes starts  # of each record's names
+    cdef readonly bytes names
+    cdef readonly bytes name_offsets
+    cdef readonly bytes value_starts  # of each name's values
+    cdef readonly bytes values
+    cdef readonly bytes value_offsets
+    cdef readonly int name_count
+    cdef readonly int value_count
+
+
+def header_columns(bytes blocks not None, bytes offsets not None):
+    """The columns of header blocks that lie one behind the other."""
+    cdef Py_ssize_t count = len(offsets) // 4 - 1
+    cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets)
+    cdef Py_ssize_t lines_max = blocks.count(b"\r\n") + 1
+    if count < 0 or at[0] != 0 or at[count] != len(blocks):
+        raise ValueError("offsets do not fit their data")
+    cdef Line* lines = <Line*> malloc(lines_max * sizeof(Line))
+    cdef int32_t* starts = <int32_t*> malloc((count + 1) * sizeof(int32_t))
+    cdef int32_t* value_starts = <int32_t*> malloc((lines_max + 1) * sizeof(int32_t))
+    cdef uint8_t* valid = <uint8_t*> calloc(count // 8 + 1, 1)
+    cdef Texts names
+    cdef Texts values
+    cdef Py_ssize_t index
+    cdef Py_ssize_t found
+    open_texts(&names, len(blocks), lines_max)
+    open_texts(&values, len(blocks), lines_max)
+    try:
+        if (
+            lines == NULL or starts == NULL or value_starts == NULL or valid == NULL
+            or not is_open(&names) or not is_open(&values)
+        ):
+            raise MemoryError
+        starts[0] = value_starts[0] = 0
+        for index in range(count):
+            if at[index] > at[index + 1]:
+                raise ValueError("offsets do not ascend")
+            found = 0
+            if at[index] < at[index + 1]:
+                valid[index // 8] |= <uint8_t> (1 << (index % 8))
+                found = split(PyBytes_AS_STRING(blocks) + at[index], at[index + 1] - at[index], lines)
+            if found > COMPARED_LINES_MAX:
+                emit_by_dict(lines, found, &names, &values, value_starts)
+            else:
+                mark(lines, found)
+                emit(lines, found, &names, &values, value_starts)
+            starts[index + 1] = names.count
+        return columns(valid, count, starts, value_starts, &names, &values)
+    finally:
+        free(lines)
+        free(starts)
+        free(value_starts)
+        free(valid)
+        close_texts(&names)
+        close_texts(&values)
+
+
+cdef Columns columns(
+    uint8_t* valid, Py_ssize_t count, int32_t* starts, int32_t* value_starts,
+    Texts* names, Texts* values,
+):
+    cdef Columns made = Columns.__new__(Columns)
+    made.valid = PyBytes_FromStringAndSize(<char*> valid, count // 8 + 1)
+    made.starts = PyBytes_FromStringAndSize(<char*> starts, (count + 1) * sizeof(int32_t))
+    made.names = PyBytes_FromStringAndSize(names.data, names.used)
+    made.name_offsets = offsets_of(names)
+    made.value_starts = PyBytes_FromStringAndSize(
+        <char*> value_starts, (names.count + 1) * sizeof(int32_t)
+    )
+    made.values = PyBytes_FromStringAndSize(values.data, values.used)
+    made.value_offsets = offsets_of(values)
+    made.name_count = names.count
+    made.value_count = values.count
+    return made
+
+
+cdef Py_ssize_t split(const char* block, Py_ssize_t size, Line* lines) noexcept nogil:
+    """The lines of a block behind its first that have a colon."""
+    cdef const char* end = block + size
+    cdef const char* line = next_line(block, end)
+    cdef const char* following
+    cdef const char* stop
+    cdef const char* colon
+    cdef Py_ssize_t found = 0
+    while line < end:
+        following = next_line(line, end)
+        stop = following
+        if following - line >= 2 and (following - 2)[0] == c"\r" and (following - 1)[0] == c"\n":
+            stop = following - 2
+        colon = <const char*> memchr(line, c":", stop - line)
+        if colon != NULL:
+            lines[found].name = line
+            lines[found].name_size = <int32_t> (colon - line)
+            set_value(&lines[found], colon + 1, stop)
+            found += 1
+        line = following
+    return found
+
+
+cdef const char* next_line(const char* line, const char* end) noexcept nogil:
+    """Behind the next CRLF, or the end."""
+    cdef const char* feed = line
+    while feed < end:
+        feed = <const char*> memchr(feed, c"\r", end - feed)
+        if feed == NULL or feed + 1 >= end:
+            return end
+        if (feed + 1)[0] == c"\n":
+            return feed + 2
+        feed += 1
+    return end
+
+
+cdef void set_value(Line* line, const char* start, const char* stop) noexcept nogil:
+    while start < stop and (start[0] == c" " or start[0] == c"\t"):
+        start += 1
+    while stop > start and ((stop - 1)[0] == c" " or (stop - 1)[0] == c"\t"):
+        stop -= 1
+    line.value = start
+    line.value_size = <int32_t> (stop - start)
+
+
+cdef void mark(Line* lines, Py_ssize_t count) noexcept nogil:
+    """Tell each line where its name first appeared."""
+    cdef Py_ssize_t index
+    cdef Py_ssize_t earlier
+    for index in range(count):
+        lines[index].first = <int32_t> index
+        for earlier in range(index):
+            if lines[earlier].name_size == lines[index].name_size and memcmp(
+                lines[earlier].name, lines[index].name, lines[index].name_size
+            ) == 0:
+                lines[index].first = <int32_t> earlier
+                break
+
+
+cdef void emit(
+    Line* lines, Py_ssize_t count, Texts* names, Texts* values, int32_t* value_starts
+) noexcept nogil:
+    cdef Py_ssize_t index
+    cdef Py_ssize_t later
+    for index in range(count):
+        if lines[index].first != index:
+            continue
+        append(names, lines[index].name, lines[index].name_size)
+        append(values, lines[index].value, lines[index].value_size)
+        for later in range(index + 1, count):
+            if lines[later].first == index:
+                append(values, lines[later].value, lines[later].value_size)
+        value_starts[names.count] = values.count
+
+
+cdef int emit_by_dict(
+    Line* lines, Py_ssize_t count, Texts* names, Texts* values, int32_t* value_starts
+) except -1:
+    """The same for a block of many lines, in time that does not grow with their square."""
+    cdef dict seen = {}
+    cdef Py_ssize_t index
+    for index in range(count):
+        seen.setdefault(lines[index].name[: lines[index].name_size], []).append(index)
+    for places in seen.values():
+        index = places[0]
+        append(names, lines[index].name, lines[index].name_size)
+        for index in places:
+            append(values, lines[index].value, lines[index].value_size)
+        value_starts[names.count] = values.count
+    return 0
+
+
+cdef void open_texts(Texts* texts, Py_ssize_t bytes_max, Py_ssize_t count_max) noexcept:
+    texts.data = <char*> malloc(bytes_max + 1)
+    texts.ends = <int32_t*> calloc(count_max + 1, sizeof(int32_t))
+    texts.used = texts.count = 0
+
+
+cdef bint is_open(Texts* texts) noexcept:
+    return texts.data != NULL and texts.ends != NULL
+
+
+cdef void close_texts(Texts* texts) noexcept:
+    free(texts.data)
+    free(texts.ends)
+
+
+cdef void append(Texts* texts, const char* data, int32_t size) noexcept nogil:
+    memcpy(texts.data + texts.used, data, size)
+    texts.used += size
+    texts.count += 1
+    texts.ends[texts.count] = texts.used
+
+
+cdef bytes offsets_of(Texts* texts):
+    return PyBytes_FromStringAndSize(<char*> texts.ends, (texts.count + 1) * sizeof(int32_t))

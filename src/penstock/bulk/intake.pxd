@@ -1,0 +1,80 @@
+# What a compiled reader of other messages needs of the intake: its room, and the delivery in front.
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef enum Step:
+    WANTING = 0  # more bytes
+    STEP_MESSAGE = 1
+    STEP_LINE = 2
+    STEP_FULL = 6
+    STEP_CAUGHT_UP = 7
+    STEP_PAST_END = 8
+    STEP_GAP = 9
+    STEP_UNKNOWN = 10
+    BROKEN = 32
+    NO_MEMORY = 33
+
+
+cdef struct Span:
+    const char* data
+    size_t size
+
+
+cdef struct Delivery:
+    long long sid
+    Span subject
+    Span reply
+    Span header
+    Span payload
+
+
+cdef struct Column:
+    char* data
+    size_t used
+    size_t size
+    int32_t* offsets
+
+
+cdef class Heard:
+    cdef readonly int kind
+    cdef readonly long long sid
+    cdef readonly str subject
+    cdef readonly str reply
+    cdef readonly bytes header
+    cdef readonly bytes payload
+
+
+cdef class Intake:
+    cdef char* room
+    cdef size_t size
+    cdef size_t start
+    cdef size_t end
+    cdef size_t wanted  # the whole length of the frame in front, once it is known
+    cdef size_t frame_bytes_max
+    cdef Delivery delivery
+    cdef long long sid  # followed; 0 for none
+    cdef int64_t expected
+    cdef int64_t stop_seq
+    cdef bint marking
+    cdef Py_ssize_t records_max
+    cdef size_t bytes_max
+    cdef Py_ssize_t count
+    cdef int64_t pending
+    cdef int64_t* seqs
+    cdef int64_t* times
+    cdef Column subjects
+    cdef Column headers
+    cdef Column payloads
+    cdef readonly int64_t gap_at
+
+    cdef int grow(self, size_t size) except -1
+    cdef Step advance(self) noexcept nogil
+    cdef bint is_full(self) noexcept nogil
+    cdef Step read_delivery(self, const char* line, size_t line_bytes) noexcept nogil
+    cdef Step sort_out(self) noexcept nogil
+    cdef bint gather(self, const int64_t* position) noexcept nogil
+    cdef object heard_line(self)
+
+
+cdef long long number_in(const char* data, size_t size) noexcept nogil
