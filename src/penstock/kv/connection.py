@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.base import nkeys
-from penstock.bulk.link import Dialling
+from penstock.bulk.link import INBOX_PREFIX, Dialling
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
 from penstock.bulk.reader import BulkReader
 from penstock.kv.asking import Requests
@@ -49,6 +49,9 @@ class NatsConfig:
     credentials: Credentials = field(default_factory=Credentials, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     domain: str = ""
+    tls_first: bool = False
+    """Start with TLS, before the server has said a word."""
+    inbox_prefix: str = INBOX_PREFIX
 
     @classmethod
     def of(
@@ -74,7 +77,14 @@ class NatsConfig:
 
     def bulk_reader(self) -> BulkReader:
         return BulkReader(
-            Dialling(self.addresses, self.credentials, tls=self.tls), domain=self.domain
+            Dialling(
+                self.addresses,
+                self.credentials,
+                tls=self.tls,
+                tls_first=self.tls_first,
+                inbox_prefix=self.inbox_prefix,
+            ),
+            domain=self.domain,
         )
 
 
@@ -198,7 +208,7 @@ def _guarded_client(config: NatsConfig) -> Client:
         async def _process_info(
             self, info: dict[str, Any], initial_connection: bool = False
         ) -> None:
-            if initial_connection and config.wants_tls:
+            if initial_connection and config.wants_tls and not config.tls_first:
                 if not (info.get("tls_required") or info.get("tls_available")):
                     raise Error("the server does not offer TLS")
                 info["tls_required"] = True
@@ -226,6 +236,8 @@ async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> Non
             disconnected_cb=lost,
             reconnected_cb=back,
             tls=config.tls,
+            tls_handshake_first=config.tls_first,
+            inbox_prefix=config.inbox_prefix,
             **_login(client, config.credentials),
         )
     except Exception as error:

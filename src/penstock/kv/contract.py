@@ -62,7 +62,15 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """0 if there is no limit, or it is not known."""
 
 
-class KvReader(Protocol):
+class KvKeys(Protocol):
+    """Lists keys; all that a repair asks of a reader."""
+
+    def keys(self, prefix: str = "") -> AsyncIterator[str]:
+        """Each key that has a value."""
+        ...
+
+
+class KvReader(KvKeys, Protocol):
     """Reads keys."""
 
     async def get(self, key: str) -> KvEntry | None:
@@ -71,10 +79,6 @@ class KvReader(Protocol):
 
     async def entry(self, key: str) -> KvEntry | None:
         """The newest record of a key as it is, markers of deletes (with an empty value) too."""
-        ...
-
-    def keys(self, prefix: str = "") -> AsyncIterator[str]:
-        """Each key that has a value."""
         ...
 
     def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:

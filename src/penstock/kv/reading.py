@@ -30,7 +30,50 @@ if TYPE_CHECKING:
     from penstock.kv.asking import Requests, Stored
 
 
-class NatsReader:
+class NatsLister:
+    """What a `KvReader` lists; needs no client but the bulk reader."""
+
+    def __init__(self, bucket: str, bulk: BulkReader | None, *, empty_is_delete: bool) -> None:
+        self._bucket = bucket
+        self._bulk = bulk
+        self._empty_is_delete = empty_is_delete
+        self._skipped = len(prefix_of(bucket))
+
+    async def keys(self, prefix: str = "") -> AsyncIterator[str]:
+        seen: set[str] = set()
+        async for keys in self.key_batches(prefix):
+            for key in keys:
+                if key not in seen:
+                    seen.add(key)
+                    yield key
+
+    async def key_batches(self, prefix: str = "") -> AsyncIterator[list[str]]:
+        """Keys as they come, many at a time; one that is written meanwhile comes twice."""
+        async for batch in self._listing(prefix, headers_only=True):
+            keys = keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete)
+            yield [key for key in keys if key.startswith(prefix)]
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:
+        async for batch in self._listing(prefix, headers_only=False):
+            for entry in entries_of(batch, self._skipped, empty_is_delete=self._empty_is_delete):
+                if entry.key.startswith(prefix):
+                    yield entry
+
+    async def _listing(self, prefix: str, *, headers_only: bool) -> AsyncIterator[Batch]:
+        if self._bulk is None:
+            raise NotConnected(
+                "a connection around a client of your own cannot open another to list",
+                bucket=self._bucket,
+            )
+        filters = [f"{prefix_of(self._bucket)}{enclosing(prefix)}>"]
+        with by_name(self._bucket):
+            async for batch in self._bulk.newest(
+                stream_of(self._bucket), filters=filters, headers_only=headers_only
+            ):
+                yield batch
+
+
+class NatsReader(NatsLister):
     """A `KvReader`."""
 
     def __init__(
@@ -42,12 +85,9 @@ class NatsReader:
         direct: bool,
         empty_is_delete: bool,
     ) -> None:
-        self._bucket = bucket
+        super().__init__(bucket, bulk, empty_is_delete=empty_is_delete)
         self._requests = requests
-        self._bulk = bulk
         self._direct = direct
-        self._empty_is_delete = empty_is_delete
-        self._skipped = len(prefix_of(bucket))
 
     async def get(self, key: str) -> KvEntry | None:
         stored = await self._newest(key)
@@ -63,20 +103,6 @@ class NatsReader:
             return None
         return KvEntry(key, stored.payload, VersionToken.of(stored.seq))
 
-    async def keys(self, prefix: str = "") -> AsyncIterator[str]:
-        seen: set[str] = set()
-        async for batch in self._listing(prefix, headers_only=True):
-            for key in keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete):
-                if key.startswith(prefix) and key not in seen:
-                    seen.add(key)
-                    yield key
-
-    async def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:
-        async for batch in self._listing(prefix, headers_only=False):
-            for entry in entries_of(batch, self._skipped, empty_is_delete=self._empty_is_delete):
-                if entry.key.startswith(prefix):
-                    yield entry
-
     async def is_free(self, key: str) -> int | None:
         """The revision a new value must follow, 0 for none; None if the key has a value."""
         stored = await self._newest(key)
@@ -90,16 +116,3 @@ class NatsReader:
     async def _newest(self, key: str) -> Stored | None:
         subject = subject_of(self._bucket, key)
         return await self._requests.newest(stream_of(self._bucket), subject, direct=self._direct)
-
-    async def _listing(self, prefix: str, *, headers_only: bool) -> AsyncIterator[Batch]:
-        if self._bulk is None:
-            raise NotConnected(
-                "a connection around a client of your own cannot open another to list",
-                bucket=self._bucket,
-            )
-        filters = [f"{prefix_of(self._bucket)}{enclosing(prefix)}>"]
-        with by_name(self._bucket):
-            async for batch in self._bulk.newest(
-                stream_of(self._bucket), filters=filters, headers_only=headers_only
-            ):
-                yield batch

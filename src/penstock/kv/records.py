@@ -1,23 +1,31 @@
 """Records of a bucket's stream as keys and updates: names both ways, and what a header means.
 
-Pure, and on the hot path of every watch: one call turns a batch of records into updates.
+On the hot path of every watch: one call turns a batch of records into updates, and makes no object
+for any of them.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from penstock.kv.types import KvEntry, KvUpdate, Op, VersionToken
+from penstock.bulk.batch import Batch
+from penstock.kv.types import KvEntry, Op, VersionToken
+from penstock.kv.updates import Updates
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from penstock.bulk.batch import Batch
-    from penstock.kv.types import Scope
+    from collections.abc import Sequence
+
+    from penstock.kv.types import KvUpdate, Scope
+
+log = logging.getLogger(__name__)
 
 KEY: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*\Z")
 BUCKET: Final = re.compile(r"[-_a-zA-Z0-9]+\Z")
-SECOND_NS: Final = 1_000_000_000
 
 OPERATION: Final = b"KV-Operation"
 MARKER_REASON: Final = b"Nats-Marker-Reason"
@@ -67,16 +75,59 @@ def operation(header: bytes) -> tuple[Op, str | None]:
     return Op.PUT, None
 
 
-def updates_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> list[KvUpdate]:
+def updates_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> Sequence[KvUpdate]:
     """The records of a batch; `skipped` characters stand in front of each key."""
-    updates: list[KvUpdate] = []
-    for subject, seq, time_ns, header, payload in batch.rows():
+    if not batch.subjects.isascii():
+        batch = in_utf8(batch)
+    if not empty_is_delete and not any(
+        word in batch.headers for word in (OPERATION, MARKER_REASON)
+    ):
+        return Updates(batch, skipped, bytes((Op.PUT,)) * batch.count)
+    ops, reasons = bytearray(), {}
+    for at, (_, _, _, header, payload) in enumerate(batch.rows()):
         op, reason = operation(header) if header else (Op.PUT, None)
         if empty_is_delete and not payload and op is Op.PUT:
             op = Op.DELETE
-        key, created = subject[skipped:], time_ns / SECOND_NS
-        updates.append(KvUpdate(op, key, payload, seq, created, reason))
-    return updates
+        ops.append(op)
+        if reason is not None:
+            reasons[at] = reason
+    return Updates(batch, skipped, bytes(ops), reasons)
+
+
+def in_utf8(batch: Batch) -> Batch:
+    """A batch without the records whose key is not text: no fold can hold them.
+
+    Anybody may publish any bytes; one such record must not stop what comes behind it.
+    """
+    kept = [row for row in batch.rows() if _is_text(row[0])]
+    if len(kept) == batch.count:
+        return batch
+    log.warning("keys left out that are not UTF-8 count=%d", batch.count - len(kept))
+    subjects = [subject.encode() for subject, _, _, _, _ in kept]
+    return Batch(
+        len(kept),
+        batch.pending,
+        array("q", [seq for _, seq, _, _, _ in kept]).tobytes(),
+        array("q", [time_ns for _, _, time_ns, _, _ in kept]).tobytes(),
+        b"".join(subjects),
+        _offsets(subjects),
+        b"".join(header for _, _, _, header, _ in kept),
+        _offsets([header for _, _, _, header, _ in kept]),
+        b"".join(payload for _, _, _, _, payload in kept),
+        _offsets([payload for _, _, _, _, payload in kept]),
+    )
+
+
+def _is_text(subject: str) -> bool:
+    try:
+        subject.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _offsets(pieces: Sequence[bytes]) -> bytes:
+    return array("i", accumulate(map(len, pieces), initial=0)).tobytes()
 
 
 def entries_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> list[KvEntry]:
@@ -90,6 +141,8 @@ def entries_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> 
 
 def keys_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> list[str]:
     """The keys with a value in a batch of headers alone."""
+    if not batch.subjects.isascii():
+        batch = in_utf8(batch)
     keys: list[str] = []
     for subject, _, _, header, _ in batch.rows():
         is_empty = empty_is_delete and headers.get(header, MESSAGE_SIZE) == b"0"
