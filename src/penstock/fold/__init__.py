@@ -4,7 +4,13 @@ Stores on LMDB and RocksDB need their extras, and ask for the library when one i
 """
 
 from penstock.fold.append_log import AppendLogSnapshot, Snapshot, SnapshotWriter, load, read
+from penstock.fold.applied import watch_applied
+from penstock.fold.batching import BatchConfig
+from penstock.fold.blocking import BlockingFold
+from penstock.fold.bootstrapping import bootstrap
+from penstock.fold.codecs import Codec, Json, MessagePack, Pydantic, Raw, Undecodable, Zstd
 from penstock.fold.contract import SnapshotReader, SnapshotStore
+from penstock.fold.digest import DigestReport, FoldDigest, digest_of
 from penstock.fold.errors import (
     ArtifactInvalid,
     BackendMismatch,
@@ -12,34 +18,129 @@ from penstock.fold.errors import (
     FoldCorruptedError,
     FoldError,
     FoldFormatError,
+    FoldMismatch,
     StaleArtifact,
     StoreError,
     StoreIOError,
     StorePoisoned,
+    TransportError,
 )
+from penstock.fold.exports import Exports
+from penstock.fold.extending import Behind, Extension
+from penstock.fold.fold import Fold, FoldState, FoldStatus
+from penstock.fold.following import ChangesLost
 from penstock.fold.importing import read_manifest
+from penstock.fold.indexes import Index
+from penstock.fold.lease import ExportLease, LeaseGuard, LeaseRecord
 from penstock.fold.lmdb_store import LmdbReader, LmdbSnapshot
 from penstock.fold.manifest import ArtifactFile, Manifest
+from penstock.fold.manifest import Manifest as ExportManifest
 from penstock.fold.memory import MemorySnapshot
 from penstock.fold.meta import SnapshotMeta
+from penstock.fold.observing import Observer
+from penstock.fold.pointer import Published, PublishOutcome, Superseded
+from penstock.fold.quarantine import Quarantine, Rejected
+from penstock.fold.repairing import Repair
 from penstock.fold.rocks_store import RocksDbReader, RocksDbSnapshot
+from penstock.fold.rounds import ExportRound, export_round, repeat_rounds
+from penstock.fold.sources import ArtifactSource, LocalArtifacts
+from penstock.fold.sql import FoldSql
 from penstock.fold.sqlite_store import SqliteReader, SqliteSnapshot
+from penstock.fold.tables import Tables, Transaction
+from penstock.fold.transport import (
+    ArtifactTransport,
+    PublishedArtifact,
+    artifact_at,
+    transport_for,
+)
+from penstock.fold.typed import Typed, TypedEntry
+from penstock.kv.contract import BucketConfig as StoreConfig
+from penstock.kv.contract import Capabilities as ConnectionCapabilities
+from penstock.kv.errors import (
+    ApplyError,
+    BucketError,
+    CursorExpired,
+    LogReset,
+    RepairFailed,
+    RepairRefused,
+    WatchError,
+)
+from penstock.kv.types import (
+    Bookmark,
+    CaughtUp,
+    KvEntry,
+    KvUpdate,
+    LogInfo,
+    Op,
+    Scope,
+    VersionToken,
+    WatchCursor,
+)
+from penstock.kv.types import Scope as WatchScope
 
 __all__ = [
     "AppendLogSnapshot",
+    "ApplyError",
     "ArtifactFile",
     "ArtifactInvalid",
+    "ArtifactSource",
+    "ArtifactTransport",
     "BackendMismatch",
+    "BatchConfig",
+    "Behind",
+    "BlockingFold",
+    "Bookmark",
+    "BucketError",
+    "CaughtUp",
+    "ChangesLost",
+    "Codec",
+    "ConnectionCapabilities",
+    "CursorExpired",
     "DestinationTaken",
+    "DigestReport",
+    "ExportLease",
+    "ExportManifest",
+    "ExportRound",
+    "Exports",
+    "Extension",
+    "Fold",
     "FoldCorruptedError",
+    "FoldDigest",
     "FoldError",
     "FoldFormatError",
+    "FoldMismatch",
+    "FoldSql",
+    "FoldState",
+    "FoldStatus",
+    "Index",
+    "Json",
+    "KvEntry",
+    "KvUpdate",
+    "LeaseGuard",
+    "LeaseRecord",
     "LmdbReader",
     "LmdbSnapshot",
+    "LocalArtifacts",
+    "LogInfo",
+    "LogReset",
     "Manifest",
     "MemorySnapshot",
+    "MessagePack",
+    "Observer",
+    "Op",
+    "PublishOutcome",
+    "Published",
+    "PublishedArtifact",
+    "Pydantic",
+    "Quarantine",
+    "Raw",
+    "Rejected",
+    "Repair",
+    "RepairFailed",
+    "RepairRefused",
     "RocksDbReader",
     "RocksDbSnapshot",
+    "Scope",
     "Snapshot",
     "SnapshotMeta",
     "SnapshotReader",
@@ -48,10 +149,30 @@ __all__ = [
     "SqliteReader",
     "SqliteSnapshot",
     "StaleArtifact",
+    "StoreConfig",
     "StoreError",
     "StoreIOError",
     "StorePoisoned",
+    "Superseded",
+    "Tables",
+    "Transaction",
+    "TransportError",
+    "Typed",
+    "TypedEntry",
+    "Undecodable",
+    "VersionToken",
+    "WatchCursor",
+    "WatchError",
+    "WatchScope",
+    "Zstd",
+    "artifact_at",
+    "bootstrap",
+    "digest_of",
+    "export_round",
     "load",
     "read",
     "read_manifest",
+    "repeat_rounds",
+    "transport_for",
+    "watch_applied",
 ]

@@ -19,7 +19,7 @@ from penstock.fold.errors import StoreIOError
 from penstock.fold.files import replace, told_as_store_error
 from penstock.fold.foldmap import FoldMap
 from penstock.fold.logfile import LogFile
-from penstock.fold.memory import MapStore
+from penstock.fold.memory import MapStore, MemorySnapshot
 from penstock.fold.meta import SnapshotMeta
 from penstock.fold.record import decode_record
 from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
@@ -74,11 +74,13 @@ class AppendLogSnapshot(MapStore):
     ) -> None:
         self._file.check()
         data = pgss.encode_batch(batch, cursor, evicting=self._evicting)
-        if meta is not None and meta != self._meta:
-            self._write_meta(meta)
-        self._file.append(data)
-        self._map.fold(batch)
-        self._cursor = cursor
+        with self._extended(batch, cursor, meta) as side:
+            if meta is not None and meta != self._meta:
+                self._write_meta(meta)
+            self._file.append(data)
+            self._map.fold(batch)
+            self._side.change(side)
+            self._cursor = cursor
         if self._garbage_bytes() > max(self._threshold, self._map.log_bytes):
             self._try_to_compact()
 
@@ -95,6 +97,8 @@ class AppendLogSnapshot(MapStore):
         self._cursor, self._evicting = WatchCursor.NONE, False
         self._map.clear()
         self._write_meta(SnapshotMeta())
+        self._side.clear()
+        self._emptied()
 
     def close(self) -> None:
         super().close()
@@ -199,6 +203,15 @@ def read(path: Path | str) -> Snapshot | None:
         return None
     entries = {key: decode_record(key, record) for key, record in said.entries.items()}
     return Snapshot(said.cursor, entries)
+
+
+def read_store(path: Path | str) -> MemorySnapshot:
+    """What a log says now, to be read in memory, beside whoever writes it."""
+    path = Path(path)
+    with told_as_store_error(path):
+        data = path.read_bytes()
+    said = pgss.replay(data, path=str(path))
+    return MemorySnapshot.holding(FoldMap(said.entries), said.cursor, _read_meta(path))
 
 
 def load(path: Path | str) -> Snapshot | None:

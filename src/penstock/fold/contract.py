@@ -11,9 +11,12 @@ allowed beside them from any thread, through the store or through a `reader()`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.fold.errors import StoreError
 from penstock.fold.exporting import export_store
+from penstock.fold.extending import Change, Extensions
 from penstock.fold.importing import import_store
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+    from penstock.fold.extending import Extension, SideRows
     from penstock.fold.manifest import Manifest
     from penstock.fold.meta import SnapshotMeta
     from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
@@ -80,6 +84,10 @@ class SnapshotReader(ABC):
     @abstractmethod
     def count(self, prefix: str = "") -> int: ...
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """The next `PAGE_ENTRIES` rows of the side space above `after`, in order of their keys."""
+        return []
+
     @abstractmethod
     def close(self) -> None:
         """Closing twice is allowed; anything else after it raises."""
@@ -102,6 +110,9 @@ class SnapshotStore(SnapshotReader):
     """Whether another generation of the format is refused at import."""
     payload: ClassVar[str]
     """The name of its one file inside an artifact; empty if it is a directory."""
+    hydrate_batch: ClassVar[int] = 8_192
+    """How many updates a first load should bring at a time."""
+    _extensions: Extensions | None = None
 
     @classmethod
     @abstractmethod
@@ -123,6 +134,41 @@ class SnapshotStore(SnapshotReader):
 
     def settle(self) -> None:
         """Work off what a bulk load left for later, before latency matters."""
+        if self._extensions is not None:
+            self._extensions.catch_up()
+
+    def compact(self) -> None:
+        """Give back the disk space of what was deleted or overwritten, as far as the kind can."""
+        self.settle()
+
+    def attach(self, extension: Extension) -> None:
+        """Keep something derived from the entries true from now on; it is built if need be."""
+        if self._extensions is None:
+            self._extensions = Extensions(self)
+        self._extensions.attach(extension)
+
+    @property
+    def attached(self) -> Sequence[Extension]:
+        return () if self._extensions is None else self._extensions.attached
+
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        """Change rows of the side space alone, after removing those that begin with `cleared`."""
+        raise StoreError("this store has no room for extensions")
+
+    @contextmanager
+    def _extended(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+    ) -> Iterator[SideRows]:
+        """Around a commit: the rows that belong to it."""
+        if self._extensions is None:
+            self._extensions = Extensions(self)
+        with self._extensions.around(Change(self, batch, cursor, meta)) as side:
+            yield side
+
+    def _emptied(self) -> None:
+        """The store is empty now, its side space too."""
+        if self._extensions is not None:
+            self._extensions.build_again()
 
     @abstractmethod
     def reader(self) -> SnapshotReader:
@@ -175,3 +221,6 @@ class ServedByReader(SnapshotStore):
 
     def count(self, prefix: str = "") -> int:
         return self._read.count(prefix)
+
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        return self._read.side(prefix, after=after)

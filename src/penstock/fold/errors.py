@@ -17,10 +17,13 @@ __all__ = [
     "FoldCorruptedError",
     "FoldError",
     "FoldFormatError",
+    "FoldMismatch",
+    "ObjectMissing",
     "StaleArtifact",
     "StoreError",
     "StoreIOError",
     "StorePoisoned",
+    "TransportError",
 ]
 
 
@@ -57,6 +60,12 @@ class FoldCorruptedError(StoreError):
     hint = "delete the store and rebuild it from the bucket or an artifact"
 
 
+class FoldMismatch(StoreError):
+    """The fold is of another bucket or of other prefixes than it was opened for."""
+
+    hint = "open it for what it is of, or make another at another path"
+
+
 class StorePoisoned(StoreError):
     """An earlier failure left it open what is on disk; nothing more is written to it."""
 
@@ -85,3 +94,15 @@ class StaleArtifact(ArtifactInvalid):
     """The bucket no longer holds what came after the artifact's cursor."""
 
     hint = "export more often than the bucket forgets"
+
+
+class TransportError(StoreError):
+    """The store of objects refused, failed, or did not answer in time."""
+
+    hint = "what was published before still is; try again"
+
+
+class ObjectMissing(TransportError):
+    """An object is not there where one must be."""
+
+    hint = "read the pointer again: it may name another by now"

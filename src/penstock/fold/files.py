@@ -7,6 +7,7 @@ what is in the files.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from contextlib import contextmanager, suppress
@@ -87,6 +88,15 @@ def temporary_beside(path: Path) -> Path:
         os.close(fd)
         os.unlink(name)
     return Path(name)
+
+
+def try_lock(fd: int) -> bool:
+    """Lock what is open, until it is closed or its process dies; False if another has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sync_file(path: Path) -> None:

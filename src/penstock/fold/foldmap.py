@@ -10,8 +10,9 @@ from bisect import bisect_left, bisect_right, insort
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from penstock.fold.logcodec import encode_entries, fold_updates
+from penstock.fold.logcodec import encode_entries, fold_columns, fold_updates
 from penstock.fold.record import decode_record
+from penstock.kv.updates import Updates, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,12 +43,19 @@ class FoldMap:
         return len(self._records)
 
     def fold(self, batch: Sequence[KvUpdate]) -> None:
-        """Fold a batch, or raise ValueError and fold nothing of it."""
+        """Fold a batch. ValueError for what no record can hold; encoding it would have told."""
         with self._lock:
-            self.log_bytes += fold_updates(self._records, batch, self._added, self._removed)
+            for piece in pieces_of(batch):
+                self.log_bytes += self._folded(piece)
             changed = len(self._added) + len(self._removed)
             if self._sorted_anew or changed > max(INSERTED_ONE_BY_ONE_MAX, len(self._ordered)):
                 self._forget_order()
+
+    def _folded(self, piece: Sequence[KvUpdate]) -> int:
+        if isinstance(piece, Updates):
+            columns = piece.batch, piece.skipped, piece.ops
+            return fold_columns(self._records, *columns, self._added, self._removed)
+        return fold_updates(self._records, piece, self._added, self._removed)
 
     def clear(self) -> None:
         with self._lock:

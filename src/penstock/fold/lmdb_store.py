@@ -7,6 +7,7 @@ power cut can damage the file. Other processes may read it with `LmdbReader.open
     data    key -> value record               keys of up to 511 bytes
     long    hash of key -> length, key, value record          all others
     meta    cursor, origin
+    side    what extensions derive; there once one was attached
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import struct
 from contextlib import contextmanager
 from heapq import merge
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,12 +35,19 @@ if TYPE_CHECKING:
 
     import lmdb
 
+    from penstock.fold.extending import SideRows
+
 FORMAT = 1
 MAP_BYTES = 64 * 1024**3
 """The largest the file can grow to. Only addresses are reserved, neither memory nor disk."""
 TREE_KEY_BYTES_MAX = 511
 """LMDB's own limit."""
 READERS_MAX = 512
+TABLES_MAX = 4
+HASH_BYTES = 32
+SIDE_HEAD_BYTES = TREE_KEY_BYTES_MAX - HASH_BYTES
+"""How much of a long row's key is stored as it is; rows that share it are in no order."""
+SIDE_LENGTH_BYTES = 4
 _CURSOR, _ORIGIN, _FORMAT = b"cursor", b"origin", b"format"
 _U16 = struct.Struct("<H")
 _Item = tuple[bytes, bytes]
@@ -53,6 +62,7 @@ class _Tables:
         self.data = env.open_db(b"data", create=False)
         self.long = env.open_db(b"long", create=False)
         self.meta = env.open_db(b"meta", create=False)
+        self._side: lmdb._Database | None = None
         self.closed = False
 
     @contextmanager
@@ -61,6 +71,20 @@ class _Tables:
             raise StoreError("the store is closed", path=self.path)
         with told(self.path), self.env.begin(write=write) as txn:
             yield txn
+
+    def side(self) -> lmdb._Database | None:
+        """The table of extensions, once it was made."""
+        if self._side is None:
+            with self.transaction() as txn:
+                made = txn.get(b"side") is not None
+            self._side = self.env.open_db(b"side", create=False) if made else None
+        return self._side
+
+    def make_side(self) -> lmdb._Database:
+        if self._side is None:
+            with told(self.path):
+                self._side = self.env.open_db(b"side")
+        return self._side
 
     def close(self) -> None:
         if not self.closed:
@@ -135,6 +159,17 @@ class LmdbReader(SnapshotReader):
                         count += 1
             return count + len(self._long_items(txn, raw, raw))
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        table = self._tables.side()
+        if table is None:
+            return []
+        floor = max(prefix, after)[:SIDE_HEAD_BYTES]
+        with self._tables.transaction() as txn:
+            rows = (_side_row(*item) for item in _tree_items(txn, table, floor))
+            begun = dropwhile(lambda row: row[0] <= after or row[0] < prefix, rows)
+            found = takewhile(lambda row: row[0].startswith(prefix), begun)
+            return sorted(islice(found, PAGE_ENTRIES))
+
     def close(self) -> None:
         if self._owner:
             self._tables.close()
@@ -166,6 +201,9 @@ class LmdbSnapshot(ServedByReader):
     backend: ClassVar[str] = "lmdb"
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = ""
+    hydrate_batch: ClassVar[int] = 20_000
+    """A large batch in random order shares the pages it changes; a larger one leaves more of the
+    file unused."""
 
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
@@ -190,20 +228,36 @@ class LmdbSnapshot(ServedByReader):
             {encode_key(update.key): update for update in batch}.items(), key=lambda item: item[0]
         )
         tables = self._tables
-        with tables.transaction(write=True) as txn:
+        with (
+            self._extended(batch, cursor, meta) as side,
+            tables.transaction(write=True) as txn,
+        ):
             for key, update in last:
                 _change(txn, tables, key, update)
+            if side and (table := tables.side()) is not None:
+                _change_side(txn, table, side)
             if meta is not None:
                 txn.put(_ORIGIN, msgspec.json.encode(meta), db=tables.meta)
             txn.put(_CURSOR, cursor.raw, db=tables.meta)
 
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        table = self._tables.make_side()
+        with self._tables.transaction(write=True) as txn:
+            if cleared:
+                _clear_side(txn, table, cleared)
+            _change_side(txn, table, rows)
+
     def clear(self) -> None:
         tables = self._tables
+        side = tables.side()
         with tables.transaction(write=True) as txn:
             txn.drop(tables.data, delete=False)
             txn.drop(tables.long, delete=False)
             txn.delete(_CURSOR, db=tables.meta)
             txn.delete(_ORIGIN, db=tables.meta)
+            if side is not None:
+                txn.drop(side, delete=False)
+        self._emptied()
 
     def reader(self) -> LmdbReader:
         return LmdbReader(self._tables)
@@ -228,7 +282,7 @@ def in_tree(key: bytes) -> bool:
 
 
 def hashed(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=32).digest()
+    return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
 @contextmanager
@@ -269,7 +323,7 @@ def _open(
         env = lmdb.open(
             str(path),
             map_size=map_bytes,
-            max_dbs=3,
+            max_dbs=TABLES_MAX,
             max_readers=READERS_MAX,
             readonly=readonly,
             lock=lock,
@@ -329,6 +383,37 @@ def _long_item(item: bytes) -> _Item:
     if len(item) <= stop:
         raise FoldFormatError("an entry with a long key that is none")
     return item[_U16.size : stop], item[stop:]
+
+
+def _change_side(txn: lmdb.Transaction, table: lmdb._Database, rows: SideRows) -> None:
+    for row, value in rows.items():
+        key, stored = _side_item(row, value or b"")
+        if value is None:
+            txn.delete(key, db=table)
+        else:
+            txn.put(key, stored, db=table)
+
+
+def _side_item(row: bytes, value: bytes) -> _Item:
+    """A row as it is stored: of one that is too long, a hash stands for the rest."""
+    if len(row) < TREE_KEY_BYTES_MAX:
+        return row, value
+    head, rest = row[:SIDE_HEAD_BYTES], row[SIDE_HEAD_BYTES:]
+    return head + hashed(row), len(rest).to_bytes(SIDE_LENGTH_BYTES, "big") + rest + value
+
+
+def _side_row(key: bytes, stored: bytes) -> _Item:
+    if len(key) < TREE_KEY_BYTES_MAX:
+        return key, stored
+    stop = SIDE_LENGTH_BYTES + int.from_bytes(stored[:SIDE_LENGTH_BYTES], "big")
+    return key[:SIDE_HEAD_BYTES] + stored[SIDE_LENGTH_BYTES:stop], stored[stop:]
+
+
+def _clear_side(txn: lmdb.Transaction, table: lmdb._Database, prefix: bytes) -> None:
+    with txn.cursor(table) as cursor:
+        found = cursor.set_range(prefix)
+        while found and bytes(cursor.key()).startswith(prefix):
+            found = cursor.delete()
 
 
 def _tree_items(txn: lmdb.Transaction, table: lmdb._Database, floor: bytes) -> Iterator[_Item]:

@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from mmap import mmap
 
+from penstock.bulk.batch import Batch
 from penstock.kv.types import KvUpdate
 
 END: int
@@ -13,6 +14,15 @@ BAD_VERSION: int
 BAD_CURSOR: int
 BAD_MEMO: int
 
+def encode_columns(batch: Batch, skipped: int, ops: bytes) -> bytes: ...
+def fold_columns(
+    records: dict[str, bytes],
+    batch: Batch,
+    skipped: int,
+    ops: bytes,
+    added: set[str],
+    removed: set[str],
+) -> int: ...
 def encode_updates(batch: Iterable[KvUpdate]) -> bytes: ...
 def encode_entries(records: dict[str, bytes], keys: list[str]) -> bytes: ...
 def fold_updates(

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_SetItem
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -80,6 +80,16 @@ cdef struct Version:
     uint8_t size
     uint8_t raw[TOKEN_BYTES_MAX]
 
+cdef struct Columns:
+    Py_ssize_t count
+    Py_ssize_t skipped
+    const uint8_t* ops
+    const int64_t* seqs
+    const char* subjects
+    const int32_t* subject_at
+    const char* payloads
+    const int32_t* payload_at
+
 
 # -- CRC-32 as in zlib, eight bytes at a time
 
@@ -139,7 +149,7 @@ cdef inline void put_u32(uint8_t* at, uint32_t number) noexcept nogil:
 
 cdef int read_version(object update, Version* version) except -1:
     """The version of an update: its revision, or else its token."""
-    cdef int overflow = 0, place
+    cdef int overflow = 0
     cdef uint64_t revision
     cdef object number = update.revision
     cdef long long small = PyLong_AsLongLongAndOverflow(number, &overflow)
@@ -152,10 +162,15 @@ cdef int read_version(object update, Version* version) except -1:
         memcpy(version.raw, PyBytes_AS_STRING(token), version.size)
         return 0
     revision = <uint64_t>small if overflow == 0 else <uint64_t>number
+    put_revision(version, revision)
+    return 0
+
+
+cdef inline void put_revision(Version* version, uint64_t revision) noexcept nogil:
+    cdef int place
     version.size = REVISION_BYTES
     for place in range(REVISION_BYTES):
         version.raw[place] = (revision >> (8 * (REVISION_BYTES - 1 - place))) & 0xFF
-    return 0
 
 
 cdef const char* read_key(object key, Py_ssize_t* size) except NULL:
@@ -167,6 +182,92 @@ cdef const char* read_key(object key, Py_ssize_t* size) except NULL:
 
 cdef inline bint is_put(object op) except -1:
     return op is PUT_OP or op == PUT
+
+
+# -- columns: updates that were never made objects of
+
+cdef int open_columns(object batch, Py_ssize_t skipped, bytes ops, Columns* columns) except -1:
+    """Look into a batch, which outlives the look; its offsets were checked when it was made."""
+    cdef Py_ssize_t at
+    columns.count = batch.count
+    columns.skipped = skipped
+    if len(ops) != columns.count:
+        raise ValueError("operations are not as many as the records")
+    columns.ops = <const uint8_t*>PyBytes_AS_STRING(ops)
+    columns.seqs = <const int64_t*>PyBytes_AS_STRING(batch.seqs)
+    columns.subjects = PyBytes_AS_STRING(batch.subjects)
+    columns.subject_at = <const int32_t*>PyBytes_AS_STRING(batch.subject_offsets)
+    columns.payloads = PyBytes_AS_STRING(batch.payloads)
+    columns.payload_at = <const int32_t*>PyBytes_AS_STRING(batch.payload_offsets)
+    for at in range(columns.count):
+        if not 0 <= key_size(columns, at) <= KEY_BYTES_MAX:
+            raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    return 0
+
+
+cdef inline Py_ssize_t key_size(const Columns* columns, Py_ssize_t at) noexcept nogil:
+    return columns.subject_at[at + 1] - columns.subject_at[at] - columns.skipped
+
+
+cdef inline const char* key_at(const Columns* columns, Py_ssize_t at) noexcept nogil:
+    return columns.subjects + columns.subject_at[at] + columns.skipped
+
+
+cdef inline Py_ssize_t value_size(const Columns* columns, Py_ssize_t at) noexcept nogil:
+    return columns.payload_at[at + 1] - columns.payload_at[at]
+
+
+def encode_columns(batch, Py_ssize_t skipped, bytes ops not None):
+    """As `encode_updates`, for the records of a bulk batch."""
+    cdef Buffer buffer = Buffer(NULL, 0, 0)
+    cdef Columns columns
+    cdef Version version
+    cdef Py_ssize_t at
+    open_columns(batch, skipped, ops, &columns)
+    try:
+        for at in range(columns.count):
+            put_revision(&version, <uint64_t>columns.seqs[at])
+            if columns.ops[at] == PUT:
+                add_put(
+                    &buffer, key_at(&columns, at), key_size(&columns, at),
+                    columns.payloads + columns.payload_at[at], value_size(&columns, at),
+                    <const uint8_t*>&version, 1 + version.size
+                )
+            else:
+                add_delete(&buffer, key_at(&columns, at), key_size(&columns, at), &version)
+        return PyBytes_FromStringAndSize(<const char*>buffer.data, buffer.size)
+    finally:
+        free(buffer.data)
+
+
+def fold_columns(
+    dict records, batch, Py_ssize_t skipped, bytes ops not None, set added, set removed
+):
+    """As `fold_updates`, for the records of a bulk batch, whose subjects are UTF-8."""
+    cdef Columns columns
+    cdef Version version
+    cdef Py_ssize_t at, size, change = 0
+    cdef bytes record
+    cdef PyObject* old
+    open_columns(batch, skipped, ops, &columns)
+    for at in range(columns.count):
+        size = key_size(&columns, at)
+        name = PyUnicode_DecodeUTF8(key_at(&columns, at), size, NULL)
+        old = PyDict_GetItem(records, name)
+        if old != NULL:
+            change -= PUT_OVERHEAD + size + PyBytes_GET_SIZE(<object>old)
+        if columns.ops[at] == PUT:
+            put_revision(&version, <uint64_t>columns.seqs[at])
+            record = joined(<const char*>&version, 1 + version.size,
+                            columns.payloads + columns.payload_at[at], value_size(&columns, at))
+            change += PUT_OVERHEAD + size + PyBytes_GET_SIZE(record)
+            if old == NULL:
+                added.add(name)
+            PyDict_SetItem(records, name, record)
+        elif old != NULL:
+            removed.add(name)
+            PyDict_DelItem(records, name)
+    return change
 
 
 # -- encoding

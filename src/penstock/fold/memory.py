@@ -14,12 +14,15 @@ from penstock.fold.files import write_new
 from penstock.fold.foldmap import FoldMap
 from penstock.fold.importing import imported_in_memory
 from penstock.fold.meta import SnapshotMeta
+from penstock.fold.sidemap import SideMap
 from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from typing import Self
+
+    from penstock.fold.extending import SideRows
 
 
 class MapReader(SnapshotReader):
@@ -47,6 +50,9 @@ class MapReader(SnapshotReader):
     def count(self, prefix: str = "") -> int:
         return self._store.count(prefix)
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        return self._store.side(prefix, after=after)
+
     def close(self) -> None:
         """The store stays open."""
 
@@ -60,6 +66,7 @@ class MapStore(SnapshotStore):
 
     def __init__(self) -> None:
         self._map = FoldMap()
+        self._side = SideMap()
         self._cursor = WatchCursor.NONE
         self._meta = SnapshotMeta()
         self._closed = False
@@ -86,6 +93,14 @@ class MapStore(SnapshotStore):
         self._check_open()
         return self._map.count(prefix)
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        self._check_open()
+        return self._side.page(prefix, after, PAGE_ENTRIES)
+
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        self._check_open()
+        self._side.change(rows, cleared=cleared)
+
     def reader(self) -> SnapshotReader:
         self._check_open()
         return MapReader(self)
@@ -110,6 +125,13 @@ class MemorySnapshot(MapStore):
         return cls()
 
     @classmethod
+    def holding(cls, entries: FoldMap, cursor: WatchCursor, meta: SnapshotMeta) -> Self:
+        """A fold that was read from elsewhere."""
+        made = cls()
+        made._map, made._cursor, made._meta = entries, cursor, meta
+        return made
+
+    @classmethod
     def import_from(cls, artifact: Path | str, dest: Path | str = "", **_: object) -> Self:
         """Verify an artifact and fold it; `dest` is not looked at."""
         return imported_in_memory(cls, artifact)
@@ -118,11 +140,15 @@ class MemorySnapshot(MapStore):
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
         self._check_open()
-        self._map.fold(batch)
-        self._meta = self._meta if meta is None else meta
-        self._cursor = cursor
+        with self._extended(batch, cursor, meta) as side:
+            self._map.fold(batch)
+            self._side.change(side)
+            self._meta = self._meta if meta is None else meta
+            self._cursor = cursor
 
     def clear(self) -> None:
         self._check_open()
         self._cursor, self._meta = WatchCursor.NONE, SnapshotMeta()
         self._map.clear()
+        self._side.clear()
+        self._emptied()

@@ -19,9 +19,10 @@ from zlib import crc32
 from penstock.fold import logcodec
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError
 from penstock.kv.types import TOKEN_BYTES_MAX, KvUpdate, Op, WatchCursor
+from penstock.kv.updates import Updates, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from mmap import mmap
 
 MAGIC = b"PGSS"
@@ -55,10 +56,17 @@ def cursor_record(cursor: WatchCursor, *, evicting: bool = False) -> bytes:
 
 
 def encode_batch(
-    batch: Iterable[KvUpdate], cursor: WatchCursor, *, evicting: bool = False
+    batch: Sequence[KvUpdate], cursor: WatchCursor, *, evicting: bool = False
 ) -> bytes:
     """A batch as it is appended: its updates, then the cursor that is true once they are there."""
-    return logcodec.encode_updates(batch) + cursor_record(cursor, evicting=evicting)
+    records = [_encoded(piece) for piece in pieces_of(batch)]
+    return b"".join((*records, cursor_record(cursor, evicting=evicting)))
+
+
+def _encoded(piece: Sequence[KvUpdate]) -> bytes:
+    if isinstance(piece, Updates):
+        return logcodec.encode_columns(piece.batch, piece.skipped, piece.ops)
+    return logcodec.encode_updates(piece)
 
 
 def compacted(

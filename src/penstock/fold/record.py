@@ -50,7 +50,7 @@ def decode_key(raw: bytes) -> str:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The least bytes above every key with this prefix; the prefix is UTF-8 and not empty.
+    """The least bytes above every key with this prefix, which is not empty nor ends in 0xFF.
 
     No byte of UTF-8 is 0xFF, so the last one can always be counted up.
     """

@@ -6,7 +6,7 @@ families, keys and value records are those of other implementations; whether the
 is for RocksDB to say.
 
     data    key -> value record
-    meta    cursor, origin
+    meta    cursor, origin, and behind `side\\0` what extensions derive
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -24,7 +24,7 @@ from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader,
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
 from penstock.fold.files import told_as_store_error
 from penstock.fold.meta import SnapshotMeta
-from penstock.fold.record import decode_key, decode_record, encode_key, encode_record
+from penstock.fold.record import decode_key, decode_record, encode_key, encode_record, prefix_end
 from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, Op, WatchCursor
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from rocksdict import ColumnFamily, Options, Rdict, ReadOptions, WriteBatch
+
+    from penstock.fold.extending import SideRows
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 CACHE_BYTES = 256 * MIB
@@ -46,17 +48,26 @@ FILTER_BITS_PER_KEY = 10
 SYNC_BYTES = 1 * MIB
 JOBS_MAX = 16
 SETTLE_POLL_SECONDS = 0.01
-_CURSOR, _ORIGIN = b"cursor", b"origin"
+FAMILIES = ("data", "meta")
+_CURSOR, _ORIGIN, _SIDE = b"cursor", b"origin", b"side\0"
 _DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
 
 
 class RocksDbReader(SnapshotReader):
     """A handle on the same database; RocksDB serves readers beside the writer."""
 
-    def __init__(self, path: Path, data: Rdict, meta: Rdict) -> None:
+    def __init__(self, path: Path, data: Rdict, meta: Rdict, *, owned: Rdict | None = None) -> None:
         self._path = path
         self._data = data
         self._meta_family = meta
+        self._owned = owned
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Read a fold as it is now, beside another process that may be writing it."""
+        path = Path(path)
+        db = _connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
+        return cls(path, *(db.get_column_family(name) for name in FAMILIES), owned=db)
 
     @property
     def cursor(self) -> WatchCursor:
@@ -107,8 +118,21 @@ class RocksDbReader(SnapshotReader):
             keys = self._data.keys(from_key=raw, read_opt=_scan_options())
             return sum(1 for _ in takewhile(lambda key: cast("bytes", key).startswith(raw), keys))
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        wanted = _SIDE + prefix
+        with told(self._path):
+            rows = self._meta_family.items(
+                from_key=max(wanted, _SIDE + after + b"\0"), read_opt=_scan_options()
+            )
+            found = takewhile(lambda row: cast("bytes", row[0]).startswith(wanted), rows)
+            page = list(islice(found, PAGE_ENTRIES))
+        return [(cast("bytes", key)[len(_SIDE) :], value) for key, value in page]
+
     def close(self) -> None:
-        """The database stays open."""
+        """The database stays open where it is another's."""
+        if self._owned is not None:
+            self._owned.close()
+            self._owned = None
 
     def _meta(self, name: bytes) -> bytes:
         with told(self._path):
@@ -129,8 +153,8 @@ class RocksDbSnapshot(ServedByReader):
 
         self._path = path
         self._db = db
-        self._families = [db.get_column_family(name) for name in ("data", "meta")]
-        self._handles = [db.get_column_family_handle(name) for name in ("data", "meta")]
+        self._families = [db.get_column_family(name) for name in FAMILIES]
+        self._handles = [db.get_column_family_handle(name) for name in FAMILIES]
         self._read = RocksDbReader(path, *self._families)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
@@ -145,17 +169,8 @@ class RocksDbSnapshot(ServedByReader):
         cache_bytes: int = CACHE_BYTES,
         write_buffer_bytes: int = WRITE_BUFFER_BYTES,
     ) -> Self:
-        try:
-            from rocksdict import Rdict
-        except ImportError as error:
-            raise StoreError("needs the rocksdict package: install penstock[rocksdb]") from error
         path = Path(path)
-        with told_as_store_error(path):
-            path.mkdir(exist_ok=True)
-        families = _families(cache_bytes, write_buffer_bytes)
-        with told(path):
-            db = Rdict(str(path), _database_options(), column_families=families)
-        return cls(path, db, sync=sync)
+        return cls(path, _connect(path, cache_bytes, write_buffer_bytes), sync=sync)
 
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
@@ -173,6 +188,18 @@ class RocksDbSnapshot(ServedByReader):
         if meta is not None:
             writes.put(_ORIGIN, msgspec.json.encode(meta), rest)
         writes.put(_CURSOR, cursor.raw, rest)
+        with self._extended(batch, cursor, meta) as side:
+            _add_side(writes, side, rest)
+            self._write(writes)
+
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        from rocksdict import WriteBatch
+
+        _, rest = self._open_handles()
+        writes = WriteBatch(raw_mode=True)
+        if cleared:
+            writes.delete_range(_SIDE + cleared, _SIDE + prefix_end(cleared), rest)
+        _add_side(writes, rows, rest)
         self._write(writes)
 
     def clear(self) -> None:
@@ -183,15 +210,24 @@ class RocksDbSnapshot(ServedByReader):
         writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
         writes.delete(_CURSOR, rest)
         writes.delete(_ORIGIN, rest)
+        writes.delete_range(_SIDE, prefix_end(_SIDE), rest)
         self._write(writes)
+        self._emptied()
 
     def settle(self) -> None:
         """Flush, then wait until nothing is left to merge."""
+        super().settle()
         with told(self._path):
             for family in self._families:
                 family.flush(True)
             while any(self._debt(name) for name in _DEBTS):
                 time.sleep(SETTLE_POLL_SECONDS)
+
+    def compact(self) -> None:
+        self.settle()
+        with told(self._path):
+            for family in self._families:
+                family.compact_range(None, None)
 
     def reader(self) -> RocksDbReader:
         return RocksDbReader(self._path, *self._families)
@@ -223,6 +259,14 @@ class RocksDbSnapshot(ServedByReader):
         return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in self._families)
 
 
+def _add_side(writes: WriteBatch, rows: SideRows, family: ColumnFamily) -> None:
+    for key, value in rows.items():
+        if value is None:
+            writes.delete(_SIDE + key, family)
+        else:
+            writes.put(_SIDE + key, value, family)
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """Turn an error of RocksDB, which comes as a plain Exception, into one of ours."""
@@ -243,6 +287,22 @@ def told(path: Path) -> Iterator[None]:
         if text.startswith("Invalid argument"):
             raise FoldFormatError(text, path=path) from error
         raise StoreIOError(text, path=path) from error
+
+
+def _connect(
+    path: Path, cache_bytes: int, write_buffer_bytes: int, *, readonly: bool = False
+) -> Rdict:
+    try:
+        from rocksdict import AccessType, Rdict
+    except ImportError as error:
+        raise StoreError("needs the rocksdict package: install penstock[rocksdb]") from error
+    if not readonly:
+        with told_as_store_error(path):
+            path.mkdir(exist_ok=True)
+    families = _families(cache_bytes, write_buffer_bytes)
+    access = AccessType.read_only() if readonly else AccessType.read_write()
+    with told(path):
+        return Rdict(str(path), _database_options(), families, access)
 
 
 def _scan_options() -> ReadOptions:

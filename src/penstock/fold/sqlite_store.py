@@ -6,6 +6,7 @@ batches only; other processes may read with `SqliteReader.open`, or with any SQL
 
     data(k, rev, v, t, ver)   key, revision, value, server time; `ver` only for other versions
     meta(k, v)                cursor, origin
+    side(k, v)                what extensions derive; there once one was attached
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
@@ -27,20 +28,16 @@ from penstock.fold.errors import (
     StoreIOError,
 )
 from penstock.fold.meta import SnapshotMeta
-from penstock.fold.record import decode_key, encode_key, prefix_end
-from penstock.kv.types import (
-    REVISION_BYTES,
-    TOKEN_BYTES_MAX,
-    KvEntry,
-    KvUpdate,
-    Op,
-    VersionToken,
-    WatchCursor,
-)
+from penstock.fold.record import decode_key, prefix_end
+from penstock.fold.sqlite_rows import rows_of
+from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
+
+    from penstock.fold.extending import SideRows
+    from penstock.fold.tables import Tables
 
 APPLICATION_ID = 0x50475351
 FORMAT = 1
@@ -50,12 +47,12 @@ WAL_PAGES = 8192
 """How long the write-ahead log grows before it is worked into the file."""
 BUSY_SECONDS = 10.0
 PARAMETERS_MAX = 500
-REVISION_IN_COLUMN_MAX = 2**63 - 1
 TABLES = """
 CREATE TABLE data (k BLOB PRIMARY KEY, rev INTEGER, v BLOB NOT NULL, t REAL, ver BLOB)
     WITHOUT ROWID;
 CREATE TABLE meta (k TEXT PRIMARY KEY, v BLOB NOT NULL);
 """
+SIDE_TABLE = "CREATE TABLE IF NOT EXISTS side (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
 _Row = tuple[bytes, int | None, bytes, bytes | None]
 _COLUMNS = "k, rev, v, ver"
 
@@ -137,6 +134,13 @@ class SqliteReader(SnapshotReader):
             (count,) = self._connection().execute(f"SELECT count(*) FROM data {where}", bounds)
         return cast("int", count[0])
 
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'side'", ()):
+            return []
+        where = "SELECT k, v FROM side WHERE k > ? AND k >= ? AND k < ? ORDER BY k LIMIT ?"
+        bounds = (after, prefix, prefix_end(prefix), PAGE_ENTRIES)
+        return cast("list[tuple[bytes, bytes]]", self._rows(where, bounds))
+
     def close(self) -> None:
         with self._lock:
             if self._db is not None:
@@ -154,7 +158,7 @@ class SqliteReader(SnapshotReader):
             row = db.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
         return cast("bytes", row[0]) if row else b""
 
-    def _rows(self, statement: str, values: Sequence[object]) -> list[_Row]:
+    def _rows(self, statement: str, values: Sequence[object]) -> list[Any]:
         with self._lock, told(self._path):
             return self._connection().execute(statement, values).fetchall()
 
@@ -175,21 +179,34 @@ class SqliteSnapshot(ServedByReader):
     backend: ClassVar[str] = "sqlite"
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = "fold.db"
+    hydrate_batch: ClassVar[int] = 50_000
+    """Half of the cost of a batch in random order are pages; a large one shares them."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, *, tables: Tables | None = None) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = db
+        self._tables = tables
         self._read = SqliteReader(path)
 
     @classmethod
-    def open(cls, path: Path | str, *, sync: bool = False, cache_bytes: int = CACHE_BYTES) -> Self:
-        """`sync` makes every batch durable over a power cut, at the price of a sync each."""
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        sync: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+        tables: Tables | None = None,
+    ) -> Self:
+        """`sync` makes every batch durable over a power cut, at the price of a sync each; `tables`
+        are tables of yours that change in the transaction of each batch."""
         path = Path(path)
         with told(path):
             db = connect(path)
             try:
                 _prepare(db, path, sync=sync, cache_bytes=cache_bytes)
-                return cls(path, db)
+                if tables is not None:
+                    tables.prepare(db)
+                return cls(path, db, tables=tables)
             except BaseException:
                 db.close()
                 raise
@@ -197,27 +214,47 @@ class SqliteSnapshot(ServedByReader):
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
-        # In order of keys each page of the tree is visited once.
-        last = sorted((encode_key(key), update) for key, update in last_by_key(batch).items())
-        puts = [_row(key, update) for key, update in last if update.op is Op.PUT]
-        gone = [(key,) for key, update in last if update.op is not Op.PUT]
-        with self._transaction() as db:
+        puts, gone = rows_of(batch)
+        with self._extended(batch, cursor, meta) as side, self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
             db.executemany("DELETE FROM data WHERE k = ?", gone)
+            if self._tables is not None:
+                other_log = self._other_log(db, meta)
+                self._tables.change(db, batch, cursor.rank, other_log=other_log)
+            _write_side(db, side)
             if meta is not None:
                 _set(db, "origin", msgspec.json.encode(meta))
             _set(db, "cursor", cursor.raw)
 
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        with self._transaction() as db:
+            db.execute(SIDE_TABLE)
+            if cleared:
+                db.execute(
+                    "DELETE FROM side WHERE k >= ? AND k < ?", (cleared, prefix_end(cleared))
+                )
+            _write_side(db, rows)
+
     def clear(self) -> None:
         with self._transaction() as db:
-            db.execute("DELETE FROM data")
-            db.execute("DELETE FROM meta")
+            if self._tables is not None:
+                self._tables.reset(db)
+            db.execute(SIDE_TABLE)
+            for table in ("data", "meta", "side"):
+                db.execute(f"DELETE FROM {table}")
+        self._emptied()
 
     def settle(self) -> None:
+        super().settle()
         with told(self._path):
             db = self._connection()
             db.execute("PRAGMA optimize")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def compact(self) -> None:
+        with told(self._path):
+            self._connection().execute("VACUUM")
+        self.settle()
 
     def reader(self) -> SqliteReader:
         self._connection()
@@ -238,6 +275,14 @@ class SqliteSnapshot(ServedByReader):
             raise StoreError("the store is closed", path=self._path)
         return self._db
 
+    def _other_log(self, db: sqlite3.Connection, meta: SnapshotMeta | None) -> bool:
+        """Whether the batch is of another log than what is here."""
+        if meta is None or not meta.identity:
+            return False
+        row = db.execute("SELECT v FROM meta WHERE k = 'origin'").fetchone()
+        known = msgspec.json.decode(row[0], type=SnapshotMeta).identity if row else ""
+        return known not in ("", meta.identity)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         db = self._connection()
@@ -250,11 +295,6 @@ class SqliteSnapshot(ServedByReader):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
-
-
-def last_by_key(batch: Sequence[KvUpdate]) -> dict[str, KvUpdate]:
-    """The update of each key that wins."""
-    return {update.key: update for update in batch}
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -303,22 +343,16 @@ def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int
     db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
 
 
-def _row(
-    key: bytes, update: KvUpdate
-) -> tuple[bytes, int | None, bytes, float | None, bytes | None]:
-    revision: int | None = update.revision
-    if update.revision < 0:
-        revision = update.version.revision
-    if revision is None:
-        return key, None, update.value, update.created, update.token or None
-    if revision > REVISION_IN_COLUMN_MAX:
-        raw = revision.to_bytes(REVISION_BYTES, "big")
-        return key, None, update.value, update.created, raw
-    return key, revision, update.value, update.created, None
-
-
 def _set(db: sqlite3.Connection, name: str, value: bytes) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def _write_side(db: sqlite3.Connection, rows: SideRows) -> None:
+    if rows:
+        gone = [(key,) for key, value in rows.items() if value is None]
+        db.executemany("DELETE FROM side WHERE k = ?", gone)
+        kept = sorted(row for row in rows.items() if row[1] is not None)
+        db.executemany("INSERT OR REPLACE INTO side VALUES (?,?)", kept)
 
 
 def _bounds(prefix: bytes, after: bytes | None) -> tuple[str, tuple[bytes, ...]]:

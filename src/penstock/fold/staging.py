@@ -1,8 +1,9 @@
 """A hidden directory beside a destination: what is made in it appears there whole, or not at all.
 
 The directory goes when the work is done or has failed; what a killed process leaves starts with
-`STAGE_PREFIX` and may be deleted. A destination that holds anything is refused, before and after
-the work. Checksums of payloads are made here, while files are read once.
+`STAGE_PREFIX`, is not locked, and may be deleted (`sweep_stages`). A destination that holds
+anything is refused, before and after the work. Checksums of payloads are made here, while files are
+read once.
 """
 
 from __future__ import annotations
@@ -10,34 +11,68 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.fold.errors import ArtifactInvalid, DestinationTaken, StoreError
-from penstock.fold.files import sync_directory, sync_file, told_as_store_error
+from penstock.fold.files import sync_directory, sync_file, told_as_store_error, try_lock
 from penstock.fold.manifest import PAYLOAD_DIRECTORY, ArtifactFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from typing import BinaryIO
 
     from blake3 import blake3
 
 STAGE_PREFIX = ".slipstream-artifact-"
 """As other implementations call theirs, so that one broom sweeps both."""
+STAGE_SECONDS_MIN = 3600.0
+"""How old a stage must be to be swept: one that is being made is not locked for a moment."""
 HASH_BYTES = 1024 * 1024
 
 
-@contextmanager
-def staged_beside(dest: Path) -> Iterator[Path]:
+def staged_beside(dest: Path) -> AbstractContextManager[Path]:
     """A new directory on the file system of `dest`, gone at the end."""
-    with told_as_store_error(dest):
-        stage = Path(tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=dest.parent))
+    return staged(dest.parent)
+
+
+@contextmanager
+def staged(directory: Path | None) -> Iterator[Path]:
+    """A new directory in another, or where the system has its temporary files."""
+    with told_as_store_error(directory or ""):
+        stage = Path(tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=directory))
+        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        with suppress(OSError):  # where there are no locks, nothing is swept
+            try_lock(lock)
         yield stage
     finally:
+        os.close(lock)
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def sweep_stages(directory: Path, *, now: float | None = None) -> int:
+    """Delete what killed processes left in a directory; how much it was."""
+    oldest = (time.time() if now is None else now) - STAGE_SECONDS_MIN
+    swept = 0
+    for stage in directory.glob(f"{STAGE_PREFIX}*"):
+        with suppress(OSError):
+            swept += stage.stat().st_mtime < oldest and _sweep(stage)
+    return swept
+
+
+def _sweep(stage: Path) -> bool:
+    lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        dead = try_lock(lock)
+        if dead:
+            shutil.rmtree(stage, ignore_errors=True)
+        return dead
+    finally:
+        os.close(lock)
 
 
 def check_free(dest: Path) -> None:

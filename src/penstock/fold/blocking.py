@@ -1,0 +1,157 @@
+"""A fold for code without an event loop: threads, scripts, notebooks.
+
+    with BlockingFold.open("nats://127.0.0.1:4222/config", "config.db") as fold:
+        fold.ready(timeout=10)
+        print(fold.get("eu.limit"))
+
+A thread of its own runs the event loop of a `Fold`; what waits there blocks here. Nothing is
+decided here, and every error is the one `Fold` raises; too long a wait is a `TimeoutError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from penstock.fold.errors import StoreError
+from penstock.fold.fold import Fold
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+    from pathlib import Path
+
+    from penstock.fold.contract import SnapshotReader
+    from penstock.fold.fold import FoldState, FoldStatus
+    from penstock.fold.following import Changes
+    from penstock.fold.manifest import Manifest
+    from penstock.kv.contract import KvStore
+    from penstock.kv.types import KvEntry, KvUpdate, VersionToken, WatchCursor
+
+T = TypeVar("T")
+
+
+class BlockingFold:
+    """A context manager that owns the thread; its methods may be called from any other."""
+
+    def __init__(self, bucket: KvStore | str, path: Path | str, settings: dict[str, Any]) -> None:
+        self._made = bucket, path, settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="penstock fold loop", daemon=True
+        )
+        self._fold: Fold | None = None
+
+    @classmethod
+    def open(cls, bucket: str, path: Path | str = "", **settings: Any) -> Self:
+        """As `Fold.open`. The bucket is named, since a connection belongs to its event loop."""
+        return cls(bucket, path, settings)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._fold = self._wait(self._open())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush and close; closing twice is allowed."""
+        if self._loop.is_closed():
+            return
+        try:
+            if self._fold is not None:
+                self._wait(self._fold.close())
+        finally:
+            self._end_thread()
+
+    # -- waiting
+
+    def ready(self, timeout: float | None = None) -> None:
+        self._wait(self._opened.ready(), timeout)
+
+    def wait_for(self, revision: int | VersionToken, timeout: float | None = None) -> None:
+        self._wait(self._opened.wait_for(revision), timeout)
+
+    def changes(self) -> Iterator[Sequence[KvUpdate]]:
+        """Batches from now on, once they are in the store."""
+        changes = self._wait(self._ask_for_changes())
+        return self._batches(changes)
+
+    def _batches(self, changes: Changes) -> Iterator[Sequence[KvUpdate]]:
+        while not self._loop.is_closed():
+            updates = self._wait(_next(changes))
+            if updates is None:
+                return
+            yield updates
+
+    async def _ask_for_changes(self) -> Changes:
+        return self._opened.changes()
+
+    # -- reading, in the caller's thread
+
+    def get(self, key: str) -> KvEntry | None:
+        return self._opened.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
+        return self._opened.get_many(keys)
+
+    def range(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[KvEntry]:
+        return self._opened.range(prefix, after=after, limit=limit)
+
+    def count(self, prefix: str = "") -> int:
+        return self._opened.count(prefix)
+
+    def reader(self) -> SnapshotReader:
+        return self._opened.reader()
+
+    @property
+    def cursor(self) -> WatchCursor:
+        return self._opened.cursor
+
+    @property
+    def state(self) -> FoldState:
+        return self._opened.state
+
+    def status(self) -> FoldStatus:
+        return self._opened.status()
+
+    def export_to(self, dest: Path | str, *, form: str | None = None) -> Manifest:
+        return self._wait(self._opened.export_to(dest, form=form))
+
+    # -- the thread
+
+    @property
+    def _opened(self) -> Fold:
+        if self._fold is None or self._loop.is_closed():
+            raise StoreError("the fold is not open")
+        return self._fold
+
+    async def _open(self) -> Fold:
+        bucket, path, settings = self._made
+        return await Fold.open(bucket, path, **settings).__aenter__()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        future = asyncio.run_coroutine_threadsafe(_within(coroutine, timeout), self._loop)
+        return future.result()
+
+    def _end_thread(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._loop.shutdown_asyncgens(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _within(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> T:
+    async with asyncio.timeout(seconds):
+        return await coroutine
+
+
+async def _next(changes: Changes) -> Sequence[KvUpdate] | None:
+    return await anext(changes, None)

@@ -1,0 +1,103 @@
+"""The end of every batch: in the store, with the cursor that is true then, observers around it.
+
+One committer owns a store for writing; all of it runs in the store's worker thread. What the store
+refused is kept by the caller and tried again; this only counts how often in a row. A store that
+says it is poisoned is not asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.fold.errors import StorePoisoned
+from penstock.kv.errors import WatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from penstock.fold.contract import SnapshotStore
+    from penstock.fold.manifest import Manifest
+    from penstock.fold.meta import SnapshotMeta
+    from penstock.fold.observing import Observer
+    from penstock.fold.worker import Worker
+    from penstock.kv.types import KvUpdate, WatchCursor
+
+FAILURES_MAX = 16
+"""So many refusals of the store in a row end the watch."""
+
+log = logging.getLogger(__name__)
+
+
+class Committer:
+    """A store, its thread, and who looks on."""
+
+    def __init__(
+        self, store: SnapshotStore, worker: Worker, observers: Sequence[Observer] = ()
+    ) -> None:
+        self.store = store
+        self.worker = worker
+        self.failures = 0
+        self._observers = tuple(observers)
+        self._meta: SnapshotMeta | None = None
+        """What is to be remembered with the next commit."""
+
+    def remember(self, meta: SnapshotMeta) -> None:
+        """Make `meta` durable no later than the next cursor."""
+        self._meta = None if meta == self.store.meta else meta
+
+    @property
+    def has_news(self) -> bool:
+        return self._meta is not None
+
+    async def try_commit(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> bool:
+        """Commit; False if the store refused and may be asked again."""
+        try:
+            await self.commit(updates, cursor)
+        except StorePoisoned:
+            raise
+        except Exception as error:
+            self.failures += 1
+            log.warning("the store refused a batch times=%d reason=%s", self.failures, error)
+            if self.failures >= FAILURES_MAX:
+                reason = f"the store refused a batch {self.failures} times: {error}"
+                raise WatchError(reason, cursor=self.store.cursor) from error
+            return False
+        self.failures = 0
+        return True
+
+    async def commit(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
+        meta = self._meta
+        await self.worker.run(self._commit, updates, cursor, meta)
+        if self._meta is meta:
+            self._meta = None
+
+    async def settle(self) -> None:
+        await self.worker.run(self.store.settle)
+
+    async def repaired(self, kind: str) -> None:
+        await self.worker.run(self._tell, lambda one: one.repaired(self.store, kind))
+
+    async def export_to(self, dest: Path, form: str | None) -> Manifest:
+        manifest = await self.worker.run(self.store.export_to, dest, form=form)
+        await self.worker.run(self._tell, lambda one: one.exported(self.store, manifest))
+        return manifest
+
+    # -- in the worker
+
+    def _commit(
+        self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+    ) -> None:
+        store = self.store
+        for observer in self._observers:
+            observer.before_commit(store, updates, cursor)
+        store.apply(updates, cursor, meta=meta)
+        self._tell(lambda one: one.applied(store, updates, cursor))
+
+    def _tell(self, say: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            try:
+                say(observer)
+            except Exception:
+                log.exception("an observer of the fold raised")

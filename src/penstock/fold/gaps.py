@@ -1,0 +1,265 @@
+"""How a fold begins, and how it is mended where its log has a gap.
+
+`Beginning.find` asks the log, decides (`decisions`), repairs if it must, and says behind which
+cursor to watch. Deletes are committed before the watch that lists everything anew is even made, so
+a key that was deleted and written again in the gap comes out right. A repair that cannot be done is
+an error, and leaves the cursor where the next attempt finds the same gap.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.fold.decisions import (
+    Held,
+    Mode,
+    Offer,
+    Plan,
+    Start,
+    Trust,
+    how_to_start,
+    identity_after_reset,
+    keeps_what_is_listed,
+    plan_repair,
+    trust_in_listing,
+    why_not,
+)
+from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StaleArtifact, StorePoisoned
+from penstock.fold.listing import Listing
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.repairing import kind_of, next_chunk, restoring, stale_deletes
+from penstock.fold.staging import staged
+from penstock.kv.errors import FoldError, RepairFailed, RepairRefused
+from penstock.kv.types import Scope, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from penstock.fold.committing import Committer
+    from penstock.fold.contract import SnapshotStore
+    from penstock.fold.repairing import Repair
+    from penstock.kv.contract import KvKeys, KvWatcher
+    from penstock.kv.types import KvUpdate, LogInfo
+
+LISTED_AT_ONCE = 10_000
+"""Keys of a reader that hands them out one by one, gathered before they are sorted in."""
+
+log = logging.getLogger(__name__)
+
+
+class Anchor(NamedTuple):
+    """Where to watch from: behind a revision, 0 for a re-list; which log; its last sequence."""
+
+    after: int
+    identity: str
+    last_seq: int
+
+
+class Beginning:
+    """Finds where a fold with a store begins. `fold_in` parses, applies and commits updates."""
+
+    def __init__(
+        self,
+        watcher: KvWatcher,
+        scope: Scope,
+        repair: Repair,
+        committer: Committer,
+        fold_in: Callable[[Sequence[KvUpdate], WatchCursor], Awaitable[None]],
+        repairing: Callable[[Plan], None],
+    ) -> None:
+        self._watcher = watcher
+        self._scope = scope
+        self._repair = repair
+        self._committer = committer
+        self._fold_in = fold_in
+        self._repairing = repairing
+
+    @property
+    def _store(self) -> SnapshotStore:
+        return self._committer.store
+
+    async def find(self) -> Anchor:
+        """Where to go on; repairs first if that cannot be said."""
+        info = await self._watcher.log_info()
+        held = await self._committer.worker.run(held_by, self._store)
+        self._check_scope()
+        start = how_to_start(held, info)
+        if start is Start.FOREIGN:
+            raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
+        is_complete = trust_in_listing(held, info) is not Trust.FALSE
+        if start is Start.RELIST and (is_complete or not self._can_restore):
+            if not is_complete:
+                log.warning("the bucket may have dropped values that the fold begins without")
+            self._committer.remember(self._meta(info))
+            return Anchor(0, info.identity, info.last_seq)
+        if start is Start.DELTA:
+            self._committer.remember(self._meta(info))
+            return Anchor(held.cursor, held.identity or info.identity, info.last_seq)
+        return await self._mend(start, held, info)
+
+    # -- mending
+
+    async def _mend(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+        plan = self._plan(start, held, info)
+        log.warning(
+            "the fold has a gap kind=%s cursor=%d log=%s begins=%d ends=%d repair=%s",
+            *(start.value, held.cursor, info.identity, info.first_seq, info.last_seq, plan.value),
+        )
+        self._repairing(plan)
+        if plan is Plan.REFUSE:
+            raise RepairRefused(
+                f"the bucket drops values on its own and begins at {info.first_seq}: what it does "
+                "not list may have aged out",
+                cursor=WatchCursor.of(held.cursor),
+            )
+        if plan is Plan.RESTORE and start is Start.RELIST and not await self._has_artifact():
+            log.warning("no artifact to begin with; what the bucket dropped is not in the fold")
+            plan = Plan.RELIST_ONLY
+        try:
+            return await self._carry_out(plan, start, held, info)
+        except (RepairFailed, RepairRefused, ArtifactInvalid, StorePoisoned):
+            raise
+        except FoldError as error:
+            raise RepairFailed(
+                f"{plan.value}: {error}", bucket=error.bucket, cursor=self._store.cursor
+            ) from error
+
+    def _plan(self, start: Start, held: Held, info: LogInfo) -> Plan:
+        if start is Start.RELIST:
+            return Plan.RESTORE
+        repair = self._repair
+        trust = trust_in_listing(held, info)
+        return plan_repair(
+            repair.mode, trust, has_source=repair.source is not None, mirror=repair.mirror
+        )
+
+    async def _carry_out(self, plan: Plan, start: Start, held: Held, info: LogInfo) -> Anchor:
+        if plan is Plan.RESTORE:
+            return await self._restore(start, held, info)
+        if start is Start.RESET:
+            await self._forget_cursor(held, info)
+        if plan is Plan.DIFF:
+            with Listing(self._repair.scratch) as listing:
+                if keeps_what_is_listed(start, info):
+                    await self._list(listing)
+                    await self._check_listing(held, info)
+                updates = stale_deletes(self._store, self._scope, listing)
+                await self._fold_all(updates, self._store.cursor)
+            await self._committer.repaired("relist")
+        self._committer.remember(self._meta(info))
+        return Anchor(0, info.identity, info.last_seq)
+
+    async def _forget_cursor(self, held: Held, info: LogInfo) -> None:
+        """No cursor and the new log, in one commit: from here on a crash repairs again."""
+        meta = self._meta(info)
+        self._committer.remember(
+            SnapshotMeta(identity_after_reset(held, info), meta.scope, meta.seen_evicting)
+        )
+        await self._committer.commit([], WatchCursor.NONE)
+
+    async def _list(self, listing: Listing) -> None:
+        reader = self._repair.reader
+        if reader is None:
+            raise RepairFailed("there is no reader to list the bucket with")
+        for prefix in self._scope.prefixes:
+            await _fill(listing, reader, prefix)
+
+    async def _check_listing(self, held: Held, before: LogInfo) -> None:
+        """A listing is worth what the log was until it ended: values may age out meanwhile."""
+        now = await self._watcher.log_info()
+        was, is_now = trust_in_listing(held, before), trust_in_listing(held, now)
+        if now.identity != before.identity or (was is not is_now and not self._repair.mirror):
+            raise RepairFailed("the bucket has changed while it was listed")
+
+    async def _fold_all(self, updates: Iterator[KvUpdate], last: WatchCursor) -> None:
+        """Fold in chunks under the old cursor; `last` comes with the last of them."""
+        worker, cursor = self._committer.worker, self._store.cursor
+        chunk = await worker.run(next_chunk, updates)
+        while chunk:
+            following = await worker.run(next_chunk, updates)
+            await self._fold_in(chunk, cursor if following else last)
+            chunk = following
+        if self._store.cursor != last or self._committer.has_news:
+            await self._committer.commit([], last)
+
+    # -- restoring
+
+    @property
+    def _can_restore(self) -> bool:
+        return self._repair.source is not None and self._repair.mode in (Mode.AUTO, Mode.RESTORE)
+
+    async def _has_artifact(self) -> bool:
+        return self._repair.source is not None and await self._repair.source.latest() is not None
+
+    async def _restore(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+        source = self._repair.source
+        manifest = None if source is None else await source.latest()
+        if source is None or manifest is None:
+            raise RepairRefused("there is no artifact to restore from", cursor=self._store.cursor)
+        # The manifest does not say of which log it is; whether that matters is seen later.
+        self._check_offer(Offer(manifest.cursor.rank, info.identity), start, held, info)
+        with staged(self._repair.scratch) as stage:
+            manifest = await source.fetch(stage / "artifact")
+            kind = kind_of(manifest.backend)
+            run = self._committer.worker.run
+            artifact = await run(kind.import_from, stage / "artifact", stage / "store")
+            try:
+                return await self._restore_from(artifact, start, held)
+            finally:
+                await run(artifact.close)
+
+    async def _restore_from(self, artifact: SnapshotStore, start: Start, held: Held) -> Anchor:
+        info = await self._watcher.log_info()
+        meta, cursor = artifact.meta, artifact.cursor
+        scope = Scope(meta.scope) if meta.scope else None
+        self._check_offer(Offer(cursor.rank, meta.identity, scope), start, held, info)
+        if start is Start.RESET:
+            await self._forget_cursor(held, info)
+        self._committer.remember(self._meta(info, evicting=meta.seen_evicting))
+        # Data without a cursor may be what a reset left: its revisions compare with nothing.
+        was_reset = start in (Start.RESET, Start.UNANCHORED)
+        with Listing(self._repair.scratch) as listing:
+            await self._list(listing)
+            updates = restoring(self._store, artifact, self._scope, listing, was_reset=was_reset)
+            await self._fold_all(updates, cursor)
+        await self._committer.repaired("restore")
+        return Anchor(cursor.rank, info.identity, info.last_seq)
+
+    def _check_offer(self, offer: Offer, start: Start, held: Held, info: LogInfo) -> None:
+        if reason := why_not(offer, start, held, self._scope, info):
+            raise StaleArtifact(f"the artifact is of no use: {reason}", cursor=self._store.cursor)
+
+    # -- what is remembered
+
+    def _meta(self, info: LogInfo, *, evicting: bool = False) -> SnapshotMeta:
+        evicting = evicting or info.evicts_current or self._store.meta.seen_evicting
+        return SnapshotMeta(info.identity, self._scope.prefixes, evicting)
+
+    def _check_scope(self) -> None:
+        """A fold of other prefixes is another fold: what it lacks or has too much, nobody knows."""
+        had = self._store.meta.scope
+        if had and had != self._scope.prefixes:
+            raise FoldMismatch(f"this is a fold of the prefixes {had}, not {self._scope.prefixes}")
+
+
+def held_by(store: SnapshotStore) -> Held:
+    """What a store knows of itself."""
+    meta = store.meta
+    is_empty = not store.page(limit=1)
+    return Held(store.cursor.rank, is_empty, meta.identity, meta.seen_evicting)
+
+
+async def _fill(listing: Listing, reader: KvKeys, prefix: str) -> None:
+    in_batches = getattr(reader, "key_batches", None)
+    if in_batches is not None:
+        async for keys in in_batches(prefix):
+            listing.add(keys)
+        return
+    gathered: list[str] = []
+    async for key in reader.keys(prefix):
+        gathered.append(key)
+        if len(gathered) >= LISTED_AT_ONCE:
+            listing.add(gathered)
+            gathered = []
+    listing.add(gathered)

@@ -1,0 +1,105 @@
+"""What live tests of folds share: waiting for a fold, and comparing it with its bucket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.fold import BatchConfig, Fold
+from support_folds import contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.client import Client
+    from nats.js import JetStreamContext
+
+    from penstock.kv.bucket import NatsBucket
+    from penstock.kv.types import KvEntry
+
+SECONDS = 20.0
+POLL_SECONDS = 0.005
+HEARTBEAT = 0.2
+#: A short window, so that a test is not spent waiting for batches to fill.
+QUICK = BatchConfig(window=0.001, hydrate_window=0.005)
+
+
+async def fill(bucket: NatsBucket, count: int, first: int = 1, prefix: str = "k") -> int:
+    """Put so many keys; the last revision."""
+    revision = 0
+    for number in range(first, first + count):
+        version = await bucket.writer().put(f"{prefix}{number}", b"%d" % number)
+        revision = version.revision or 0
+    return revision
+
+
+async def live(bucket: NatsBucket) -> dict[str, KvEntry]:
+    """What the bucket holds."""
+    return {entry.key: entry async for entry in bucket.reader().scan()}
+
+
+async def until(condition: Callable[[], bool], what: str = "") -> None:
+    """Wait for a condition; fail if it does not come about."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110 - conditions of other threads ring no bell
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def ready(fold: Fold) -> Fold:
+    async with asyncio.timeout(SECONDS):
+        await fold.ready()
+    return fold
+
+
+async def folded_up_to(fold: Fold, revision: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        await fold.wait_for(revision)
+
+
+async def assert_same(fold: Fold, bucket: NatsBucket) -> None:
+    """The fold becomes what the bucket is."""
+    watcher = bucket.watcher()
+    assert watcher is not None
+    info = await watcher.log_info()
+    await folded_up_to(fold, info.last_seq)
+    assert contents(fold.store) == await live(bucket)
+
+
+async def recreate(bucket: NatsBucket, jetstream: JetStreamContext) -> None:
+    config = dict(bucket.stream_config)
+    await jetstream.delete_stream(config["name"])
+    await jetstream.add_stream(
+        name=config["name"], subjects=config["subjects"], max_msgs_per_subject=1
+    )
+
+
+class Backup(NamedTuple):
+    """A stream as it was."""
+
+    config: dict[str, Any]
+    state: dict[str, Any]
+    data: bytes
+
+
+async def back_up(client: Client, stream: str) -> Backup:
+    inbox = client.new_inbox()
+    chunks = await client.subscribe(inbox)
+    body = json.dumps({"deliver_subject": inbox, "no_consumers": True}).encode()
+    answer = json.loads((await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body)).data)
+    data = b""
+    while (message := await chunks.next_msg(timeout=SECONDS)).data:
+        data += message.data
+        if message.reply:
+            await message.respond(b"")
+    return Backup(answer["config"], answer["state"], data)
+
+
+async def put_back(client: Client, backup: Backup) -> None:
+    """The stream as it was, in place of what it became."""
+    name = backup.config["name"]
+    await client.request(f"$JS.API.STREAM.DELETE.{name}", b"")
+    body = json.dumps({"config": backup.config, "state": backup.state}).encode()
+    answer = json.loads((await client.request(f"$JS.API.STREAM.RESTORE.{name}", body)).data)
+    for chunk in (backup.data, b""):
+        await client.request(answer["deliver_subject"], chunk, timeout=SECONDS)
