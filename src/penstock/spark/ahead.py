@@ -1,0 +1,66 @@
+"""The next batch is made while Spark takes the last one.
+
+A task writes a batch to the JVM and waits until it is taken; what makes batches is mostly compiled
+code that could work meanwhile. So it runs in a thread of its own, a few batches ahead and no more.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+BATCHES_AHEAD: Final = 2
+POLL_SECONDS: Final = 0.1
+"""How soon a thread notices that nobody wants its batches any more."""
+
+
+class _End:
+    """No more batches; why, if it was not the end of the data."""
+
+    def __init__(self, failure: BaseException | None) -> None:
+        self.failure = failure
+
+
+def ahead(batches: Iterator[T]) -> Iterator[T]:
+    """The same batches in the same order, and the same failure at the same place."""
+    made: queue.Queue[T | _End] = queue.Queue(BATCHES_AHEAD)
+    unwanted = threading.Event()
+
+    def give(item: T | _End) -> None:
+        while not unwanted.is_set():
+            try:
+                return made.put(item, timeout=POLL_SECONDS)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        failure: BaseException | None = None
+        try:
+            for batch in batches:
+                give(batch)
+                if unwanted.is_set():
+                    break
+        except BaseException as error:
+            failure = error
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        give(_End(failure))
+
+    thread = threading.Thread(target=work, name="batches ahead", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := made.get(), _End):
+            yield item
+        if item.failure is not None:
+            raise item.failure
+    finally:
+        unwanted.set()
+        thread.join()

@@ -1,0 +1,222 @@
+"""What there is to read of stores and backups, cut into tasks, in the driver.
+
+A store that a server holds is refused: what changes while it is read is no state anybody was ever
+in. Between planning and reading nothing holds the store, so a task carries what its files looked
+like (`Stamp`), and refuses one that looks different: it was appended to, or written anew. Tasks are
+plain values and never carry a key.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION, StreamMeta, file_name
+from penstock.jetstream.places import find_places, refuse_if_served
+from penstock.spark.options import OptionError
+from penstock.store.disk import RealDisk
+from penstock.store.errors import Locked, StoreError
+from penstock.store.inspection import origin_of
+from penstock.store.overlay import OverlayDisk
+from penstock.store.reading import data_keys, plan_read
+from penstock.store.slots import SlotFile, state_key
+
+if TYPE_CHECKING:
+    from penstock.jetstream.places import Place
+    from penstock.spark.blocks_options import BlocksOptions
+    from penstock.store.encryption import DataKey
+    from penstock.store.reading import BlockPlan, StorePlan
+
+KEY_VARIABLE: Final = "PENSTOCK_STORE_KEY"
+KEY_BYTES_MAX: Final = 4096
+ARCHIVES: Final = ("stream.tar.s2", "stream.arc.s2")
+"""What tools call the archive inside the directory of a backup."""
+BACKUP: Final = "backup.json"
+KEYRINGS_KEPT: Final = 8
+
+
+class StoreChanged(Exception):
+    """A store was written to after the read of it was planned."""
+
+
+class Stamp(NamedTuple):
+    """What a file looked like."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp:
+        status = path.stat()
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTask:
+    """Blocks of one store, read one after the other."""
+
+    stream: str
+    messages: str
+    incarnation: int
+    blocks: tuple[tuple[BlockPlan, Stamp], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTask:
+    """One backup."""
+
+    stream: str
+    archive: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One store as it was found: its name, where it is, and what is to be read of it."""
+
+    stream: str
+    created_ns: int
+    place: Place
+    incarnation: int
+    plan: StorePlan
+
+
+def find_archives(options: BlocksOptions) -> list[ArchiveTask]:
+    """The backups at or directly below the path."""
+    root = Path(options.path)
+    if root.is_file():
+        return [ArchiveTask(options.stream or root.name.partition(".")[0], str(root))]
+    if not root.is_dir():
+        raise OptionError(f"option path: there is no file or directory {root}")
+    found = [
+        ArchiveTask(_backed_up(directory), str(directory / name))
+        for directory in (root, *sorted(path for path in root.iterdir() if path.is_dir()))
+        for name in ARCHIVES
+        if (directory / name).is_file()
+    ]
+    return [task for task in found if options.stream in ("", task.stream)]
+
+
+def _backed_up(directory: Path) -> str:
+    try:
+        name = msgspec.json.decode((directory / BACKUP).read_bytes())["config"]["name"]
+    except (OSError, KeyError, TypeError, msgspec.MsgspecError):
+        return directory.name
+    return str(name)
+
+
+def find_stores(options: BlocksOptions) -> list[Found]:
+    """The stores at or below the path that the options name, opened and planned."""
+    places = [place for place in find_places(Path(options.path)) if _is_wanted(place, options)]
+    if not places:
+        raise OptionError(f"option path: there is no store{_named(options)} at {options.path}")
+    try:
+        refuse_if_served(places)
+    except Locked as held:
+        raise StoreChanged(
+            f"{held.path} is held by a running server: read it with the format jetstream, "
+            "or a backup of it, or stop the server"
+        ) from None
+    return [found for place in places if (found := _plan(place, options)) is not None]
+
+
+def _named(options: BlocksOptions) -> str:
+    stream = f" of stream {options.stream}" if options.stream else ""
+    return stream + (f" of account {options.account}" if options.account else "")
+
+
+def _is_wanted(place: Place, options: BlocksOptions) -> bool:
+    stream = place.messages.parent
+    return _is_named(stream, options.stream) and _is_named(stream.parent, options.account)
+
+
+def _is_named(directory: Path, name: str) -> bool:
+    return not name or directory.name in (name, file_name(name))
+
+
+def _plan(place: Place, options: BlocksOptions) -> Found | None:
+    disk = RealDisk.at(place.messages)
+    try:
+        origin = origin_of(disk)
+        if origin is None:
+            return None
+        keys = keyring(str(place.messages), origin[0], options.key_file)
+        plan = plan_read(disk, origin[0], keys, first=options.starting_seq, last=options.ending_seq)
+        return Found(*_identity(place), place, origin[0], plan)
+    finally:
+        disk.close()
+
+
+def _identity(place: Place) -> tuple[str, int]:
+    """The stream's name and when it was made; where nothing tells, its directory's, and 0."""
+    unknown = place.messages.parent.name, 0
+    if place.meta is None:
+        return unknown
+    disk = OverlayDisk(RealDisk.at(place.meta.parent))
+    try:
+        key = state_key("stream-meta", META_INCARNATION)
+        slots, reading = SlotFile.open(
+            disk, place.meta.name, key, value_bytes_max=META_BYTES_MAX, repair=False
+        )
+        slots.close()
+        meta = msgspec.json.decode(reading.value, type=StreamMeta)
+        return str(msgspec.json.decode(meta.config)["name"]), meta.created_ns
+    except (StoreError, KeyError, msgspec.MsgspecError):
+        return unknown
+    finally:
+        disk.close()
+
+
+def tasks_of(found: Found, bytes_max: int) -> list[StoreTask]:
+    """The blocks of a store, neighbours together, so that a task reads about so many bytes."""
+    tasks: list[StoreTask] = []
+    waiting: list[tuple[BlockPlan, Stamp]] = []
+    size = 0
+    for block in found.plan.blocks:
+        stamp = Stamp.of(found.place.messages / block.name)
+        if waiting and size + stamp.size > bytes_max:
+            tasks.append(_task(found, waiting))
+            waiting, size = [], 0
+        waiting.append((block, stamp))
+        size += stamp.size
+    return [*tasks, _task(found, waiting)] if waiting else tasks
+
+
+def _task(found: Found, blocks: list[tuple[BlockPlan, Stamp]]) -> StoreTask:
+    return StoreTask(found.stream, str(found.place.messages), found.incarnation, tuple(blocks))
+
+
+def check_stamp(path: Path, stamp: Stamp) -> None:
+    """Raise unless the file still looks as it did when the read was planned."""
+    try:
+        same = Stamp.of(path) == stamp
+    except FileNotFoundError:
+        same = False
+    if not same:
+        raise StoreChanged(f"{path} changed since the read was planned: did a server start?")
+
+
+@lru_cache(KEYRINGS_KEPT)
+def keyring(messages: str, incarnation: int, key_file: str) -> dict[int, DataKey]:
+    """The data keys of a store, opened with the server's key: of a file, or of the environment.
+
+    Deriving it takes a while on purpose, so it is done once in each process.
+    """
+    from penstock.store.encryption import ServerKey
+
+    secret = os.environ.get(KEY_VARIABLE, "")
+    if key_file:
+        try:
+            secret = Path(key_file).read_text()[:KEY_BYTES_MAX].strip()
+        except OSError as error:
+            raise OptionError(f"option keyFile: {error.strerror}") from None
+    disk = RealDisk.at(messages)
+    try:
+        return data_keys(disk, incarnation, ServerKey(secret) if secret else None)
+    finally:
+        disk.close()

@@ -1,0 +1,88 @@
+"""What went wrong, in words that say what to do about it.
+
+Every error of a read that a person can act on becomes a `SourceError` here, in the driver and in
+tasks alike. `lost` words a loss of data, which an option may allow. No text has a secret in it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.bulk.errors import (
+    STREAM_NOT_FOUND,
+    AccessDenied,
+    AnswerLate,
+    BulkError,
+    ConnectFailed,
+    LinkLost,
+    NoResponders,
+    NotPermitted,
+    Refused,
+)
+
+UNAVAILABLE: Final = 503
+ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
+
+
+class SourceError(Exception):
+    """A read that cannot go on; the text says what to do."""
+
+
+class DataLoss(SourceError):
+    """Messages are gone before they were read."""
+
+
+def lost(what: str) -> DataLoss:
+    return DataLoss(
+        f"{what}. Set failOnDataLoss to false to go on with what is there, or begin anew with "
+        "another checkpointLocation"
+    )
+
+
+def may_pass(error: BulkError) -> bool:
+    """Whether trying again may help."""
+    if isinstance(error, AccessDenied):
+        return False
+    if isinstance(error, Refused):
+        return error.code == UNAVAILABLE
+    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)
+
+
+def explained(error: BulkError, stream: str) -> SourceError:
+    """An error of the reader in words of the options."""
+    return SourceError(_words(error, stream))
+
+
+def _words(error: BulkError, stream: str) -> str:
+    if isinstance(error, AccessDenied):
+        return f"{error}: check user, password, token, creds or nkeySeed"
+    if isinstance(error, ConnectFailed):
+        return f"no server could be reached: {error}. Check url, and whether the server runs"
+    if isinstance(error, NoResponders):
+        return (
+            f"nobody answers for stream {stream}: JetStream is off on this server, or domain or "
+            "apiPrefix is wrong"
+        )
+    if isinstance(error, NotPermitted):
+        return f"stream {stream} cannot be read: {error}. Give this user that permission"
+    if isinstance(error, AnswerLate):
+        return f"stream {stream}: {error}. Raise requestTimeoutMs if the server is only slow"
+    if isinstance(error, LinkLost):
+        return (
+            f"stream {stream}: the connection was lost ({error}) and the server did not come back "
+            "in time. Raise retries or reconnectTimeoutMs to wait for longer"
+        )
+    if isinstance(error, Refused):
+        return _refusal(error, stream)
+    return f"stream {stream}: {error}"
+
+
+def _refusal(error: Refused, stream: str) -> str:
+    if error.err_code == STREAM_NOT_FOUND:
+        return (
+            f"there is no stream {stream} in this account: check stream, domain and the "
+            "credentials, which choose the account"
+        )
+    if error.err_code == ACCOUNT_WITHOUT_JETSTREAM:
+        return f"this account has no JetStream, so no stream {stream}: check the credentials"
+    return f"the server refused to read stream {stream}: {error}"

@@ -1,0 +1,36 @@
+"""The names under which Spark finds us, and where each lives.
+
+Spark finds a format by itself as `DefaultSource` of a top-level module called `pyspark_*`, one for
+each; a session whose workers cannot see those is told by `register`. A format is one class for
+reading and writing, so each class named here has both directions of its format.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+
+#: Format -> module and class.
+FORMATS: Final = {
+    "jetstream": ("penstock.spark.source", "JetStream"),
+    "jetstream-kv": ("penstock.spark.kv_source", "JetStreamKv"),
+    "penstock-blocks": ("penstock.spark.blocks", "PenstockBlocks"),
+    "penstock-fold": ("penstock.spark.folds", "PenstockFold"),
+}
+
+
+def data_source(name: str) -> type[DataSource]:
+    """The class behind a format."""
+    module, kind = FORMATS[name]
+    found: type[DataSource] = getattr(import_module(module), kind)
+    return found
+
+
+def register(spark: SparkSession) -> None:
+    """Make every format known to a session, classic or Spark Connect."""
+    for name in FORMATS:
+        spark.dataSource.register(data_source(name))

@@ -1,0 +1,136 @@
+"""A task of the fold job: the rows of one shard into the artifact that is published for it.
+
+The published artifact is fetched and checked, the rows are folded into it in memory, the outcome is
+exported with the new cursor and published in its place, unless a newer one is there by then. What a
+task that dies leaves is in a temporary directory, or a payload that no pointer names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.fold.append_log import AppendLogSnapshot
+from penstock.fold.meta import SnapshotMeta
+from penstock.fold.pointer import Published
+from penstock.fold.transport import transport_for
+from penstock.kv.types import KvUpdate, Op, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.fold.shards import Shard
+
+RESULT_SCHEMA: Final = (
+    "shard string, cursor bigint, entries bigint, bytes bigint, changed bigint, published boolean"
+)
+BATCH_UPDATES: Final = 10_000
+
+
+class MadeAnew(Exception):
+    """What is published is of another bucket of the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """What all tasks of a run are told."""
+
+    dest: str
+    bucket: str
+    shards: tuple[Shard, ...]
+    cursor: int
+    identity: str
+    anew: bool
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def key(self, shard: str) -> str:
+        """What an artifact is published as."""
+        return f"{self.bucket}/{shard}"
+
+    def scope(self, shard: str) -> tuple[str, ...]:
+        return next(one.scope for one in self.shards if one.name == shard)
+
+
+def folder(plan: FoldPlan) -> Callable[[Any], Any]:
+    """For `applyInArrow`: the rows of one shard in, one row that tells what became of it out."""
+
+    def run(rows: Any) -> Any:
+        import pyarrow as pa
+
+        shard = rows.column("shard")[0].as_py()
+        told = asyncio.run(publish(plan, shard, list(updates_of(rows))))
+        return pa.Table.from_pylist([told], schema=_result_schema())
+
+    return run
+
+
+def _result_schema() -> Any:
+    import pyarrow as pa
+
+    numbers = ("cursor", "entries", "bytes", "changed")
+    fields = [("shard", pa.string()), *((name, pa.int64()) for name in numbers)]
+    return pa.schema([*fields, ("published", pa.bool_())])
+
+
+def updates_of(rows: Any) -> Iterator[KvUpdate]:
+    """One update for each row that is about a key."""
+    for row in rows.select(("key", "value", "seq")).to_pylist():
+        if row["key"] is None:
+            continue
+        if row["value"] is None:
+            yield KvUpdate(Op.DELETE, row["key"], revision=row["seq"])
+        else:
+            yield KvUpdate(Op.PUT, row["key"], row["value"], row["seq"])
+
+
+async def publish(plan: FoldPlan, shard: str, updates: list[KvUpdate]) -> dict[str, Any]:
+    """Fold and publish; what is published then, as a row of `RESULT_SCHEMA`."""
+    transport = transport_for(plan.dest, **plan.options)
+    key = plan.key(shard)
+    with tempfile.TemporaryDirectory(prefix="penstock-fold-") as scratch:
+        place = Path(scratch)
+        if await transport.manifest(key) is None:
+            store = AppendLogSnapshot.open(place / "store")
+        else:
+            await transport.download(key, place / "fetched")
+            store = AppendLogSnapshot.import_from(place / "fetched", place / "store")
+        with store:
+            changed = apply(plan, shard, store, updates)
+            told = {"shard": shard, "cursor": store.cursor.rank, "entries": store.count()}
+            if changed is None:
+                return {**told, "bytes": 0, "changed": 0, "published": False}
+            manifest = store.export_to(place / "artifact")
+        outcome = await transport.upload(key, place / "artifact")
+    size = sum(file.size for file in manifest.files)
+    return {
+        **told,
+        "bytes": size,
+        "changed": changed,
+        "published": isinstance(outcome, Published),
+    }
+
+
+def apply(
+    plan: FoldPlan, shard: str, store: AppendLogSnapshot, updates: list[KvUpdate]
+) -> int | None:
+    """Fold what is newer than the store; how much it was, None if the store is as new already."""
+    held = store.cursor.rank
+    if held and store.meta.identity not in ("", plan.identity):
+        raise MadeAnew(
+            f"{plan.key(shard)} was made of {store.meta.identity}, and the bucket is "
+            f"{plan.identity} now: publish to another place"
+        )
+    if held >= plan.cursor:
+        return None
+    if plan.anew:
+        store.clear()
+        held = 0
+    fresh = [update for update in updates if update.revision > held]
+    meta = SnapshotMeta(plan.identity, plan.scope(shard), store.meta.seen_evicting)
+    for start in range(0, len(fresh), BATCH_UPDATES):
+        store.apply(fresh[start : start + BATCH_UPDATES], store.cursor)
+    store.apply([], WatchCursor.of(plan.cursor), meta=meta)
+    return len(fresh)

@@ -1,0 +1,129 @@
+"""What flows through a stream: how much, how fast, on how many subjects, and how that changes.
+
+One pass over the rows for the whole, one for the subjects, one for the timeline; all of it by
+Spark. The chart is drawn in the driver from the timeline, as PNG or SVG by the name of its file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+INTERVAL: Final = "1 hour"
+TOP: Final = 20
+DEPTH: Final = 2
+INTERVALS_MAX: Final = 10_000
+QUANTILES: Final = (0.5, 0.99)
+CHART_INCHES: Final = (9, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectShare:
+    """Subjects that begin alike."""
+
+    subjects: str
+    messages: int
+    bytes: int
+    distinct: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One interval of the timeline."""
+
+    start: datetime
+    messages: int
+    bytes: int
+    subjects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """All of it. Numbers of distinct subjects are estimates, within a few parts in a hundred."""
+
+    messages: int
+    bytes: int
+    subjects: int
+    first: datetime | None
+    last: datetime | None
+    size_median: int
+    size_p99: int
+    size_max: int
+    shares: tuple[SubjectShare, ...]
+    timeline: tuple[Moment, ...]
+
+
+def profile(
+    rows: DataFrame, *, interval: str = INTERVAL, top: int = TOP, depth: int = DEPTH
+) -> Profile:
+    """Look at messages: the `top` beginnings of subjects, cut to `depth` tokens, and a timeline
+    with a step of `interval`."""
+    from pyspark.sql import functions as f
+
+    narrow = rows.select("subject", "timestamp", "size")
+    distinct = f.approx_count_distinct("subject").alias("subjects")
+    counted = (f.count("*").alias("messages"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
+    whole = narrow.agg(
+        *counted,
+        distinct,
+        f.min("timestamp").alias("first"),
+        f.max("timestamp").alias("last"),
+        f.percentile_approx("size", list(QUANTILES)).alias("sizes"),
+        f.max("size").alias("size_max"),
+    ).collect()[0]
+    beginning = f.array_join(f.slice(f.split("subject", r"\."), 1, depth), ".")
+    shares = narrow.groupBy(beginning.alias("beginning")).agg(*counted, distinct)
+    largest = shares.orderBy(f.desc("messages"), "beginning").limit(top).collect()
+    window = f.window("timestamp", interval).start.alias("start")
+    timeline = narrow.groupBy(window).agg(*counted, distinct).orderBy("start")
+    return Profile(
+        messages=whole.messages,
+        bytes=whole.bytes,
+        subjects=whole.subjects,
+        first=whole["first"],
+        last=whole["last"],
+        size_median=whole.sizes[0] if whole.sizes else 0,
+        size_p99=whole.sizes[1] if whole.sizes else 0,
+        size_max=whole.size_max or 0,
+        shares=tuple(
+            SubjectShare(row.beginning, row.messages, row.bytes, row.subjects) for row in largest
+        ),
+        timeline=tuple(
+            Moment(row.start, row.messages, row.bytes, row.subjects)
+            for row in timeline.limit(INTERVALS_MAX).collect()
+        ),
+    )
+
+
+def draw(found: Profile, path: Path, *, title: str = "") -> None:
+    """The timeline as a chart; the ending of the name says of which kind."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(3, 1, sharex=True, figsize=CHART_INCHES, layout="constrained")
+    times = [moment.start for moment in found.timeline]
+    for axis, (name, values) in zip(
+        axes,
+        (
+            ("messages", [moment.messages for moment in found.timeline]),
+            ("bytes", [moment.bytes for moment in found.timeline]),
+            ("subjects", [moment.subjects for moment in found.timeline]),
+        ),
+        strict=True,
+    ):
+        axis.plot(times, values, drawstyle="steps-post", marker="." if len(times) == 1 else "")
+        axis.set_ylabel(name)
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+    figure.suptitle(title)
+    figure.autofmt_xdate()
+    figure.savefig(path)
+    pyplot.close(figure)

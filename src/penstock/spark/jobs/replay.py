@@ -1,0 +1,76 @@
+"""From an archive back to a stream: the messages of a time, or of some subjects, each once.
+
+Every message is named by where it was archived from, stream and sequence, so a replay that is
+repeated, or killed and begun anew, stores nothing twice: within the target's duplicate window, or
+for ever with the strict delivery and a name for the replay. Messages keep their order unless the
+caller asks for speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.spark.jobs.archive import open_archive
+from penstock.spark.jobs.archived import archived
+from penstock.spark.jobs.selecting import Selection, selected
+from penstock.spark.jobs.table import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+DELIVERY: Final = "exactlyOnce"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What was sent. Messages the target had already are among `rows`."""
+
+    source: str
+    stream: str
+    target: str
+    rows: int
+    delivery: str
+
+
+def replay(
+    spark: SparkSession,
+    source: str,
+    target: str,
+    connection: Mapping[str, str],
+    *,
+    selection: Selection | None = None,
+    rename: tuple[str, str] | None = None,
+    delivery: str = DELIVERY,
+    write_id: str = "",
+    ordered: bool = True,
+    options: Mapping[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> ReplayReport:
+    """Publish messages of the archive at `source` to the stream `target`.
+
+    `rename` is what subjects begin with, and what they are to begin with instead. `delivery` and
+    `write_id` are those of the sink; `options` further ones.
+    """
+    from pyspark.sql import functions as f
+
+    table = open_archive(source, storage_options=storage_options)
+    version = table.current()
+    if not version.stream:
+        raise ArchiveError(f"there is no archive at {source}")
+    rows = selected(archived(spark, table, version), selection or Selection())
+    rows = rows.select("stream", "seq", "subject", "headers", "data")
+    if rename is not None:
+        old, new = rename
+        rows = rows.where(f.col("subject").startswith(old)).withColumn(
+            "subject", f.concat(f.lit(new), f.substring("subject", len(old) + 1, 2**31 - 1))
+        )
+    count = rows.count()
+    if ordered:
+        rows = rows.repartition(1).sortWithinPartitions("seq")
+    named = {"delivery": delivery, **({"writeId": write_id} if write_id else {})}
+    write = rows.write.format("jetstream").mode("append")
+    write.options(**{**connection, **named, **(options or {})}).save(target)
+    return ReplayReport(source, version.stream, target, count, delivery)

@@ -1,0 +1,48 @@
+"""Which messages a job is about: by sequence, by time, by subject; all of it done by Spark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Bounds are included but `before`; times are ISO 8601 as Spark reads them."""
+
+    first: int | None = None
+    last: int | None = None
+    since: str = ""
+    before: str = ""
+    subjects: tuple[str, ...] = ()
+
+
+def selected(rows: DataFrame, selection: Selection) -> DataFrame:
+    """The rows that are meant."""
+    from pyspark.sql import functions as f
+
+    if selection.first is not None:
+        rows = rows.where(f.col("seq") >= selection.first)
+    if selection.last is not None:
+        rows = rows.where(f.col("seq") <= selection.last)
+    if selection.since:
+        rows = rows.where(f.col("timestamp") >= f.lit(selection.since).cast("timestamp"))
+    if selection.before:
+        rows = rows.where(f.col("timestamp") < f.lit(selection.before).cast("timestamp"))
+    if selection.subjects:
+        pattern = "|".join(f"(?:{regex_of(subject)})" for subject in selection.subjects)
+        rows = rows.where(f.col("subject").rlike(f"^(?:{pattern})$"))
+    return rows
+
+
+def regex_of(pattern: str) -> str:
+    """A subject with wildcards as a regular expression, of Java's kind too."""
+    tokens = pattern.split(".")
+    parts = [r"[^.]+" if token == "*" else re.escape(token) for token in tokens]
+    if tokens[-1] == ">":
+        parts[-1] = r".+"
+    return r"\.".join(parts)

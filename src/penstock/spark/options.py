@@ -1,0 +1,176 @@
+"""How options are declared and read, and those of the connection, which every format shares.
+
+An option is declared once: type, default, prose, and whether it is a secret. Spark hands options
+on as text under names of any case; `parse` makes a value of them or says which one is wrong and
+what to write. Invariant: no error and no `repr` shows a secret. The reference page is made from
+these declarations (`make reference`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert
+from msgspec.structs import FieldInfo, fields
+
+from penstock.bulk.login import split_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REDACTED = "[REDACTED]"
+#: What `load("NAME")` and `save("NAME")` set.
+PATH_OPTION = "path"
+#: Spark gives these to a format of its own accord.
+SPARKS_OWN = frozenset(
+    {"__path__", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
+)
+
+Milliseconds = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+def Doc(text: str) -> Meta:
+    """What the option means, for the reference page and for whoever reads the code."""
+    return Meta(description=text)
+
+
+#: Never shown: not in errors, not in a `repr`.
+SECRET = Meta(extra={"secret": True})
+
+
+class OptionError(ValueError):
+    """An option is unknown, missing or wrong; the text says what to write."""
+
+
+class SparkOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The root of every declaration of options."""
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{field.encode_name}={REDACTED if is_secret(field) else repr(value)}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class ConnectionOptions(SparkOptions, frozen=True, kw_only=True):
+    """Where the servers are and who we are. Give one kind of credentials at most; files must be on
+    every machine that runs a task."""
+
+    # Servers
+    url: Annotated[
+        str, Doc("Servers, separated by commas: `nats://host:4222` or `tls://host`."), SECRET
+    ]
+    client_name: Annotated[str, Doc("How we introduce ourselves to the server.")] = "penstock spark"
+    domain: Annotated[str, Doc("JetStream domain.")] = ""
+    api_prefix: Annotated[
+        str, Doc("Subjects of the JetStream API, if not `$JS.API`; excludes `domain`.")
+    ] = ""
+    inbox_prefix: Annotated[str, Doc("Where answers come to, as permissions allow.")] = "_INBOX"
+    # Credentials
+    user: Annotated[str, Doc("Login name.")] = ""
+    password: Annotated[str, Doc("Password of `user`."), SECRET] = ""
+    token: Annotated[str, Doc("Token."), SECRET] = ""
+    creds_file: Annotated[str, Doc("Path of a credentials file.")] = ""
+    creds: Annotated[str, Doc("A credentials file's text, or that in base64."), SECRET] = ""
+    nkey_seed: Annotated[str, Doc("Seed of a user nkey."), SECRET] = ""
+    nkey_seed_file: Annotated[str, Doc("Path of a file with such a seed.")] = ""
+    # TLS
+    tls: Annotated[bool, Doc("Speak TLS whatever the URL says.")] = False
+    tls_first: Annotated[bool, Doc("Begin with TLS, before the server's greeting.")] = False
+    tls_ca: Annotated[str, Doc("Certificates to trust: a path, or PEM text.")] = ""
+    tls_cert: Annotated[str, Doc("Path of our certificate.")] = ""
+    tls_key: Annotated[str, Doc("Path of its key.")] = ""
+    # Patience
+    connect_timeout_ms: Annotated[
+        Milliseconds, Doc("How long one server may take to accept us.")
+    ] = 10_000
+    request_timeout_ms: Annotated[Milliseconds, Doc("How long an answer may take.")] = 10_000
+    retries: Annotated[
+        int, Meta(ge=0), Doc("How often a question is asked again when the server is away.")
+    ] = 3
+    retry_interval_ms: Annotated[
+        Milliseconds, Doc("The pause before that; it doubles each time.")
+    ] = 500
+    reconnect_timeout_ms: Annotated[
+        Milliseconds,
+        Doc("How long a task in the middle of its work waits for a server that went away."),
+    ] = 60_000
+
+
+Declared = TypeVar("Declared", bound=SparkOptions)
+
+
+def parse(kind: type[Declared], given: Mapping[str, str], *, path: str = "") -> Declared:
+    """The options as declared by `kind`; `path` names the one that `load("…")` sets."""
+    known = {field.encode_name.lower(): field for field in fields(kind)}
+    named: dict[str, str] = {}
+    for name, value in given.items():
+        wanted = path if name.lower() == PATH_OPTION and path else name
+        if wanted.lower() in SPARKS_OWN:
+            continue
+        field = known.get(wanted.lower())
+        if field is None:
+            raise OptionError(_unknown(wanted, known))
+        named[field.encode_name] = value
+    _check_required(known.values(), named)
+    try:
+        return convert(named, kind, strict=False)
+    except ValidationError as error:
+        raise OptionError(_wrong(str(error))) from None
+
+
+def is_secret(field: FieldInfo) -> bool:
+    metadata: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
+    return any(isinstance(one, Meta) and (one.extra or {}).get("secret") for one in metadata)
+
+
+def check_connection(options: ConnectionOptions) -> None:
+    """Refuse what contradicts itself."""
+    try:
+        _, in_url = split_urls(options.url)
+    except ValueError as error:
+        raise OptionError(f"option url: {error}") from None
+    ways = {
+        "credentials in url": bool(in_url),
+        "user": bool(options.user),
+        "token": bool(options.token),
+        "credsFile": bool(options.creds_file),
+        "creds": bool(options.creds),
+        "nkeySeed": bool(options.nkey_seed),
+        "nkeySeedFile": bool(options.nkey_seed_file),
+    }
+    chosen = [name for name, is_given in ways.items() if is_given]
+    if len(chosen) > 1:
+        raise OptionError(f"give one of {', '.join(chosen)}, not {len(chosen)}")
+    if options.domain and options.api_prefix:
+        raise OptionError("give one of domain, apiPrefix, not both")
+    if bool(options.tls_cert) != bool(options.tls_key):
+        raise OptionError("tlsCert and tlsKey belong together: give both")
+
+
+def _check_required(known: Any, named: Mapping[str, str]) -> None:
+    missing = [
+        field.encode_name
+        for field in known
+        if field.default is NODEFAULT
+        and field.default_factory is NODEFAULT
+        and field.encode_name not in named
+    ]
+    if missing:
+        raise OptionError(f"option {', '.join(missing)} is missing: set it with .option(…)")
+
+
+def _unknown(name: str, known: Mapping[str, FieldInfo]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f": did you mean {known[near[0]].encode_name}?" if near else ""
+    return f"unknown option {name}{hint}"
+
+
+def _wrong(told: str) -> str:
+    """msgspec names types and bounds, and the place, never the value."""
+    what, _, place = told.partition(" - at `$.")
+    return f"option {place.rstrip('`')}: {what[:1].lower()}{what[1:]}" if place else told

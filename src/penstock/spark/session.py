@@ -1,0 +1,68 @@
+"""A Spark session that works at once: Java found, workers on this Python, quiet, on loopback.
+
+It changes the environment of this process (JAVA_HOME, PYSPARK_PYTHON, SPARK_LOCAL_IP) only where
+nothing was set that works, since a JVM reads it when it starts. A session that exists already is
+taken as it is. Spark finds our formats by itself, as the workers run on this Python.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from penstock.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local"
+LOOPBACK: Final = "127.0.0.1"
+#: Starts a third sooner, computes at half the speed: for tests and short programs.
+LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+LOCAL_DEFAULTS: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def session(
+    app_name: str = "penstock",
+    master: str = "local[*]",
+    *,
+    light: bool = False,
+    **conf: object,
+) -> SparkSession:
+    """A session that knows every format of Penstock.
+
+    `conf` are Spark's settings: `session(**{"spark.sql.shuffle.partitions": 2})`. `light` asks for
+    a JVM that starts soon instead of one that computes fast.
+    """
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is None:
+        os.environ["JAVA_HOME"] = str(java_home())
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if master.startswith(LOCAL):
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    builder = SparkSession.Builder().appName(app_name).master(master)
+    for name, value in settings(master, light=light, conf=conf).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def settings(master: str, *, light: bool, conf: dict[str, object]) -> dict[str, str]:
+    """What a session is made with: the caller's settings over ours."""
+    found = dict(DEFAULTS)
+    if master.startswith(LOCAL):
+        found |= LOCAL_DEFAULTS
+    if light:
+        found["spark.driver.extraJavaOptions"] = LIGHT_JAVA
+    return found | {name: _text(value) for name, value in conf.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

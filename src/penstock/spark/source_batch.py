@@ -1,0 +1,114 @@
+"""A stream as a table: everything between two places, cut into tasks when the query is planned.
+
+The end is fixed at that moment, so a query reads what was there when it began, however fast others
+write. Filters of the query narrow what is read, where Spark hands them on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from penstock.spark.desk import Desk, split_list
+from penstock.spark.offsets import Offset, Position
+from penstock.spark.places import Earliest, Latest, places
+from penstock.spark.planning import clipped, ranges_between, settled, split
+from penstock.spark.pushing import Narrowing, Pushing, narrowed
+from penstock.spark.reading import RangePartition, mode_for, read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from penstock.spark.planning import StreamView
+    from penstock.spark.source_options import ReadOptions
+
+
+class StreamTable(DataSourceReader):
+    """Plans in the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowing = Narrowing()
+        self._starts = places(
+            Desk(options).streams,
+            seq=("startingSeq", options.starting_seq),
+            timestamp=("startingTimestamp", options.starting_timestamp),
+            default=Earliest(),
+        )
+        self._ends = places(
+            tuple(self._starts),
+            seq=("endingSeq", options.ending_seq),
+            timestamp=("endingTimestamp", options.ending_timestamp),
+            default=Latest(),
+        )
+        self.pushFilters = Pushing(self._take_filters)  # type: ignore[method-assign]
+
+    def _take_filters(self, filters: list[Filter]) -> None:
+        self._narrowing = narrowed(filters)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        desk = Desk(self._options)
+        views = desk.views()
+        filters = self._narrowing.subjects_within(split_list(self._options.subjects))
+        if filters is None:
+            return []
+        start = Offset(desk.starts(self._starts, views))
+        settled(start, views, fail_on_loss=self._options.fail_on_data_loss)
+        end = Offset(desk.ends(self._ends, views))
+        start, end = self._narrow(desk, views, start, end)
+        return partitions_of(self._options, start, end, views, filters)
+
+    def _narrow(
+        self, desk: Desk, views: Mapping[str, StreamView], start: Offset, end: Offset
+    ) -> tuple[Offset, Offset]:
+        """What the filters leave between two offsets."""
+        wanted = self._narrowing
+        starts: dict[str, Position] = {}
+        ends: dict[str, Position] = {}
+        for name, view in views.items():
+            first = max(start.streams[name].seq, wanted.first_seq - 1)
+            last = end.streams[name].seq
+            if wanted.last_seq is not None:
+                last = min(last, wanted.last_seq)
+            if wanted.first_ns is not None:
+                first = max(first, desk.first_since(view, wanted.first_ns) - 1)
+            if wanted.stop_ns is not None:
+                last = min(last, desk.first_since(view, wanted.stop_ns) - 1)
+            starts[name] = Position(first, view.created)
+            ends[name] = Position(last, view.created)
+        return Offset(starts), Offset(ends)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(partition, self._schema, self._options)
+
+
+def partitions_of(
+    options: ReadOptions,
+    start: Offset,
+    end: Offset,
+    views: Mapping[str, StreamView],
+    filters: tuple[str, ...],
+) -> list[InputPartition]:
+    """Tasks for what lies between two offsets."""
+    parts = split(
+        clipped(ranges_between(start, end), views),
+        partitions_min=options.min_partitions,
+        records_max=options.max_records_per_partition,
+    )
+    return [
+        RangePartition(one, filters, mode_for(views[one.stream], options.read_mode))
+        for one in parts
+    ]
+
+
+def read_partition(
+    partition: InputPartition, schema: StructType, options: ReadOptions
+) -> Iterator[Any]:
+    """Spark makes an empty partition of its own when there is none."""
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    return read_range(partition, schema, options)

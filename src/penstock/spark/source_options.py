@@ -1,0 +1,81 @@
+"""The options of reading streams: what is read, from where to where, and in which portions.
+
+Names follow Spark's Kafka source where they mean the same. Sequences and times stay text here,
+since they may be words or JSON; `places` reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from penstock.spark.options import ConnectionOptions, Count, Doc, Milliseconds
+
+Amount = Annotated[int, Meta(ge=0)]
+
+
+class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
+    """Reading streams, as a table or as a streaming table."""
+
+    # What
+    stream: Annotated[str, Doc("Names of streams, separated by commas; also `load(name)`.")]
+    subjects: Annotated[
+        str, Doc("Subject filters, separated by commas; the server applies them.")
+    ] = ""
+    include_headers: Annotated[bool, Doc("Whether there is a column `headers`.")] = True
+    # From where to where
+    starting_seq: Annotated[
+        str,
+        Doc(
+            "First sequence to read: `earliest` (the default), `latest`, a number, or JSON by "
+            "stream. A query that has a checkpoint goes on from there."
+        ),
+    ] = ""
+    ending_seq: Annotated[
+        str, Doc("Last sequence to read, itself included; `latest` by default. Only for tables.")
+    ] = ""
+    starting_timestamp: Annotated[
+        str,
+        Doc(
+            "Begin with the first message at or after it: ISO 8601 (UTC if it names no zone), "
+            "milliseconds since 1970, or JSON by stream. In place of `startingSeq`."
+        ),
+    ] = ""
+    ending_timestamp: Annotated[
+        str, Doc("End before the first message at or after it: as above. Only for tables.")
+    ] = ""
+    fail_on_data_loss: Annotated[
+        bool,
+        Doc("Fail when messages are gone before they were read; otherwise go on without them."),
+    ] = True
+    # How much at a time
+    max_offsets_per_trigger: Annotated[
+        Amount, Doc("Sequences in one batch at most, over all streams; 0 is no limit.")
+    ] = 0
+    max_bytes_per_trigger: Annotated[
+        Amount, Doc("The same in bytes, estimated from the streams' averages.")
+    ] = 0
+    min_offsets_per_trigger: Annotated[
+        Amount, Doc("Wait until there are so many, or for `maxTriggerDelay`.")
+    ] = 0
+    max_trigger_delay: Annotated[str, Doc("How long that waits at most.")] = "15m"
+    min_partitions: Annotated[Amount, Doc("Tasks a read is cut into at least.")] = 0
+    max_records_per_partition: Annotated[Count, Doc("Sequences in one task at most.")] = 500_000
+    # How
+    read_mode: Annotated[
+        Literal["auto", "consumer", "direct"],
+        Doc(
+            "`consumer` is fastest; `direct` makes none. `auto` takes `direct` where a consumer "
+            "would consume (work queues, interest) or may not be made."
+        ),
+    ] = "auto"
+    consumer_name_prefix: Annotated[
+        str, Doc("What names of our short-lived consumers begin with.")
+    ] = "spark-"
+    poll_timeout_ms: Annotated[
+        Milliseconds, Doc("Silence after which a task makes its consumer anew.")
+    ] = 3_000
+    idle_wait_ms: Annotated[
+        Milliseconds, Doc("How long a query waits for new messages before it asks Spark again.")
+    ] = 500

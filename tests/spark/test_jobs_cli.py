@@ -1,0 +1,75 @@
+"""`penstock pipeline`: the jobs from a command line, with their outcome as JSON and exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.spark.jobs import open_archive
+from support_cli import Cli, command_line
+from support_pipelines import fill, tell, url_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from support_servers import ServerUnderTest
+
+__all__ = ["command_line"]
+STREAM = "PIPE"
+
+
+@pytest.fixture
+def cli(
+    spark: SparkSession,
+    command_line: Cli,
+    ours: ServerUnderTest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cli:
+    monkeypatch.setenv("NATS_URL", url_of(ours))
+    return command_line
+
+
+def test_archive_verify_and_profile_tell_what_they_did(
+    cli: Cli, ours: ServerUnderTest, tmp_path: Path
+) -> None:
+    fill(ours, STREAM, 1, 40)
+    place = str(tmp_path / "kept")
+    told = json.loads(cli.done("pipeline", "archive", STREAM, place, "--json").out)
+    assert (told["rows_added"], told["cursor"], told["form"]) == (40, 40, "parquet")
+    assert "Archive of PIPE" in cli.done("pipeline", "archive", STREAM, place).out
+    verify = ("pipeline", "verify", "--stream", STREAM, "--archive", place)
+    assert json.loads(cli.done(*verify, "--json").out)["is_well"]
+    chart = tmp_path / "chart.svg"
+    told = json.loads(cli.done("pipeline", "profile", place, "--chart", str(chart), "--json").out)
+    assert told["messages"] == 40
+    assert chart.exists()
+    table = open_archive(place)
+    base = table.current()
+    table.commit(base, [], [base.files[0].path])
+    assert cli.refused(*verify, "--json").endswith("they differ")
+
+
+def test_fold_publishes_shards(cli: Cli, ours: ServerUnderTest, tmp_path: Path) -> None:
+    async def make(js) -> None:  # type: ignore[no-untyped-def]
+        bucket = await js.create_key_value(bucket="PIPED")
+        for n in range(10):
+            await bucket.put(f"k{n}", b"v")
+
+    tell(ours, make)
+    place = str(tmp_path / "folds")
+    arguments = ("pipeline", "fold", "PIPED", place, "--shards", "2", "--json")
+    told = json.loads(cli.done(*arguments).out)
+    assert sum(shard["entries"] for shard in told["shards"]) == 10
+    verify = ("pipeline", "verify", "--bucket", "PIPED", "--folds", place, "--shards", "2")
+    assert "well" in cli.done(*verify).out
+
+
+def test_failures_are_one_line(cli: Cli, tmp_path: Path) -> None:
+    place = str(tmp_path / "kept")
+    assert "NOWHERE" in cli.refused("pipeline", "archive", "NOWHERE", place)
+    assert "no archive" in cli.refused("pipeline", "replay", place, "S")
+    assert "say what" in cli.refused("pipeline", "verify", "--stream", STREAM, code=2)

@@ -1,0 +1,165 @@
+"""The sink `jetstream`: what is stored, how often, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from support_spark_sinks import Message, make_stream, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support_servers import ServerUnderTest
+
+
+def numbered(spark: SparkSession, count: int, stream: str = "OUT", parts: int = 2) -> DataFrame:
+    """Rows that name themselves."""
+    return spark.range(0, count, 1, parts).selectExpr(
+        f"concat('{stream}.', id % 3) subject",
+        "cast(concat('row ', id) as binary) data",
+        "concat('id-', id) msgId",
+    )
+
+
+def write(frame: DataFrame, server: ServerUnderTest, **options: Any) -> None:
+    chosen = {"url": server.url, "stream": "OUT", **options}
+    frame.write.format("jetstream").mode("append").options(**chosen).save()
+
+
+def test_a_row_is_stored_with_its_subject_headers_and_data(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    rows = [
+        ("OUT.a", b"one", {"Kind": ["x", "y"], "Nats-Expected-Stream": ["NOT"]}, "i1"),
+        ("OUT.b", None, None, "i2"),
+    ]
+    schema = "subject string, data binary, headers map<string,array<string>>, msgId string"
+    write(spark.createDataFrame(rows, schema).coalesce(1), server)
+    one, two = stored(server, "OUT")
+    assert (one.subject, one.data, one.headers["Nats-Msg-Id"]) == ("OUT.a", "one", "i1")
+    assert one.headers.keys() == {"Nats-Msg-Id", "Kind"}
+    assert two == Message("OUT.b", "", {"Nats-Msg-Id": "i2"})
+
+
+def test_rows_of_a_partition_keep_their_order(spark: SparkSession, server: ServerUnderTest) -> None:
+    make_stream(server, "OUT")
+    write(numbered(spark, 5000, parts=1), server)
+    assert [one.data for one in stored(server, "OUT")] == [f"row {row}" for row in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ({}, 1),
+        ({"delivery": "strict", "writeId": "w"}, 1),
+        ({"delivery": "atLeastOnce"}, 2),
+    ],
+)
+def test_a_repeated_write_stores_rows_as_often_as_the_delivery_says(
+    spark: SparkSession, server: ServerUnderTest, options: dict[str, str], times: int
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    for _ in range(2):
+        write(numbered(spark, 1500), server, **options)
+    found = sorted(one.data for one in stored(server, "OUT"))
+    assert found == sorted([f"row {row}" for row in range(1500)] * times)
+
+
+def test_another_write_id_is_another_write(spark: SparkSession, server: ServerUnderTest) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    for name in ("a", "b"):
+        write(numbered(spark, 10), server, delivery="strict", writeId=name)
+    assert len(stored(server, "OUT")) == 20
+
+
+def test_the_subject_option_stands_for_every_row(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    write(numbered(spark, 3).drop("subject"), server, subject="OUT.all")
+    assert {one.subject for one in stored(server, "OUT")} == {"OUT.all"}
+
+
+def test_a_copy_of_a_stream_is_named_by_stream_and_sequence(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    frame = spark.sql("SELECT 'OUT.a' subject, 'x' data, 'EV' stream, seq FROM range(3) t(seq)")
+    write(frame, server)
+    found = {one.headers["Nats-Msg-Id"] for one in stored(server, "OUT")}
+    assert found == {"EV:0", "EV:1", "EV:2"}
+
+
+def test_the_ledger_keeps_one_mark_where_the_stream_can_roll_up(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True, allow_rollup_hdrs=True, allow_msg_ttl=True)
+    write(numbered(spark, 100), server, delivery="strict", writeId="w", batchRows=7)
+    marks = [one for one in stored(server, "OUT", marks=True) if one.subject.startswith("ledger")]
+    assert sorted(one.subject for one in marks) == ["ledger.OUT.w.0", "ledger.OUT.w.1"]
+    assert {one.headers["Nats-TTL"] for one in marks} == {"never"}
+
+
+def test_rows_of_a_repeated_strict_write_that_differ_are_noticed(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    write(numbered(spark, 10), server, delivery="strict", writeId="w")
+    with pytest.raises(PySparkException, match="rows now come differently"):
+        write(numbered(spark, 12), server, delivery="strict", writeId="w")
+    assert len(stored(server, "OUT")) == 10
+
+
+def test_a_strict_write_puts_rows_in_the_order_of_their_ids(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    frame = numbered(spark, 100, parts=1)
+    write(frame, server, delivery="strict", writeId="w", batchRows=7)
+    backwards = frame.orderBy("msgId", ascending=False).coalesce(1)
+    write(backwards, server, delivery="strict", writeId="w", batchRows=9)
+    assert len(stored(server, "OUT")) == 100
+
+
+FAILURES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"stream": "NOWHERE"}, "create it first"),
+    ({"duplicate_window": 10**9}, {}, "duplicate_window"),
+    ({}, {"delivery": "strict", "writeId": "w"}, "allow_atomic"),
+    ({"max_msg_size": 20}, {}, "refused 10 of the rows"),
+    (
+        {"max_msg_size": 20, "allow_atomic": True},
+        {"delivery": "strict", "writeId": "w"},
+        "refused an atomic batch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "options", "told"), FAILURES)
+def test_what_a_stream_does_not_take_fails_the_write_and_says_why(
+    spark: SparkSession,
+    server: ServerUnderTest,
+    config: dict[str, Any],
+    options: dict[str, Any],
+    told: str,
+) -> None:
+    make_stream(server, "OUT", **config)
+    long = numbered(spark, 10, parts=1).selectExpr("subject", "repeat('x', 30) data", "msgId")
+    with pytest.raises(PySparkException, match=told):
+        write(long, server, **options)
+    assert stored(server, "OUT") == []
+
+
+def test_a_wrong_option_is_named(spark: SparkSession) -> None:
+    frame = numbered(spark, 1).write.format("jetstream").mode("append")
+    with pytest.raises(PySparkException, match="did you mean delivery"):
+        frame.options(url="nats://127.0.0.1:1", stream="OUT", deliverry="strict").save()
+
+
+def test_a_server_that_is_not_there_is_told_within_the_patience_given(spark: SparkSession) -> None:
+    frame = numbered(spark, 1).write.format("jetstream").mode("append")
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1"):
+        frame.options(url="nats://127.0.0.1:1", stream="OUT", reconnectTimeoutMs=200).save()

@@ -1,0 +1,104 @@
+"""Attempts at the same partition, side by side or one after the other: the ledger lets one through.
+
+No Spark here: attempts are interleaved as a speculating cluster may do.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from penstock.spark.ledger import Ledger
+from penstock.spark.options import parse
+from penstock.spark.publishing import Outlet, SinkError, publisher_to
+from penstock.spark.sink_options import SinkOptions
+from penstock.spark.sink_rows import Layout
+from support_spark_sinks import make_stream, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.sink_rows import Rows
+    from support_servers import ServerUnderTest
+
+LEDGER = "ledger.OUT.q.0"
+ROWS = 60
+LAYOUT = Layout(subject="OUT.a", ids=(), has_headers=False)
+
+
+@pytest.fixture
+def outlets(server: ServerUnderTest) -> Iterator[tuple[Outlet, Outlet]]:
+    make_stream(server, "OUT", allow_atomic=True)
+    options = parse(SinkOptions, {"url": server.url, "stream": "OUT"})
+    with publisher_to(options, "OUT") as one, publisher_to(options, "OUT") as two:
+        yield Outlet(one, {"name": "OUT"}, "$JS.API"), Outlet(two, {"name": "OUT"}, "$JS.API")
+
+
+def rows(start: int, stop: int) -> Rows:
+    return LAYOUT.rows(pa.record_batch({"data": [f"{row}" for row in range(start, stop)]}))
+
+
+class Attempt:
+    """Writes the partition in pieces of a size of its own."""
+
+    def __init__(self, out: Outlet, size: int, batch: int = 0) -> None:
+        self._ledger = Ledger(out, LEDGER, batch)
+        self._size = size
+        self._at = 0
+
+    def step(self) -> bool:
+        """Write a piece; whether there is another."""
+        stop = min(self._at + self._size, ROWS)
+        self._ledger.write(rows(self._at, stop), is_last=stop == ROWS)
+        self._at = stop
+        return stop < ROWS
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_attempts_side_by_side_store_every_row_once_and_in_order(
+    server: ServerUnderTest, outlets: tuple[Outlet, Outlet], seed: int
+) -> None:
+    chance = random.Random(seed)
+    running = [Attempt(out, chance.randint(3, 20)) for out in outlets]
+    while running:
+        one = chance.choice(running)
+        if not one.step():
+            running.remove(one)
+    assert [one.data for one in stored(server, "OUT")] == [f"{row}" for row in range(ROWS)]
+
+
+def test_an_attempt_that_comes_after_a_later_batch_writes_nothing(
+    server: ServerUnderTest, outlets: tuple[Outlet, Outlet]
+) -> None:
+    straggler = Attempt(outlets[0], 10, batch=4)
+    straggler.step()
+    for batch in (4, 5):
+        attempt = Attempt(outlets[1], 20, batch)
+        while attempt.step():
+            pass
+    before = len(stored(server, "OUT"))
+    while straggler.step():
+        pass
+    assert len(stored(server, "OUT")) == before == 2 * ROWS
+
+
+def test_other_rows_in_the_place_of_those_counted_are_refused(
+    server: ServerUnderTest, outlets: tuple[Outlet, Outlet]
+) -> None:
+    Attempt(outlets[0], 10).step()
+    other = Ledger(outlets[1], LEDGER, 0)
+    with pytest.raises(SinkError, match="rows now come differently"):
+        other.write(rows(5, 40), is_last=False)
+    assert len(stored(server, "OUT")) == 10
+
+
+@pytest.mark.parametrize(("first", "then"), [(20, 10), (10, 20)])
+def test_fewer_or_more_rows_than_a_finished_partition_had_are_refused(
+    outlets: tuple[Outlet, Outlet], first: int, then: int
+) -> None:
+    Ledger(outlets[0], LEDGER, 0).write(rows(0, first), is_last=True)
+    with pytest.raises(SinkError, match="rows now come differently"):
+        Ledger(outlets[1], LEDGER, 0).write(rows(0, then), is_last=True)

@@ -1,0 +1,27 @@
+"""The lag of a query is what its progress says, for our offsets alone."""
+
+from __future__ import annotations
+
+import json
+
+from penstock.spark.offsets import Offset, Position
+from penstock.spark.progress import lags_of
+
+
+def text(**seqs: int) -> str:
+    return json.dumps(
+        Offset(
+            {name: Position(seq, "2026-01-01T00:00:00Z") for name, seq in seqs.items()}
+        ).as_json()
+    )
+
+
+def test_each_stream_has_a_lag() -> None:
+    found = lags_of("q", 7, text(A=5, B=9), text(A=8, B=9))
+    assert [(one.stream, one.behind, one.batch_id) for one in found] == [("A", 3, 7), ("B", 0, 7)]
+
+
+def test_other_sources_have_none() -> None:
+    for end in (None, "null", "12", '{"v": 9}', '{"logOffset": 3}', "{"):
+        assert lags_of("q", 0, end, text(A=1)) == []
+        assert lags_of("q", 0, text(A=1), end) == []
