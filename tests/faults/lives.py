@@ -213,7 +213,9 @@ class Life:
     # -- the edge's part
 
     def _sync(self) -> None:
-        """A group commit; half of the time the store goes on while it runs."""
+        """A group commit; half of the time the store goes on while it runs, if it may."""
+        if not self.is_lazy and self.chance.random() < 0.5 and self._commit_shortly():
+            return
         work = self.store.pending_sync()
         if work is None:
             return
@@ -225,9 +227,20 @@ class Life:
 
     def _write(self) -> None:
         """What the edge does of a lazy store every turn: it is in the files, and not promised."""
+        if self.is_lazy and self.chance.random() < 0.5 and self._commit_shortly():
+            return
         work = self.store.pending_sync(write_only=True) if self.is_lazy else None
         if work is not None:
             self.run(work)
+
+    def _commit_shortly(self) -> bool:
+        """The way of compiled code; whether it was open."""
+        self.working = True
+        is_done = self.store.appender.commit()
+        self.working = False
+        if is_done and not self.is_lazy:
+            self.promised(len(self.versions) - 1)
+        return is_done
 
     @property
     def is_lazy(self) -> bool:

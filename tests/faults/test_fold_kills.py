@@ -58,10 +58,10 @@ class Victims:
 
 
 @contextmanager
-def victims() -> Iterator[Victims]:
+def victims(program: Path = VICTIM) -> Iterator[Victims]:
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
-        [sys.executable, str(VICTIM)],
+        [sys.executable, str(program)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,0 +1,86 @@
+"""A process that follows a bucket until it is killed: run as a program, it makes such processes.
+
+Every line on standard input (a `Follow` in JSON) makes one victim, a fork of this process. It opens
+the fold it finds and says `commit CURSOR` after each commit and `repaired` after each repair, and
+whoever reads kills it whenever they like. `gone` says that the victim is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from penstock.fold import BatchConfig, Fold, Observer, Repair
+from support_folds import DURABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.fold import SnapshotStore
+    from penstock.kv.types import KvUpdate, WatchCursor
+
+#: Small steps: many moments to die in.
+STEPS = BatchConfig(window=0.001, max=7, hydrate_window=0.005, hydrate_max=11)
+
+
+@dataclass(frozen=True)
+class Follow:
+    """One life: of which bucket, where, in which store; a mutant repairs nothing."""
+
+    url: str
+    path: str
+    kind: str
+    mutant: bool = False
+
+    def line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    def fold(self) -> Fold:
+        kind = DURABLE[self.kind]
+        return Fold.open(
+            self.url,
+            self.path,
+            backend=kind.store,
+            options=kind.options,
+            batch=STEPS,
+            repair=Repair.none() if self.mutant else None,
+            observers=[Teller()],
+        )
+
+
+class Teller(Observer):
+    """Says what happened, in one write each."""
+
+    def applied(
+        self, store: SnapshotStore, updates: Sequence[KvUpdate], cursor: WatchCursor
+    ) -> None:
+        os.write(1, b"commit %d\n" % cursor.rank)
+
+    def repaired(self, store: SnapshotStore, kind: str) -> None:
+        os.write(1, b"repaired\n")
+
+
+async def follow_until_killed(task: Follow) -> None:
+    async with task.fold() as fold:
+        await fold.ready()
+        os.write(1, b"ready\n")
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            os.write(1, f"pid {os.getpid()}\n".encode())
+            asyncio.run(follow_until_killed(Follow(**json.loads(line))))
+            os._exit(1)
+        os.waitpid(pid, 0)
+        os.write(1, b"gone\n")
+
+
+if __name__ == "__main__":
+    main()
