@@ -1,0 +1,65 @@
+"""Copies a stream into another, on whatever Spark it is given to: every message once.
+
+    spark-submit --master spark://host:7077 examples/copy_stream.py nats://host:4222 EV COPY
+    python examples/copy_stream.py nats://host:4222 EV COPY --remote sc://host:15002
+
+Everything there is comes first; with --checkpoint it is followed by what came meanwhile. Messages
+are named by stream and sequence, so those that both read are stored once, and so it is if you run
+it again. The Python of Spark's workers needs Penstock; nothing else is installed or sent.
+"""
+
+import argparse
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+
+def renamed(rows: DataFrame, target: str) -> DataFrame:
+    """The same messages on subjects of the target, which begin with its name."""
+    subject = functions.regexp_replace("subject", r"^[^.]+", target)
+    return rows.withColumn("subject", subject)
+
+
+def copy(spark: SparkSession, options: dict[str, str], source: str, target: str) -> None:
+    """Everything that is there now."""
+    rows = spark.read.format("jetstream").options(**options).load(source)
+    renamed(rows, target).write.format("jetstream").option("url", options["url"]).mode(
+        "append"
+    ).save(target)
+
+
+def follow(
+    spark: SparkSession, options: dict[str, str], source: str, target: str, checkpoint: str
+) -> None:
+    """What the checkpoint has not seen, up to now."""
+    rows = spark.readStream.format("jetstream").options(**options).load(source)
+    query = (
+        renamed(rows, target)
+        .writeStream.format("jetstream")
+        .option("url", options["url"])
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(target)
+    )
+    query.awaitTermination()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="of the NATS server")
+    parser.add_argument("source", help="the stream to read")
+    parser.add_argument("target", help="the stream to write; it takes TARGET.>")
+    parser.add_argument("--checkpoint", help="where the query keeps how far it is")
+    parser.add_argument("--partitions", default="2", help="in how many tasks, at least")
+    parser.add_argument("--remote", help="a Spark Connect server")
+    given = parser.parse_args()
+    builder = SparkSession.builder.appName("copy a stream")
+    spark = (builder.remote(given.remote) if given.remote else builder).getOrCreate()
+    options = {"url": given.url, "minPartitions": given.partitions}
+    copy(spark, options, given.source, given.target)
+    if given.checkpoint:
+        follow(spark, options, given.source, given.target, given.checkpoint)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
