@@ -1,0 +1,5 @@
+"""Found by Spark through its name: the format `jetstream` needs no registration."""
+
+from penstock.spark.source import JetStream as DefaultSource
+
+__all__ = ["DefaultSource"]

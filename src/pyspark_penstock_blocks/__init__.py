@@ -1,0 +1,5 @@
+"""Found by Spark through its name: the format `penstock-blocks` needs no registration."""
+
+from penstock.spark.blocks import PenstockBlocks as DefaultSource
+
+__all__ = ["DefaultSource"]
