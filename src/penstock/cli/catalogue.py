@@ -20,6 +20,8 @@ PLACES: Final = {
     "consumer": ("consumers", "NOUN"),
     "kv": ("kv", "NOUN"),
     "object": ("objects", "NOUN"),
+    "fold": ("fold", "NOUN"),
+    "pipeline": ("pipeline", "NOUN"),
     "account": ("servers", "ACCOUNT"),
     "server": ("servers", "SERVER"),
     "context": ("contexts", "NOUN"),

@@ -279,13 +279,19 @@ def _with_creds(path: str) -> dict[str, Any]:
 def _with_nkey(path: str, client: Client) -> dict[str, Any]:
     from penstock.base.nkeys import public_from_seed
 
+    seed = read_seed(path)
+    # The library asks for a package of its own to do this; we have what it takes.
+    client._public_nkey = public_from_seed(seed)
+    return {"signature_cb": lambda nonce: _signed(seed, nonce)}
+
+
+def read_seed(path: str) -> str:
+    """The seed of a user nkey, from its file."""
     seed = next(
         (line.strip() for line in _read(path).splitlines() if line.strip().startswith("S")), ""
     )
     _checked_seed(path, seed)
-    # The library asks for a package of its own to do this; we have what it takes.
-    client._public_nkey = public_from_seed(seed)
-    return {"signature_cb": lambda nonce: _signed(seed, nonce)}
+    return seed
 
 
 def _checked_seed(path: str, seed: str) -> None:
@@ -315,10 +321,11 @@ def _tls(target: Target) -> dict[str, Any]:
         return {}
     if bool(target.tlscert) != bool(target.tlskey):
         raise Misuse("--tlscert and --tlskey belong together")
-    return {"tls": _tls_context(target), "tls_handshake_first": bool(target.tlsfirst)}
+    return {"tls": tls_context(target), "tls_handshake_first": bool(target.tlsfirst)}
 
 
-def _tls_context(target: Target) -> ssl.SSLContext:
+def tls_context(target: Target) -> ssl.SSLContext:
+    """Whom to trust, and what to show."""
     import ssl
 
     try:

@@ -42,7 +42,7 @@ class Refused(Failure):
 
 
 def told(error: BaseException) -> str | None:
-    """The line for an error of the client library or the system; None: it is a bug of ours."""
+    """The line for an error of a library or the system; None: it is a bug of ours."""
     if isinstance(error, Failure):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nats":
@@ -54,6 +54,11 @@ def told(error: BaseException) -> str | None:
         return f"{place}{error.strerror or error}"
     if isinstance(error, UnicodeError):
         return "that is not text"
+    if "penstock.kv.errors" in sys.modules:
+        from penstock.kv.errors import FoldError
+
+        if isinstance(error, FoldError):
+            return str(error)
     return _told_of_library(error) if "nats" in sys.modules else None
 
 

@@ -31,6 +31,8 @@ Any NATS server:
     consumer  consumers of a stream and what they deliver
     kv        buckets of keys and values
     object    files of any size in buckets
+    fold      local copies of buckets that keep themselves up to date
+    pipeline  jobs on Spark over streams, archives and folds
     account   what your account may use, and does
     server    servers and how they are
     context   servers and logins under a name
@@ -96,6 +98,8 @@ CLIENTS: Final = (
     "consumer",
     "kv",
     "object",
+    "fold",
+    "pipeline",
     "account",
     "server",
     "context",

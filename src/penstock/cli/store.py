@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli import store_repair, store_tables
 from penstock.cli.store_findings import Finding, examine
-from penstock.cli.store_places import find_places, refuse_if_served
+from penstock.jetstream.places import find_places, refuse_if_served
 from penstock.store.compression import Compression
 from penstock.store.disk import RealDisk
 from penstock.store.errors import Locked, StoreError

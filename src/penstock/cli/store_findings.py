@@ -22,7 +22,7 @@ from penstock.store.slots import SlotFile, state_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli.store_places import Place
+    from penstock.jetstream.places import Place
     from penstock.store.disk import Disk
     from penstock.store.encryption import ServerKey
     from penstock.store.inspection import BlockReport, StoreReport

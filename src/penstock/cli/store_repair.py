@@ -12,8 +12,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.store_places import ASIDE, UNFINISHED, aside_name
 from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION
+from penstock.jetstream.places import ASIDE, UNFINISHED, aside_name
 from penstock.store.consumer_recovery import LOG_SUFFIXES, STATE_SUFFIX
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.disk import RealDisk

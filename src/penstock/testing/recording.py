@@ -73,6 +73,10 @@ class RecordingDisk:
     def path(self) -> str:
         return self._inner.path
 
+    @property
+    def lender(self) -> None:
+        return None
+
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:
         return self._opened("open", self._inner.open(name, create=create, writable=writable))
 

@@ -160,6 +160,10 @@ class SimDisk:
     def path(self) -> str:
         return self._path
 
+    @property
+    def lender(self) -> None:
+        return None
+
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:
         check_name(self._path, "open", name)
         if create and name not in self._directory.names:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli import store as command
-from penstock.cli.store_places import ASIDE, UNFINISHED
+from penstock.jetstream.places import ASIDE, UNFINISHED
 from penstock.store.compression import Compression
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.disk import RealDisk
