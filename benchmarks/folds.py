@@ -2,9 +2,10 @@
 
     python -m benchmarks.folds [--keys 1000000] [--stores append-log,sqlite,lmdb,rocksdb]
 
-Keys of 23 bytes in random order, values of 100 random bytes, batches of 1,000 with the cursor in
-the same commit. Each figure is told per second of CPU time of the process, all its threads, and per
-second of wall time: on a shared machine the first is the steadier one.
+Keys of 23 bytes in random order, values of 100 random bytes, the cursor in the same commit as each
+batch: of the size the store asks for in a first load, and of 1,000 after it. Each figure is told
+per second of CPU time of the process, all its threads, and per second of wall time: on a shared
+machine the first is the steadier one.
 """
 
 from __future__ import annotations
@@ -65,21 +66,21 @@ class Load:
         self.keys = [f"node.region.{number:011d}" for number in range(keys)]
         self.chance.shuffle(self.keys)
         self.values = [self.chance.randbytes(VALUE_BYTES) for _ in range(BATCH)]
-        self.first = self._batches(self.keys)
+        self.first = self._updates(self.keys)
         again = [self.chance.choice(self.keys) for _ in range(CHURNED)]
-        self.changed = self._batches(again, len(self.keys))
+        self.changed = self._updates(again, len(self.keys))
         self.asked = [self.chance.choice(self.keys) for _ in range(READS)]
 
-    def _batches(self, keys: list[str], revision: int = 0) -> list[list[KvUpdate]]:
-        updates = [
+    def _updates(self, keys: list[str], revision: int = 0) -> list[KvUpdate]:
+        return [
             KvUpdate(Op.PUT, key, self.values[at % BATCH], revision + at + 1)
             for at, key in enumerate(keys)
         ]
-        return [updates[at : at + BATCH] for at in range(0, len(updates), BATCH)]
 
 
-def apply_all(store: SnapshotStore, batches: list[list[KvUpdate]]) -> None:
-    for batch in batches:
+def apply_all(store: SnapshotStore, updates: list[KvUpdate], size: int = BATCH) -> None:
+    for at in range(0, len(updates), size):
+        batch = updates[at : at + size]
         store.apply(batch, WatchCursor.of(batch[-1].revision))
 
 
@@ -88,7 +89,7 @@ def run(name: str, load: Load, directory: Path) -> None:
     print(name)
     before = resident_mib()
     with kind.open(directory / "fold") as store:
-        measured("first load", count, lambda: apply_all(store, load.first))
+        measured("first load", count, lambda: apply_all(store, load.first, kind.hydrate_batch))
         measured("overwrite", CHURNED, lambda: apply_all(store, load.changed))
         measured("settle", count, store.settle)
         measured("get", READS, lambda: [store.get(key) for key in load.asked])

@@ -20,8 +20,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from benchmark_page import JSON_VERSION, OUT, PAGE, _count, _spread, _table, replace_between
 
 Json = dict[str, Any]
-COSTS = ("append", "load", "load_cold", "last", "append_and_trim", "purge_subject")
-COST_HEADINGS = ("append", "load", "load, cold", "last by subject", "append and trim", "purge")
+COSTS = ("append", "load", "load_cold", "last", "append_and_trim", "remove", "purge_subject")
+COST_HEADINGS = (
+    "append",
+    "load",
+    "load, cold",
+    "last by subject",
+    "append and trim",
+    "remove",
+    "purge",
+)
 
 
 def main(argv: list[str]) -> int:

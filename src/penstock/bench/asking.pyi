@@ -9,6 +9,7 @@ def publish_acked(
     first_seq: int,
     samples: array[int],
     deadline_ns: int,
+    id_at: int = 0,
 ) -> tuple[int, int]: ...
 def get_values(
     fd: int,

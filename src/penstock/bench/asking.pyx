@@ -38,6 +38,7 @@ cdef struct Talk:
     const char* frames
     Py_ssize_t frame_bytes
     Py_ssize_t token_at
+    Py_ssize_t id_at  # of the same number in the header; 0: not there
     long long frame_count
     long long window
     long long started
@@ -55,13 +56,16 @@ ctypedef Outcome (*Judge)(Talk*, const Message*, long long) noexcept nogil
 def publish_acked(
     int fd, const unsigned char[::1] frames not None, Py_ssize_t frame_bytes, Py_ssize_t token_at,
     long long window, long long first_seq, long long[::1] samples not None, long long deadline_ns,
+    Py_ssize_t id_at=0,
 ):
     """Publish len(samples) messages, the frames over and over; returns (start_ns, end_ns).
 
     The first one must get the sequence `first_seq`, and each the one behind its predecessor's.
+    With `id_at` the frames have an id there, as long as the token.
     """
     cdef Talk* talk = prepare(fd, frames, frame_bytes, token_at, window, samples, deadline_ns)
     talk.first_seq = first_seq
+    talk.id_at = id_at
     return hold(talk, judge_ack, "publisher")
 
 
@@ -148,6 +152,8 @@ cdef void ask_more(Talk* talk) noexcept nogil:
             talk.frame_bytes,
         )
         write_token(frame + talk.token_at, talk.started)
+        if talk.id_at > 0:
+            write_token(frame + talk.id_at, talk.started)
         talk.outlet.filled += talk.frame_bytes
         talk.samples[talk.started] = -asked_ns
         talk.started += 1

@@ -12,6 +12,7 @@ STAMP_DIGITS = 8  # agrees with scan.pxd
 TOKEN_DIGITS = 10  # agrees with exchange.pyx
 BATCH_BYTES_TARGET = 512 * 1024
 HEADER_BLOCK = b"NATS/1.0\r\nTrace-Id: 0123456789abcdef\r\nOrigin: bench\r\n\r\n"
+ID_BLOCK = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Asks:
     data: bytes
     count: int
     token_at: int
+    id_at: int = 0
+    """Where the message id is that counts up with the token; 0: there is none."""
 
     @property
     def frame_bytes(self) -> int:
@@ -115,6 +118,23 @@ def encode_asks(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
         for place in range(count)
     ]
     return Asks(b"".join(frames), count, head)
+
+
+def encode_publishes_with_ids(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
+    """As `encode_asks`, but each message has an id: the token again."""
+    token = b"0" * TOKEN_DIGITS
+    block = ID_BLOCK % token
+    sizes = b"%d %d" % (len(block), len(block) + payload_bytes)
+    heads = [f"HPUB {name} {inbox}.".encode() for name in names]
+    frame_bytes = len(heads[0]) + len(token) + len(sizes) + len(block) + payload_bytes + 5
+    count = max(1, BATCH_BYTES_TARGET // (frame_bytes * len(names))) * len(names)
+    data = b"".join(
+        b"%b%b %b\r\n%b%b\r\n"
+        % (heads[place % len(heads)], token, sizes, block, make_payload(place, payload_bytes))
+        for place in range(count)
+    )
+    id_at = len(heads[0]) + len(token) + len(sizes) + 3 + block.index(token)
+    return Asks(data, count, len(heads[0]), id_at)
 
 
 def encode_message(subject: str, reply: str, payload: bytes) -> bytes:

@@ -16,7 +16,13 @@ from penstock.bench.asking import get_values, publish_acked
 from penstock.bench.client import Client, open_client
 from penstock.bench.control import Control, Json, consumer_request, open_control
 from penstock.bench.failure import BenchError
-from penstock.bench.frames import Asks, SubjectPlan, encode_asks, encode_message
+from penstock.bench.frames import (
+    Asks,
+    SubjectPlan,
+    encode_asks,
+    encode_message,
+    encode_publishes_with_ids,
+)
 from penstock.bench.outcome import Load, Timing
 from penstock.bench.reading import read_stream
 from penstock.bench.scenarios import BucketGet, StreamPublish, StreamRead
@@ -61,7 +67,8 @@ def run_publish(scenario: StreamPublish, load: Load) -> Timing:
         control = stack.enter_context(open_control(load.endpoint))
         client = stack.enter_context(open_client(load.endpoint))
         place = stack.enter_context(_stream(control, scenario))
-        asks = _publishes(place, _inbox(client, load), scenario.payload_bytes)
+        encode = encode_publishes_with_ids if scenario.ids else encode_asks
+        asks = encode(place.plan.names(), _inbox(client, load), scenario.payload_bytes)
         samples = _samples(load.messages)
         cpu_before = load.cpu_seconds()
         start_ns, end_ns = _publish(client, asks, scenario.window, samples, load)
@@ -244,6 +251,7 @@ def _publish(
         1,
         samples,
         load.deadline_ns,
+        asks.id_at,
     )
 
 

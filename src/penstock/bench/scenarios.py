@@ -92,6 +92,7 @@ class StreamPublish:
     """One publisher that waits for acks, with up to `window` of them outstanding.
 
     A bucket is the stream behind a key-value bucket without history: every put replaces a value.
+    With `ids` every message has one of its own, which the server remembers.
     """
 
     first_trial: ClassVar[int] = 500
@@ -102,6 +103,7 @@ class StreamPublish:
     subjects: int = 1
     durability: Durability = Durability.SHIPPED
     bucket: bool = False
+    ids: bool = False
 
     @property
     def title(self) -> str:
@@ -109,6 +111,8 @@ class StreamPublish:
         parts += [size_text(self.payload_bytes), window_text(self.window)]
         if self.subjects > 1 and not self.bucket:
             parts.append(f"{self.subjects // 1000} k subjects")
+        if self.ids:
+            parts.append("message ids")
         if self.storage == "file":
             parts.append(self.durability.words)
         return " · ".join(parts)
@@ -209,6 +213,7 @@ JETSTREAM: tuple[Scenario, ...] = (
     *each_durability(StreamPublish("js-publish-file-128B")),
     *each_durability(StreamPublish("js-publish-file-1KiB", 1024)),
     *each_durability(StreamPublish("js-publish-file-128B-10k-subjects", subjects=MANY_SUBJECTS)),
+    *each_durability(StreamPublish("js-publish-file-128B-ids", ids=True)),
     StreamRead("js-push-128B", pushed=True),
     StreamRead("js-push-1KiB", 1024, pushed=True),
     StreamRead("js-pull-128B-acked", acks=True),

@@ -31,6 +31,7 @@ SHAPES: list[JetStreamScenario] = [
     StreamPublish("memory", storage="memory"),
     StreamPublish("file", 1024),
     StreamPublish("subjects", subjects=300, window=50),
+    StreamPublish("ids", subjects=300, ids=True),
     StreamPublish("put", subjects=100, bucket=True),
     StreamPublish("put, one at a time", subjects=100, bucket=True, window=1),
     StreamRead("push", pushed=True),

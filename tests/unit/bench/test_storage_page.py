@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-COSTS = ("append", "load", "load_cold", "last", "append_and_trim", "purge_subject")
+COSTS = ("append", "load", "load_cold", "last", "append_and_trim", "remove", "purge_subject")
 
 
 def tool() -> Any:

@@ -17,7 +17,7 @@ from penstock.bench.scenarios import PubSub
 
 PAYLOAD_BYTES = 1024
 PENDING_LIMIT_BYTES = 64 * 1024 * 1024  # max_pending of a server that was not told otherwise
-MESSAGES = 400_000  # several times the pending limit
+MESSAGES = 3_000_000  # long beside the moment in which the pending limit is filled
 WARM_UP_MESSAGES = 50_000
 STALLED_RECEIVE_BYTES = 64 * 1024
 DRAIN_TIMEOUT_S = 30.0

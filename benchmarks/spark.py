@@ -1,0 +1,289 @@
+"""How fast Spark reads a stream: from our server and the reference's, beside Parquet and nats-py.
+
+    python -m benchmarks.spark [--messages 1000000] [--runs 3] [--json out/spark.json]
+
+One stream of messages of 100 bytes on each server, read as one partition into a sink that drops
+all; the same rows as one Parquet file, and as the files of a stopped server. Everything runs in one
+session on one machine, in turns; CPU time is told by process, since it stays comparable where the
+clock does not. nats-py reads fewer messages, for the sake of time. Every read must bring exactly
+what was stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import socket
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import nats
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from penstock.bench.process import our_command, reference_command, running
+from penstock.bench.procfs import cpu_seconds
+from penstock.spark import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+    from penstock.bench.process import RunningServer
+
+STREAM = "BENCH"
+DATA_BYTES = 100
+SUBJECTS = 100
+CHUNK = 2_000
+NATS_PY_DIVISOR = 20
+WARM_UP_TURNS = 2
+NARROW = "subject string, seq bigint"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One way of reading: medians of its runs."""
+
+    name: str
+    rows: int
+    seconds: float
+    jvm_cpu: float
+    python_cpu: float
+    server_cpu: float
+
+
+# -- filling
+
+
+def publish(host: str, port: int, count: int) -> None:
+    """Messages in chunks, the last of each acknowledged: a server drops what it cannot follow."""
+    chance = Random(count)  # no two alike: a column of one value is no column to Parquet
+    with socket.create_connection((host, port)) as wire:
+        wire.sendall(b'CONNECT {"verbose":false}\r\nSUB acks 1\r\n')
+        for first in range(0, count, CHUNK):
+            numbers = range(first, min(first + CHUNK, count))
+            lines = [
+                b"PUB %b.%d %b%d\r\n%b\r\n"
+                % (
+                    STREAM.encode(),
+                    number % SUBJECTS,
+                    b"acks " if number == numbers[-1] else b"",
+                    DATA_BYTES,
+                    chance.randbytes(DATA_BYTES),
+                )
+                for number in numbers
+            ]
+            wire.sendall(b"".join(lines))
+            heard = b""
+            while b'"seq":' not in heard:
+                heard = heard[-8:] + wire.recv(65536)
+
+
+async def fill(url: str, host: str, port: int, count: int) -> None:
+    client = await nats.connect(url)
+    jetstream = client.jetstream()
+    await jetstream.add_stream(name=STREAM, subjects=[f"{STREAM}.>"], allow_direct=True)
+    await asyncio.to_thread(publish, host, port, count)
+    while (await jetstream.stream_info(STREAM)).state.messages < count:
+        await client.flush()
+    await client.close()
+
+
+# -- nats-py, as one would write it
+
+
+class NatsPy(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "nats-py"
+
+    def schema(self) -> str:
+        return "subject string, seq bigint, data binary"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return NatsPyReader(self.options["url"], int(self.options["count"]))
+
+
+class NatsPyReader(DataSourceReader):
+    def __init__(self, url: str, count: int) -> None:
+        self._url = url
+        self._count = count
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, bytes]]:
+        return iter(asyncio.run(self._rows()))
+
+    async def _rows(self) -> list[tuple[str, int, bytes]]:
+        client = await nats.connect(self._url)
+        subscription = await client.jetstream().pull_subscribe(
+            f"{STREAM}.>", stream=STREAM, config=nats.js.api.ConsumerConfig(ack_policy="none")
+        )
+        rows: list[tuple[str, int, bytes]] = []
+        while len(rows) < self._count:
+            for one in await subscription.fetch(min(1000, self._count - len(rows))):
+                rows.append((one.subject, one.metadata.sequence.stream, one.data))  # noqa: PERF401
+        await client.close()
+        return rows
+
+
+# -- measuring
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+def python_cpu(jvm: int) -> float:
+    """CPU of every Python process below the JVM, those that ended included."""
+    total = 0
+    for pid in descendants(jvm):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(fields[at]) for at in (11, 12, 13, 14))
+    return total / 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way of reading so many rows; `server` is the process it reads from, if there is one."""
+
+    name: str
+    rows: int
+    frame: Callable[[], DataFrame]
+    server: int = 0
+
+
+class Bench:
+    """Runs cases in turns, so that none has a warmer JVM than another."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+
+    def measure(self, cases: list[Case], runs: int) -> list[Result]:
+        seen: dict[str, list[tuple[float, ...]]] = {case.name: [] for case in cases}
+        for case in cases:
+            assert case.frame().count() == case.rows, case.name
+        for turn in range(WARM_UP_TURNS + runs):
+            for case in cases:
+                figures = self._once(case)
+                if turn >= WARM_UP_TURNS:
+                    seen[case.name].append(figures)
+        return [
+            Result(
+                case.name, case.rows, *map(statistics.median, zip(*seen[case.name], strict=True))
+            )
+            for case in cases
+        ]
+
+    def _once(self, case: Case) -> tuple[float, ...]:
+        before = self._clocks(case.server)
+        case.frame().write.format("noop").mode("overwrite").save()
+        after = self._clocks(case.server)
+        return tuple(now - then for now, then in zip(after, before, strict=True))
+
+    def _clocks(self, server: int) -> tuple[float, ...]:
+        return (
+            time.monotonic(),
+            cpu_seconds(self._jvm),
+            python_cpu(self._jvm),
+            cpu_seconds(server) if server else 0.0,
+        )
+
+
+def server_cases(spark: SparkSession, server: RunningServer, messages: int) -> list[Case]:
+    """Everything that reads one server, which is filled first."""
+    host, port = server.endpoint.host, server.endpoint.port
+    url = f"nats://{host}:{port}"
+    asyncio.run(fill(url, host, port, messages))
+    reading = spark.read.format("jetstream").option("url", url)
+    reading = reading.option("maxRecordsPerPartition", messages)
+    few = messages // NATS_PY_DIVISOR
+    plain = spark.read.format("nats-py").option("url", url).option("count", few)
+    label, pid = server.label, server.pid
+    return [
+        Case(f"{label}, all columns", messages, lambda: reading.load(STREAM), pid),
+        Case(f"{label}, two columns", messages, lambda: narrow(spark, url, messages), pid),
+        Case(f"{label}, nats-py", few, plain.load, pid),
+    ]
+
+
+def narrow(spark: SparkSession, url: str, messages: int) -> DataFrame:
+    reading = spark.read.format("jetstream").option("url", url).schema(NARROW)
+    return reading.option("maxRecordsPerPartition", messages).load(STREAM)
+
+
+def parquet_cases(spark: SparkSession, rows: DataFrame, messages: int, path: str) -> list[Case]:
+    """The same rows as a file: what Spark does at its best."""
+    rows.write.parquet(path)
+    return [
+        Case("Parquet, all columns", messages, lambda: spark.read.parquet(path)),
+        Case("Parquet, two columns", messages, lambda: spark.read.schema(NARROW).parquet(path)),
+    ]
+
+
+def file_cases(spark: SparkSession, messages: int, store: str) -> list[Case]:
+    """What a server of ours leaves on disk when it stops, as one task."""
+    with running(our_command(), jetstream=f"store_dir: {json.dumps(store)}") as server:
+        host, port = server.endpoint.host, server.endpoint.port
+        asyncio.run(fill(f"nats://{host}:{port}", host, port, messages))
+
+    def read() -> DataFrameReader:
+        return spark.read.format("penstock-blocks").option("maxPartitionBytes", 1 << 40)
+
+    return [
+        Case("files, all columns", messages, lambda: read().load(store)),
+        Case("files, two columns", messages, lambda: read().schema(NARROW).load(store)),
+    ]
+
+
+def show(results: list[Result]) -> None:
+    for one in results:
+        per = 1e6 / one.rows
+        print(
+            f"{one.name:26} {one.rows / one.seconds:12,.0f} rows/s   CPU-s per million rows: "
+            f"JVM {one.jvm_cpu * per:5.2f}  Python {one.python_cpu * per:5.2f}  "
+            f"server {one.server_cpu * per:5.2f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    messages = arguments.messages
+    spark = session("penstock bench", "local[2]", **{"spark.log.level": "ERROR"})
+    spark.dataSource.register(NatsPy)
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-"))
+        cases: list[Case] = []
+        for command in (our_command(), reference_command()):
+            server = stack.enter_context(running(command, jetstream=""))
+            cases += server_cases(spark, server, messages)
+        cases += parquet_cases(spark, cases[0].frame(), messages, f"{place}/parquet")
+        cases += file_cases(spark, messages, f"{place}/store")
+        results = Bench(spark).measure(cases, arguments.runs)
+    spark.stop()
+    show(results)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps([asdict(one) for one in results], indent=1))
+
+
+if __name__ == "__main__":
+    main()
