@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format reference bench bench-jetstream bench-probes bench-storage fuzz faults wheel clean
+.PHONY: help setup demo test check lint types layers format reference bench bench-jetstream bench-probes bench-storage bench-folds fuzz faults wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +29,12 @@ $(VENV)/built: $(VENV)/installed setup.py $(SOURCES)
 	rm -f build.log
 	touch $@
 
-demo: setup ## start an embedded server, use it, restart it; print what happened
-	$(BIN)/python examples/demo.py
+demo: setup ## a server, a change feed, folds that follow it, Spark beside them; out/demo.svg
+	$(BIN)/python -m examples.demo
 
-test: check ## everything that must pass: checks and all tests
-	$(BIN)/python -m pytest -q
+WORKERS ?= 2
+test: check ## everything that must pass: checks and all tests, in WORKERS processes
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: lint types layers ## format, lint, types and import layers
 
@@ -55,6 +56,7 @@ reference: setup ## write docs/reference from the declarations in the code
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/api_reference.py
 	$(BIN)/python tools/cli_reference.py
+	$(BIN)/python tools/spark_reference.py
 
 bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
 	mkdir -p out
@@ -72,6 +74,9 @@ bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stall
 
 bench-storage: setup ## the file store beside SQLite, LMDB, RocksDB, and as it grows; out/storage.json
 	$(BIN)/python -m benchmarks.storage --json out/storage.json
+
+bench-folds: setup ## folds of a million keys on ours and the reference; out/folds.json
+	$(BIN)/python -m benchmarks.folds_live --json out/folds.json
 
 fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60

@@ -1,7 +1,7 @@
 """A TCP proxy that spoils connections on purpose: cuts them short, or swallows a delivery.
 
 `spoil` is asked for every chunk a server sends, with the number of its connection, and gives what
-is to be passed on; None cuts the connection.
+is to be passed on; None cuts the connection. `spoil_sent` is asked alike for what a client sends.
 """
 
 from __future__ import annotations
@@ -19,10 +19,20 @@ CHUNK_BYTES = 4096
 class Proxy:
     """Listens on loopback while its context lasts."""
 
-    def __init__(self, port: int, spoil: Callable[[int, bytes], bytes | None]) -> None:
+    def __init__(
+        self,
+        port: int,
+        spoil: Callable[[int, bytes], bytes | None],
+        spoil_sent: Callable[[int, bytes], bytes | None] = lambda number, data: data,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._chunk_bytes = chunk_bytes
         self._port = port
         self._spoil = spoil
+        self._spoil_sent = spoil_sent
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
         self.connections = 0
 
     async def __aenter__(self) -> Self:
@@ -30,15 +40,23 @@ class Proxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closing = True
         self._server.close()
+        await asyncio.sleep(0)  # those that were accepted a moment ago begin, and see it
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
+        await asyncio.sleep(0)  # sockets of what was aborted are closed in the loop's next turn
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"nats://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -46,10 +64,17 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        up = asyncio.ensure_future(self._pass(reader, far_writer))
         try:
-            while data := await far_reader.read(CHUNK_BYTES):
+            if self._closing:
+                raise ConnectionAbortedError
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        except (OSError, asyncio.CancelledError):
+            writer.transport.abort()
+            self._tasks.discard(task)
+            return
+        up = asyncio.ensure_future(self._pass(number, reader, far_writer))
+        try:
+            while data := await far_reader.read(self._chunk_bytes):
                 kept = self._spoil(number, data)
                 if kept is None:
                     break
@@ -58,14 +83,20 @@ class Proxy:
         except (OSError, asyncio.CancelledError):
             pass
         finally:
+            for one in (writer, far_writer):  # before anything that may be cancelled
+                one.transport.abort()
             up.cancel()
             await asyncio.gather(up, return_exceptions=True)
-            for one in (writer, far_writer):
-                one.transport.abort()
             self._tasks.discard(task)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK_BYTES):
-                writer.write(data)
+            while data := await reader.read(self._chunk_bytes):
+                kept = self._spoil_sent(number, data)
+                if kept is None:
+                    writer.transport.abort()
+                    return
+                writer.write(kept)
                 await writer.drain()

@@ -129,10 +129,12 @@ class Kind:
     """What is appended is seen before it is durable."""
     compacts: bool = False
     """Blocks are written anew whenever they could be."""
+    short: bool = False
+    """Commits take the short way where it is open."""
 
     def make(self, limits: Limits | None = None, *, first_seq: int = 1) -> Driven:
         driven = Driven(self.place(self.options()), limits or Limits(), first_seq, self.step)
-        driven.lazy, driven.compacts = self.lazy, self.compacts
+        driven.lazy, driven.compacts, driven.short = self.lazy, self.compacts, self.short
         return driven
 
     def absence(self) -> str | None:
@@ -159,6 +161,20 @@ KINDS = {
     "memory": Kind(MemoryPlace),
     "file": Kind(DiskPlace, Step.SYNC),
     "file, small blocks": Kind(DiskPlace, Step.SYNC, lambda: {"block_bytes": SMALL}),
+    "file, short way": Kind(DiskPlace, Step.SYNC, short=True),
+    "file, small blocks, short way, power cut": Kind(
+        DiskPlace, Step.POWER_CUT, lambda: {"block_bytes": SMALL}, short=True
+    ),
+    "file, compacted, short way": Kind(
+        DiskPlace, Step.SYNC, lambda: {"block_bytes": SMALL}, compacts=True, short=True
+    ),
+    "file, lazy, short way": Kind(
+        DiskPlace,
+        Step.NOTHING,
+        lambda: {"sync_always": False, "block_bytes": SMALL},
+        lazy=True,
+        short=True,
+    ),
     "file, reopened": Kind(DiskPlace, Step.REOPEN),
     "file, small blocks, reopened": Kind(DiskPlace, Step.REOPEN, lambda: {"block_bytes": SMALL}),
     "file, power cut": Kind(DiskPlace, Step.POWER_CUT, lambda: {"block_bytes": SMALL}),
@@ -197,7 +213,7 @@ class Driven:
     def __init__(self, place: Place, limits: Limits, first_seq: int, step: Step) -> None:
         self.place = place
         self.step = step
-        self.lazy = self.compacts = False
+        self.lazy = self.compacts = self.short = False
         self._limits = limits
         self._first_seq = first_seq
         self.store = place.open(limits, first_seq)
@@ -243,6 +259,8 @@ class Driven:
 
     def take_step(self, step: Step) -> None:
         if step is Step.NOTHING:
+            if self.short and self.lazy:
+                self.store.appender.commit()  # type: ignore[attr-defined]
             if self.lazy and self.store.sync_wanted:
                 self._sync()
             return
@@ -264,6 +282,8 @@ class Driven:
             self._sync()
 
     def _sync(self) -> None:
+        if self.short and not self.lazy:
+            self.store.appender.commit()  # type: ignore[attr-defined]
         while (work := self.store.pending_sync()) is not None:
             work.run()
             self.store.synced(work)

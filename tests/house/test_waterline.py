@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "src" / "penstock"
 #: Where things happen: sockets, clocks, threads, processes.
-EDGE = {"server", "cluster", "bench", "bulk", "cli", "fold", "kv", "testing"}
+EDGE = {"server", "cluster", "bench", "bulk", "cli", "fold", "kv", "spark", "testing"}
 FORBIDDEN = (
     "asyncio",
     "random",

@@ -8,6 +8,7 @@ or unsynced.
 from __future__ import annotations
 
 import itertools
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -206,6 +207,10 @@ class StoreModel:
             held = self.of_subject(subject)
             states[subject] = SubjectState(held[0], held[-1], len(held))
         return states
+
+    def last_of_each(self, filters: tuple[str, ...]) -> array[int]:
+        lasts = {self.kept[seq].record.subject: seq for seq in self.live(filters)}
+        return array("Q", sorted(lasts.values()))
 
     def state(self, *, deleted: bool = False) -> StoreState:
         gone = self._gaps()

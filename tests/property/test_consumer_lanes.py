@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SUBJECTS = ("a", "b", "c.d", "c.e", "c.e.f")
 HEADERS = (b"", b"", b"NATS/1.0\r\nK: v\r\n\r\n")
 NONE = AckPolicy.NONE
+LASTS = DeliverPolicy.LAST_PER_SUBJECT
 GROUPED = {"priority_policy": PriorityPolicy.OVERFLOW, "priority_groups": ("g",)}
 BEATING = {"flow_control": True, "idle_heartbeat": SECOND}
 
@@ -38,13 +39,16 @@ CONFIGS: dict[str, ConsumerConfig] = {
     "pull, patterns": pull_config(filter_subjects=("a", "c.*"), backoff=(SECOND, 3 * SECOND)),
     "pull, nothing matches": pull_config(filter_subject="nope.>"),
     "pull, given up soon": pull_config(max_deliver=2),
-    "pull, lasts": pull_config(
-        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subjects=("a", "c.>")
-    ),
+    "pull, lasts": pull_config(deliver_policy=LASTS, filter_subjects=("a", "c.>")),
+    "pull, lasts, few at a time": pull_config(deliver_policy=LASTS, max_ack_pending=2),
     "pull, headers only": pull_config(headers_only=True),
     "pull, groups": pull_config(**GROUPED),
     "push": push_config(),
     "push, no acks": push_config(ack_policy=NONE),
+    "push, lasts": push_config(ack_policy=NONE, deliver_policy=LASTS, **BEATING),
+    "push, lasts, headers only": push_config(
+        ack_policy=NONE, deliver_policy=LASTS, headers_only=True, filter_subject="c.>", **BEATING
+    ),
     "push, flow control": push_config(ack_policy=NONE, **BEATING),
     "push, acked by flow control": push_config(
         ack_policy=AckPolicy.FLOW_CONTROL, max_ack_pending=4, ack_wait=0, **BEATING
@@ -234,7 +238,7 @@ def test_ordinary_messages_take_the_compiled_lane(kind: str) -> None:
         stage.publish(SUBJECTS[number % 5])
         if not stage.consumer.cfg.is_push:
             stage.pull('{"batch":3}')
-    ordinary = not {"nothing", "headers", "groups"} & set(kind.split())
+    ordinary = not {"nothing", "groups"} & set(kind.split())
     assert (stage.ran > 0) == ordinary
 
 

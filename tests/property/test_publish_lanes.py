@@ -15,16 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import ThreadedServer
-from penstock.server.options import Options
+from penstock.server.options import JetStreamOptions, Options
 from support_jetstream import Client
+from support_servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 NAMES = itertools.count()
-EXPECTED = b"NATS/1.0\r\nNats-Expected-Last-Sequence: %d\r\n\r\n"
-PLAIN = b"NATS/1.0\r\nKey: value\r\n\r\n"
+PER_TURN = 4
+"""Messages sent together: behind one that is left to the Python lane the others are, too."""
 
 configs = st.fixed_dictionaries(
     {
@@ -37,16 +38,47 @@ configs = st.fixed_dictionaries(
         "no_ack": st.sampled_from([False, False, False, True]),
         "retention": st.sampled_from(["limits", "limits", "workqueue", "interest"]),
         "allow_msg_ttl": st.booleans(),
+        "max_age": st.sampled_from([0, 0, 3600 * 10**9]),
+        "allow_rollup_hdrs": st.booleans(),
+        "duplicate_window": st.sampled_from([120 * 10**9, 3600 * 10**9]),
     }
+)
+lines = st.one_of(
+    st.just("Key: value"),
+    st.just("KV-Operation: DEL"),
+    st.sampled_from("abc").map("Nats-Msg-Id: {}".format),
+    st.integers(0, 5).map("Nats-Expected-Last-Sequence: {}".format),
+    st.integers(0, 5).map("Nats-Expected-Last-Subject-Sequence:{}".format),
+    st.sampled_from(["STREAM", "other"]).map("Nats-Expected-Stream: {}".format),
+    st.sampled_from("abc").map("Nats-Expected-Last-Msg-Id: {}".format),
+    st.sampled_from(
+        [
+            "Nats-TTL: 1000s",
+            "Nats-Rollup: sub",
+            "Nats-Msg-Id:",
+            "Nats-Msg-Id",
+            "Nats-Unknown: 1",
+            "Nats-Expected-Last-Sequence: 1 ",
+            "Nats-Expected-Last-Subject-Sequence-Subject: a",
+            "Nats-Request-Info: {}",
+            "",
+            "a\nNats-Msg-Id: a",
+            "a\r\r\nNats-Msg-Id: a",
+        ]
+    ),
+)
+blocks = st.lists(lines, max_size=3).map(
+    lambda some: "".join(["NATS/1.0\r\n", *(f"{line}\r\n" for line in some), "\r\n"]).encode()
 )
 headers = st.one_of(
     st.just(b""),
-    st.just(b""),
-    st.just(b""),
-    st.just(PLAIN),
-    st.integers(0, 5).map(lambda seq: EXPECTED % seq),
-    st.just(b"NATS/1.0\r\nNats-Msg-Id: same\r\n\r\n"),
-    st.just(b"NATS/1.0\r\nNats-TTL: 1000s\r\n\r\n"),
+    st.sampled_from("abcdef").map(
+        lambda one: b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % one.encode()
+    ),
+    blocks,
+    blocks,
+    st.just(b"NATS/1.0 100 Idle\r\n\r\n"),
+    st.just(b"NATS/1.0\r\nNats-Msg-Id: a"),
 )
 publishes = st.tuples(
     st.sampled_from(["a", "b", "c.d"]),
@@ -56,14 +88,14 @@ publishes = st.tuples(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["always", "2m"])
 def servers(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[ThreadedServer, ThreadedServer]]:
-    """A server with fast lanes, and one without."""
+    """A server with fast lanes, and one without; both sync before they answer, or both later."""
     with (
-        started(str(tmp_path_factory.mktemp("fast"))) as fast,
-        started(str(tmp_path_factory.mktemp("slow"))) as slow,
+        started(str(tmp_path_factory.mktemp("fast")), request.param) as fast,
+        started(str(tmp_path_factory.mktemp("slow")), request.param) as slow,
     ):
         edge = slow._server.service.jetstream
         assert edge is not None
@@ -80,8 +112,11 @@ def clients(servers: tuple[ThreadedServer, ThreadedServer]) -> Iterator[tuple[Cl
     slow.close()
 
 
-def started(directory: str) -> ThreadedServer:
-    options = Options(host="127.0.0.1", port=-1, jetstream=True, store_dir=directory)
+def started(directory: str, sync: str) -> ThreadedServer:
+    lazily = JetStreamOptions(sync_interval_ns=0 if sync == "always" else 120 * 10**9)
+    options = Options(
+        host="127.0.0.1", port=-1, jetstream=True, store_dir=directory, jetstream_options=lazily
+    )
     return ThreadedServer(options=options)
 
 
@@ -96,7 +131,8 @@ def play(client: Client, name: str, config: dict[str, Any], burst: list[Any]) ->
     client.done(f"STREAM.CREATE.{name}", wanted)
     inbox = client.subscribe()
     sent = bytearray()
-    for subject, header, payload, wants_ack in burst:
+    for number, (subject, block, payload, wants_ack) in enumerate(burst, 1):
+        header = block.replace(b"STREAM", name.encode())
         reply = f" {inbox.subject}" if wants_ack else ""
         line = f"{name}.{subject}{reply}"
         if header:
@@ -104,7 +140,10 @@ def play(client: Client, name: str, config: dict[str, Any], burst: list[Any]) ->
         else:
             sent += f"PUB {line} {len(payload)}\r\n".encode()
         sent += header + payload + b"\r\n"
-    client.send(bytes(sent))
+        if number % PER_TURN == 0 or number == len(burst):
+            client.send(bytes(sent))
+            client.done(f"STREAM.INFO.{name}")
+            sent.clear()
     client.done(f"STREAM.CREATE.{name}", wanted)  # answered when all before it is durable
     info = client.done(f"STREAM.INFO.{name}", {"deleted_details": True, "subjects_filter": ">"})
     acks = [message.payload for message in inbox.waiting()]
@@ -144,3 +183,34 @@ def test_only_one_of_the_two_takes_the_fast_lane(
         edge = server._server.service.jetstream
         assert edge is not None
         assert (edge.accounts["$G"].assets.hosts["T"].lane is not None) is is_fast
+
+
+def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> None:
+    """Nobody is told of a message that comes while others are older: their time is noted."""
+    fast, _ = clients
+    fast.done("STREAM.CREATE.D", {"name": "D", "subjects": ["due"], "max_age": 100_000_000})
+    for seq in range(1, 31):
+        assert fast.publish_ack("due", b"x")["seq"] == seq
+    until(lambda: fast.done("STREAM.INFO.D")["state"]["messages"] == 0, "all are due")
+    assert fast.publish_ack("due", b"x")["seq"] == 31
+    until(lambda: fast.done("STREAM.INFO.D")["state"]["messages"] == 0, "all are due")
+    fast.call("STREAM.DELETE.D")
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_ids_the_fast_lane_took_are_forgotten(
+    servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
+) -> None:
+    """Though nobody is told of most messages, and no later one comes."""
+    server, client = servers[0], clients[0]
+    config = {"name": "W", "subjects": ["seen"], "storage": storage, "duplicate_window": 10**8}
+    client.done("STREAM.CREATE.W", config)
+    edge = server._server.service.jetstream
+    assert edge is not None
+    ids = edge.accounts["$G"].assets.hosts["W"].stream.ids
+    for number in range(1, 6):
+        client.publish_ack("seen", b"x")
+        stored = client.publish_ack("seen", b"x", {"Nats-Msg-Id": f"{number}"})
+        assert stored["seq"] == 2 * number
+        until(lambda: len(ids) == 0, "all are forgotten")
+    client.call("STREAM.DELETE.W")

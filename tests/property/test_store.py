@@ -175,6 +175,7 @@ class Lives(RuleBasedStateMachine):
         for last in (False, True):
             ours = self.store.num_pending(start, filters, last_per_subject=last)
             assert ours == self.model.num_pending(start, filters, last_per_subject=last)
+        assert self.store.last_of_each(filters) == self.model.last_of_each(filters)
 
     @rule(pattern=patterns, place=places)
     def ask_subjects(self, pattern: str, place: float) -> None:

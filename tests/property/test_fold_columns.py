@@ -1,0 +1,114 @@
+"""Updates as columns are the same as updates one by one: read, encoded, folded, in any pieces."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.bulk.batch import Batch
+from penstock.fold import MemorySnapshot, pgss
+from penstock.fold.logcodec import encode_columns, encode_updates, fold_columns, fold_updates
+from penstock.kv.records import updates_of
+from penstock.kv.types import KvUpdate, Op
+from penstock.kv.updates import Joined, Updates
+from support_folds import at, contents, model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Row = tuple[bytes, bytes, bytes]
+
+PREFIX = "$KV.b."
+HEADERS = {
+    b"": Op.PUT,
+    b"NATS/1.0\r\nX: y\r\n\r\n": Op.PUT,
+    b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n": Op.DELETE,
+    b"NATS/1.0\r\nKV-Operation: PURGE\r\nNats-Rollup: sub\r\n\r\n": Op.PURGE,
+    b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n": Op.PURGE,
+}
+keys = st.sampled_from([b"a", b"a.b", b"ab", "ü".encode(), b"k" * 300])
+rows = st.lists(
+    st.tuples(keys, st.sampled_from(list(HEADERS)), st.binary(max_size=30)), max_size=12
+)
+plain = st.lists(st.tuples(keys, st.just(b""), st.binary(max_size=30)), max_size=12)
+
+
+def batch_of(rows: Sequence[Row], first: int = 1) -> Batch:
+    subjects = [PREFIX.encode() + key for key, _, _ in rows]
+    seqs = array("q", range(first, first + len(rows)))
+    return Batch(
+        len(rows),
+        0,
+        seqs.tobytes(),
+        array("q", (seq * 10**9 for seq in seqs)).tobytes(),
+        b"".join(subjects),
+        offsets(subjects),
+        b"".join(header for _, header, _ in rows),
+        offsets([header for _, header, _ in rows]),
+        b"".join(payload for _, _, payload in rows),
+        offsets([payload for _, _, payload in rows]),
+    )
+
+
+def offsets(pieces: Sequence[bytes]) -> bytes:
+    return array("i", accumulate(map(len, pieces), initial=0)).tobytes()
+
+
+def naive(rows: Sequence[Row], first: int = 1) -> list[KvUpdate]:
+    found = []
+    for seq, (key, header, payload) in enumerate(rows, first):
+        reason = "MaxAge" if b"MaxAge" in header else None
+        found.append(KvUpdate(HEADERS[header], key.decode(), payload, seq, float(seq), reason))
+    return found
+
+
+@given(rows | plain)
+@settings(max_examples=200, deadline=None)
+def test_columns_read_as_updates(rows: list[Row]) -> None:
+    updates = updates_of(batch_of(rows), len(PREFIX))
+    assert isinstance(updates, Updates)
+    assert (len(updates), list(updates)) == (len(rows), naive(rows))
+    assert updates == naive(rows)
+
+
+@given(rows | plain)
+@settings(max_examples=200, deadline=None)
+def test_columns_are_encoded_and_folded_as_updates_are(rows: list[Row]) -> None:
+    updates, objects = updates_of(batch_of(rows), len(PREFIX)), naive(rows)
+    assert isinstance(updates, Updates)
+    columns = updates.batch, updates.skipped, updates.ops
+    assert encode_columns(*columns) == encode_updates(objects)
+    ours: dict[str, bytes] = {"a": b"\x00old", "z": b"\x00kept"}
+    theirs = dict(ours)
+    added, removed = (set[str](), set[str]()), (set[str](), set[str]())
+    grown = fold_columns(ours, *columns, added[0], removed[0])
+    assert grown == fold_updates(theirs, objects, added[1], removed[1])
+    assert (ours, added[0], removed[0]) == (theirs, added[1], removed[1])
+
+
+@given(st.lists(rows | plain, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_pieces_of_either_kind_are_one_batch(pieces: list[list[Row]]) -> None:
+    first, parts, all_objects = 1, [], []
+    for number, part in enumerate(pieces):
+        objects = naive(part, first)
+        columns = updates_of(batch_of(part, first), len(PREFIX))
+        parts.append(objects if number % 2 else columns)
+        all_objects += objects
+        first += len(part)
+    joined = Joined(parts)
+    assert (len(joined), list(joined)) == (len(all_objects), all_objects)
+    assert pgss.encode_batch(joined, at(9)) == pgss.encode_batch(all_objects, at(9))
+    store = MemorySnapshot.open()
+    store.apply(joined, at(9))
+    assert contents(store) == model(all_objects)
+
+
+def test_a_key_that_is_no_text_is_left_out_and_holds_nothing_up() -> None:
+    rows = [(b"a", b"", b"1"), (b"\xff", b"", b"2"), (b"b", b"", b"3")]
+    found = updates_of(batch_of(rows), len(PREFIX))
+    assert [(one.key, one.revision) for one in found] == [("a", 1), ("b", 3)]
