@@ -3,6 +3,7 @@
 Portable flags only: a wheel built here must run on any machine of its architecture.
 """
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -32,5 +33,6 @@ setup(
         include_path=["src"],
         compiler_directives=DIRECTIVES,
         build_dir="build/cython",
+        nthreads=os.cpu_count() or 1,
     )
 )
