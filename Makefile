@@ -12,7 +12,7 @@ SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/compiled $(VENV)/installed ## create .venv with the penstock command and everything for development
+setup: $(VENV)/compiled $(VENV)/installed $(VENV)/bytecode ## create .venv with the penstock command and everything for development
 
 $(VENV)/tools: constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python >= 3.11 is needed"'
@@ -31,6 +31,12 @@ $(VENV)/compiled: $(VENV)/tools setup.py $(SOURCES)
 $(VENV)/installed: constraints.txt pyproject.toml | $(VENV)/compiled
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 		--no-build-isolation --editable '.[dev]'
+	touch $@
+
+# As an installed wheel has it: where PYTHONDONTWRITEBYTECODE is set, Python would otherwise compile
+# every module at every start of a server.
+$(VENV)/bytecode: $(shell find src -name '*.py') | $(VENV)/tools
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 demo: setup ## a server, a change feed, folds that follow it, Spark beside them; out/demo.svg
