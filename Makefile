@@ -21,7 +21,6 @@ $(VENV)/tools: constraints.txt
 		setuptools Cython
 	touch $@
 
-# Before the package is installed: that would compile as well, but one module after the other.
 $(VENV)/compiled: $(VENV)/tools setup.py $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > build.log 2>&1 \
 		|| { cat build.log; exit 1; }
@@ -29,8 +28,8 @@ $(VENV)/compiled: $(VENV)/tools setup.py $(SOURCES)
 	touch $@
 
 $(VENV)/installed: constraints.txt pyproject.toml | $(VENV)/compiled
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-		--no-build-isolation --editable '.[dev]'
+	PENSTOCK_COMPILED_IN_PLACE=1 $(BIN)/pip install --quiet --disable-pip-version-check \
+		-c constraints.txt --no-build-isolation --editable '.[dev]'
 	touch $@
 
 # As an installed wheel has it: where PYTHONDONTWRITEBYTECODE is set, Python would otherwise compile

@@ -27,12 +27,17 @@ def extension(source: Path) -> Extension:
     )
 
 
-setup(
-    ext_modules=cythonize(
+def extensions() -> list[Extension]:
+    """None if they lie in the source tree already: pip would compile them again, one by one."""
+    if os.environ.get("PENSTOCK_COMPILED_IN_PLACE"):
+        return []
+    return cythonize(
         [extension(source) for source in SOURCES],
         include_path=["src"],
         compiler_directives=DIRECTIVES,
         build_dir="build/cython",
         nthreads=os.cpu_count() or 1,
     )
-)
+
+
+setup(ext_modules=extensions())
