@@ -9,8 +9,7 @@ is something to pass on.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.api import refusals
 from penstock.api.stream import Retention
@@ -19,7 +18,9 @@ from penstock.consumers.consumer import Consumer
 from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.commits import Commits
+from penstock.jetstream.intake import TOO_MANY_HEADER, Intake
 from penstock.jetstream.replicator import LocalReplicator
+from penstock.jetstream.waking import Waking
 from penstock.store.contract import NOTHING_REMOVED
 from penstock.store.errors import StoreError
 from penstock.streams.entries import (
@@ -37,6 +38,7 @@ from penstock.streams.stream import Stream
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect
     from penstock.base.message import Inbound
     from penstock.jetstream.commits import Commit
@@ -46,9 +48,6 @@ if TYPE_CHECKING:
     from penstock.store.errors import DiskFull
     from penstock.streams.entries import Entry, Purge
     from penstock.streams.lane import StreamLane
-
-INGEST_MAX: Final = 10_000
-"""Messages that may wait for a block to be read before they can be planned."""
 
 
 class StreamHost:
@@ -71,11 +70,8 @@ class StreamHost:
         self.upstream: Upstream | None = None
         self.positions = None if files is None else files.positions()
         self.commits = Commits(stream, self.positions, self.consumer_files)
-        self._fresh: deque[tuple[int, str]] = deque()  # stored, not yet visible
-        self._taken = False  # by the fast lane, and not all of it visible yet
-        self._unplanned: deque[Inbound] = deque()
-        self._ready: set[str] = set()  # consumers that may have something to deliver
-        self._direct: set[str] = set()  # those of them that use a compiled lane
+        self._intake = Intake()
+        self._waking = Waking(self.consumers)
 
     @property
     def name(self) -> str:
@@ -100,8 +96,9 @@ class StreamHost:
 
     def publish(self, msg: Inbound, now_ns: int) -> None:
         """A message for the stream. What it brings about is in `now` and `held` afterwards."""
-        if self._unplanned:
-            self._queue(msg)
+        if self._intake:
+            if not self._intake.add(msg):
+                self._refuse(msg, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
             return
         self.hear_lane()
         self._publish(msg, now_ns)
@@ -109,14 +106,14 @@ class StreamHost:
     def _publish(self, msg: Inbound, now_ns: int) -> bool:
         hindrance = self.failure or self.commits.full
         if hindrance is not None:
-            self._refuse(msg, hindrance)
+            self._refuse(msg, refusals.STREAM_STORE_FAILED(err=str(hindrance)))
             return True
         try:
             planned = self.stream.plan(msg, now_ns)
             if isinstance(planned, Answer):
                 self.commits.promise(planned.effects)
             elif isinstance(planned, NotLoaded):
-                self._queue(msg, front=True)
+                self._intake.put_back(msg)
                 self.open_lane()  # which stays closed while something waits
                 self.now.append(Fetch(planned.cold))
                 return False
@@ -124,13 +121,12 @@ class StreamHost:
                 self.replicator.propose(planned)
         except StoreError as error:
             self.broken(error)
-            self._refuse(msg, error)
+            self._refuse(msg, refusals.STREAM_STORE_FAILED(err=str(error)))
         return True
 
-    def _refuse(self, msg: Inbound, why: Exception) -> None:
+    def _refuse(self, msg: Inbound, why: ApiError, header: bytes = b"") -> None:
         if msg.reply:
-            refused = refusals.STREAM_STORE_FAILED(err=str(why))
-            self.now.append(Send(msg.reply, PubAcks(self.name).refused(refused)))
+            self.now.append(Send(msg.reply, PubAcks(self.name).refused(why), header))
 
     def hear_lane(self) -> None:
         """Takes note of what the fast lane did since it was last asked."""
@@ -139,17 +135,11 @@ class StreamHost:
         taken, gone = self.lane.take_news()
         if taken:
             self.stream.passed_by_lane()
-            self._taken = True
+            self._waking.taken()
             if self.upstream is not None:
                 self.upstream.hear()
         if gone and self.consumers:
             self._tell_removed(removed_one_by_one(gone))
-
-    def _queue(self, msg: Inbound, *, front: bool = False) -> None:
-        if front:
-            self._unplanned.appendleft(msg)
-        elif len(self._unplanned) < INGEST_MAX:
-            self._unplanned.append(msg)
 
     def broken(self, error: StoreError) -> None:
         """The store cannot be written any more."""
@@ -167,7 +157,7 @@ class StreamHost:
     def _applied(self, applied: Applied) -> None:
         self.commits.promise(applied.effects)
         if applied.stored:
-            self._fresh.extend(applied.stored)
+            self._waking.stored(applied.stored)
         if applied.removed.msgs and self.consumers:
             self._tell_removed(applied.removed)
 
@@ -188,7 +178,7 @@ class StreamHost:
         self.num_listed += not consumer.cfg.direct
         if files is not None:
             self.consumer_files[consumer.name] = files
-        self._ready.add(consumer.name)
+        self._waking.add(consumer.name)
         self.open_lane()
         self.note(consumer)
 
@@ -197,8 +187,7 @@ class StreamHost:
         consumer = self.consumers.pop(name)
         self.num_listed -= not consumer.cfg.direct
         self.agenda.forget(consumer)
-        self._ready.discard(name)
-        self._direct.discard(name)
+        self._waking.forget(name)
         self.commits.unsynced.discard(name)
         self.open_lane()
         self.now.extend(effects)
@@ -208,13 +197,13 @@ class StreamHost:
     def touched(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
         """A consumer was called by somebody else; it may want to deliver, or be woken later."""
         self._take(consumer, effects)
-        self._ready.add(consumer.name)
+        self._waking.add(consumer.name)
 
     def _take(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
         self.now.extend(effects)
         self.note(consumer)
         if consumer.busy:
-            self._ready.add(consumer.name)
+            self._waking.add(consumer.name)
         settled = consumer.take_settled()
         if settled:
             self._settle(settled)
@@ -242,7 +231,7 @@ class StreamHost:
         else:
             self.now.extend(effects)
         self.note(consumer)
-        self._ready.add(consumer.name)
+        self._waking.add(consumer.name)
         if settled:
             self._settle(settled)
 
@@ -283,18 +272,10 @@ class StreamHost:
         if self.is_closed:
             return
         self.hear_lane()
-        if self._fresh or self._taken:
-            self._announce(now_ns)
-        is_busy = False
-        while self._ready:
-            ready, self._ready = self._ready, set()
-            for name in ready:
-                consumer = self.consumers.get(name)
-                if consumer is None:
-                    continue
-                if consumer.has_lane:
-                    self._direct.add(name)
-                    continue
+        self._waking.announce(self.stream.store, now_ns)
+        while self._waking.is_busy:
+            is_busy = False
+            for consumer in self._waking.take_ready():
                 self._take(consumer, consumer.wake(now_ns))
                 is_busy |= consumer.busy
             if is_busy:
@@ -305,9 +286,8 @@ class StreamHost:
     @property
     def waits_for_sync(self) -> bool:
         """Whether nothing can be passed on before the next sync: the lane took some, no more."""
-        return not (self.now or self._ready or self._direct or self._fresh or self.upstream) and (
-            self.stream.store.sync_wanted
-        )
+        is_idle = self._waking.is_idle and not (self.now or self.upstream)
+        return is_idle and self.stream.store.sync_wanted
 
     def flow(self, now_ns: int) -> bool:
         """Lets a consumer deliver into outboxes at once; False if there is none that may.
@@ -315,35 +295,16 @@ class StreamHost:
         To be called after `turn` until it answers so, each time when everything in `now` has left:
         what was decided before must not come after.
         """
-        while self._direct and not self.is_closed:
-            consumer = self.consumers.get(self._direct.pop())
-            if consumer is not None:
-                self._take(consumer, consumer.wake(now_ns, direct=True))
-                return True
-        return False
+        consumer = None if self.is_closed else self._waking.take_direct()
+        if consumer is None:
+            return False
+        self._take(consumer, consumer.wake(now_ns, direct=True))
+        return True
 
     @property
     def is_busy(self) -> bool:
         """Whether `turn` stopped at a bound and has more to do at once."""
-        return bool(self._ready)
-
-    def _announce(self, now_ns: int) -> None:
-        visible = self.stream.store.visible_seq
-        fresh, consumers = self._fresh, self.consumers
-        if self._taken:
-            # The lane does not say what it stored; consumers look for themselves.
-            self._taken = visible < self.stream.store.last_seq
-            while fresh and fresh[0][0] <= visible:
-                fresh.popleft()
-            for consumer in consumers.values():
-                if consumer.stored_some():
-                    self._ready.add(consumer.name)
-            return
-        while fresh and fresh[0][0] <= visible:
-            seq, subject = fresh.popleft()
-            for consumer in consumers.values():
-                if consumer.stored(seq, subject, now_ns):
-                    self._ready.add(consumer.name)
+        return self._waking.is_busy
 
     def tick(self, now_ns: int) -> list[Consumer]:
         """Time has passed. Answers the consumers that nobody uses any more."""
@@ -358,7 +319,7 @@ class StreamHost:
             if self.consumers.get(machine.name) is not machine:
                 continue
             self._take(machine, machine.tick(now_ns))
-            self._ready.add(machine.name)
+            self._waking.add(machine.name)
             if machine.is_abandoned(now_ns):
                 abandoned.append(machine)
         return abandoned
@@ -376,12 +337,12 @@ class StreamHost:
 
     def fetched(self, now_ns: int) -> None:
         """A block that something waited for is in memory."""
-        while self._unplanned and self._publish(self._unplanned.popleft(), now_ns):
+        while self._intake and self._publish(self._intake.take(), now_ns):
             continue
         if self.upstream is not None:
             self.upstream.resume(now_ns)
         self.open_lane()
-        self._ready.update(self.consumers)
+        self._waking.add_all()
 
     # -- changes from outside
 
@@ -395,12 +356,12 @@ class StreamHost:
     def _tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
-            self._ready.add(consumer.name)
+            self._waking.add(consumer.name)
 
     def open_lane(self) -> None:
         """Lets the fast lane take what the configuration allows, unless something must wait."""
         if self.lane is not None:
-            is_free = not (self._unplanned or self.is_hindered or self.is_closed)
+            is_free = not (self._intake or self.is_hindered or self.is_closed)
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
             self._tend_lane(self.stream.next_deadline_ns())
 
@@ -420,7 +381,7 @@ class StreamHost:
         for consumer in self.consumers.values():
             consumer.retention_changed(by_interest=by_interest)
         self.note(self.stream)
-        self._ready.update(self.consumers)
+        self._waking.add_all()
         if self.stream.cfg.retention is Retention.INTEREST:
             self.sweep_unwanted(now_ns)
 
