@@ -1,12 +1,14 @@
 """/jsz: what JetStream holds, in all and by account, stream and consumer.
 
 Answers with the reference's fields; a server without JetStream answers that it is disabled.
-Listings are paged by account, as there: `offset` and `limit` count accounts.
+Listings are paged by account, as there: `offset` and `limit` count accounts. One account may have
+very many streams, so the page is made in steps: who asks may serve others in between, and streams
+may come and go meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, json
 
@@ -16,12 +18,17 @@ from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.server.monitor.values import timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.host import StreamHost
     from penstock.server.clients import Now
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.monitor.query import Query
     from penstock.server.service import Service
+
+    Json: TypeAlias = dict[str, Any]
+    Steps: TypeAlias = Generator[None, None, Json]
 
 LIMIT_DEFAULT: Final = 1024
 
@@ -58,31 +65,48 @@ class JszOptions(Struct, frozen=True, kw_only=True):
         )
 
 
-def jsz(service: Service, options: JszOptions, now: Now) -> dict[str, Any]:
-    """The page."""
+def jsz(service: Service, options: JszOptions, now: Now) -> Json:
+    """The page, at once."""
+    return _at_once(jsz_steps(service, options, now))
+
+
+def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
+    """The page, a stream or a consumer at a time."""
     edge = service.jetstream
     head = {"server_id": service.server_id, "now": timestamp(now.wall_ns)}
     if edge is None:
         disabled = {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
         return {**_no_stats(), **head, **disabled, **_no_totals(), "total": 0}
     assets = _enabled(edge)
-    page: dict[str, Any] = {
+    page: Json = {
         **stats(edge),
         **head,
         "config": config(edge),
         "limits": limits(edge),
-        **_totals(assets),
+        **totals(edge),
     }
-    details = _details(assets, options, now)
+    details = []
+    for each in _chosen(assets, options):
+        account = yield from _account(each, options, now)
+        details.append(account)
     if details:
         page["account_details"] = details
     page["total"] = len(assets)
     return page
 
 
-def account_jsz(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> dict[str, Any]:
+def account_jsz(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> Json:
     """What one account holds."""
-    return _account(edge.accounts[name].assets, options, now)
+    return _at_once(_account(edge.accounts[name].assets, options, now))
+
+
+def _at_once(steps: Steps) -> Json:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Json = end.value
+            return found
 
 
 def _enabled(edge: JetStreamEdge) -> list[Assets]:
@@ -90,7 +114,7 @@ def _enabled(edge: JetStreamEdge) -> list[Assets]:
     return [each.assets for each in edge.accounts.values() if each.assets.is_enabled]
 
 
-def stats(edge: JetStreamEdge) -> dict[str, Any]:
+def stats(edge: JetStreamEdge) -> Json:
     """What the server uses and has promised."""
     assets = _enabled(edge)
     return {
@@ -108,9 +132,9 @@ def stats(edge: JetStreamEdge) -> dict[str, Any]:
     }
 
 
-def config(edge: JetStreamEdge) -> dict[str, Any]:
+def config(edge: JetStreamEdge) -> Json:
     """How it is set up. An interval of 0 syncs before every acknowledgement."""
-    found: dict[str, Any] = {
+    found: Json = {
         "max_memory": edge.room.max_memory,
         "max_storage": edge.room.max_storage,
         "store_dir": edge.store_dir,
@@ -140,7 +164,7 @@ def limits(edge: JetStreamEdge) -> dict[str, int]:
     return {name: value for name, value in found.items() if value}
 
 
-def _no_stats() -> dict[str, Any]:
+def _no_stats() -> Json:
     return {
         "memory": 0,
         "storage": 0,
@@ -156,8 +180,14 @@ def _no_totals() -> dict[str, int]:
     return {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
 
 
-def _totals(assets: list[Assets]) -> dict[str, int]:
-    hosts = [host for each in assets for host in each]
+def hosts_of(edge: JetStreamEdge) -> list[StreamHost]:
+    """Every stream that is served."""
+    return [host for each in _enabled(edge) for host in each]
+
+
+def totals(edge: JetStreamEdge) -> dict[str, int]:
+    """What all streams hold together."""
+    hosts = hosts_of(edge)
     states = [host.stream.store.state() for host in hosts]
     return {
         "streams": len(hosts),
@@ -167,21 +197,19 @@ def _totals(assets: list[Assets]) -> dict[str, int]:
     }
 
 
-def _details(assets: list[Assets], options: JszOptions, now: Now) -> list[dict[str, Any]]:
+def _chosen(assets: list[Assets], options: JszOptions) -> list[Assets]:
+    """The accounts that are shown."""
     if options.account:
-        chosen = [each for each in assets if each.ambient.account == options.account]
-    elif options.accounts or options.streams or options.consumer:
-        ordered = sorted(assets, key=lambda each: each.ambient.account)
-        limit = options.limit or LIMIT_DEFAULT
-        chosen = ordered[options.offset : options.offset + limit] if options.accounts else []
-    else:
-        chosen = []
-    return [_account(each, options, now) for each in chosen]
+        return [each for each in assets if each.ambient.account == options.account]
+    if not options.accounts:
+        return []
+    ordered = sorted(assets, key=lambda each: each.ambient.account)
+    return ordered[options.offset : options.offset + (options.limit or LIMIT_DEFAULT)]
 
 
-def _account(assets: Assets, options: JszOptions, now: Now) -> dict[str, Any]:
+def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
     name = assets.ambient.account
-    found: dict[str, Any] = {
+    found: Json = {
         "name": name,
         "id": name,
         "memory": assets.used(Storage.MEMORY),
@@ -193,7 +221,12 @@ def _account(assets: Assets, options: JszOptions, now: Now) -> dict[str, Any]:
         "api": {"level": 0, "total": assets.api_total, "errors": assets.api_errors},
     }
     if options.streams or options.consumer:
-        found["stream_detail"] = [_stream(assets, host, options, now) for host in assets]
+        details = []
+        for host in list(assets):
+            if not host.is_closed:
+                stream = yield from _stream(assets, host, options, now)
+                details.append(stream)
+        found["stream_detail"] = details
     return found
 
 
@@ -202,9 +235,9 @@ def _unsigned(value: int) -> int:
     return value % 2**64
 
 
-def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> dict[str, Any]:
+def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> Steps:
     cfg = host.stream.cfg
-    found: dict[str, Any] = {
+    found: Json = {
         "name": cfg.name,
         "created": timestamp(host.stream.created_ns),
         "cluster": {"leader": assets.ambient.server_name},
@@ -212,8 +245,14 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
     if options.config:
         found["config"] = plain(cfg)
     found["state"] = plain(host.stream.state(consumers=host.num_listed))
+    yield
     if options.consumer:
-        details = [plain(host.consumers[name].info(now.wall_ns)) for name in host.listed_consumers]
+        details = []
+        for name in host.listed_consumers:
+            consumer = host.consumers.get(name)
+            if consumer is not None:
+                details.append(plain(consumer.info(now.wall_ns)))
+                yield
         if not options.config:
             for detail in details:
                 detail.pop("config", None)

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server.monitor.answers import ANY_ORIGIN, Answer
+from penstock.server.monitor.jsz import hosts_of, stats, totals
 from penstock.server.monitor.process import resident_bytes
 from penstock.server.monitor.totals import subscriptions_of, sum_of, traffic_by_account
 from penstock.server.options import SECOND_NS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.monitor.totals import Totals
     from penstock.server.service import Service, Traffic
 
@@ -52,6 +54,8 @@ class ServiceCollector(Collector):
         traffic = traffic_by_account(self._service)
         yield from self._counters(sum_of(traffic.values()))
         yield from self._accounts(traffic)
+        if self._service.jetstream is not None:
+            yield from _jetstream(self._service.jetstream)
 
     def _gauges(self) -> Iterator[Metric]:
         service = self._service
@@ -100,6 +104,32 @@ class ServiceCollector(Collector):
             received.add_metric([name], one.in_msgs)
             sent.add_metric([name], one.out_msgs)
         yield from (connections, subscriptions, received, sent)
+
+
+def _jetstream(edge: JetStreamEdge) -> Iterator[Metric]:
+    """Sums over all streams: there may be ten thousand, and `/jsz` tells of each."""
+    held, used = totals(edge), stats(edge)
+    gauges = (
+        ("streams", "Streams that are served.", held["streams"]),
+        ("consumers", "Consumers that are served.", held["consumers"]),
+        ("stored_messages", "Messages in all streams.", held["messages"]),
+        ("stored_bytes", "Bytes of messages in all streams.", held["bytes"]),
+        ("memory_bytes", "Bytes of streams in memory.", used["memory"]),
+        ("storage_bytes", "Bytes of streams in files.", used["storage"]),
+        (
+            "refusing_streams",
+            "Streams that cannot store: their disk failed or is full.",
+            sum(host.is_hindered for host in hosts_of(edge)),
+        ),
+    )
+    for name, prose, value in gauges:
+        yield GaugeMetricFamily(f"{PREFIX}jetstream_{name}", prose, value=value)
+    counters = (
+        ("api_requests", "Requests to the API.", used["api"]["total"]),
+        ("api_errors", "Requests to the API that were refused.", used["api"]["errors"]),
+    )
+    for name, prose, value in counters:
+        yield CounterMetricFamily(f"{PREFIX}jetstream_{name}", prose, value=value)
 
 
 def _labelled(family: type[Family], name: str, prose: str) -> Family:

@@ -1,14 +1,14 @@
 """The pages of monitoring: which path is answered by what, and how often it was asked.
 
-Answers are made from one moment's state. Only /connz and /subsz can be long; they give way to
-everybody else between their rows.
+Answers are made from one moment's state. Only /connz, /subsz and /jsz can be long; they give way
+to everybody else between their rows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import asdict
 
@@ -31,13 +31,15 @@ from penstock.server.monitor.values import pretty_around, pretty_rows
 from penstock.server.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Generator, Iterable
 
     from msgspec import Struct
 
     from penstock.server.service import Service
 
     Page = Callable[[Query], Answer | Awaitable[Answer]]
+
+Made = TypeVar("Made")
 
 ROWS_PER_TURN: Final = 128
 #: Paths that share a counter with another.
@@ -150,15 +152,28 @@ class Pages:
         query.flag("subs")
         return json_answer(absent.leafz(self._service, Now.read()))
 
-    def _jsz(self, query: Query) -> Answer:
-        from penstock.server.monitor.jsz import JszOptions, jsz
+    async def _jsz(self, query: Query) -> Answer:
+        from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
-        return json_answer(jsz(self._service, JszOptions.from_query(query), Now.read()))
+        steps = jsz_steps(self._service, JszOptions.from_query(query), Now.read())
+        return json_answer(await _stepwise(steps))
 
     def _metrics(self, query: Query) -> Answer:
         from penstock.server.monitor.metrics import metrics
 
         return metrics(self._service)
+
+
+async def _stepwise(steps: Generator[None, None, Made]) -> Made:
+    """Runs work that comes in steps; the event loop turns in between."""
+    while True:
+        try:
+            for _ in range(ROWS_PER_TURN):
+                next(steps)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+        await asyncio.sleep(0)
 
 
 async def _in_turns(rows: Iterable[Struct]) -> list[bytes]:

@@ -1,0 +1,89 @@
+"""/jsz and the metrics of JetStream: a long page gives way, and leaves out what goes meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from penstock.server.app import Server
+from penstock.server.clients import Now
+from penstock.server.monitor.jsz import JszOptions, jsz, jsz_steps
+from penstock.server.monitor.metrics import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.js import JetStreamContext
+
+EVERYTHING = JszOptions(accounts=True, streams=True, consumer=True)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with Server(jetstream=True, store_dir=str(tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+async def jetstream(server: Server) -> AsyncIterator[JetStreamContext]:
+    client = await nats.connect(server.url)
+    made = client.jetstream()
+    for name in ("A", "B", "C"):
+        await made.add_stream(name=name, subjects=[name.lower()])
+        await made.publish(name.lower(), b"hello")
+        for durable in ("one", "two"):
+            await made.add_consumer(name, durable_name=durable)
+    yield made
+    await client.close()
+
+
+def shown(page: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        stream["name"]: [consumer["name"] for consumer in stream.get("consumer_detail", ())]
+        for stream in page["account_details"][0]["stream_detail"]
+    }
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_there_is_a_step_for_every_stream_and_consumer(server: Server) -> None:
+    page = jsz(server.service, EVERYTHING, Now.read())
+    assert shown(page) == {name: ["one", "two"] for name in "ABC"}
+    assert (page["streams"], page["consumers"], page["messages"]) == (3, 6, 3)
+    assert len(list(jsz_steps(server.service, EVERYTHING, Now.read()))) == 3 + 6
+
+
+async def test_what_goes_between_two_steps_is_left_out(
+    server: Server, jetstream: JetStreamContext
+) -> None:
+    steps = jsz_steps(server.service, EVERYTHING, Now.read())
+    next(steps)  # of stream A
+    next(steps)  # of its first consumer
+    await jetstream.delete_consumer("A", "two")
+    await jetstream.delete_stream("B")
+    page: dict[str, Any] = {}
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        page = end.value
+    assert shown(page) == {"A": ["one"], "C": ["one", "two"]}
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_prometheus_is_told_what_streams_hold(server: Server) -> None:
+    text = metrics(server.service).body.decode()
+    told = dict(line.split(" ") for line in text.splitlines() if "_jetstream_" in line[:20])
+    assert told["penstock_jetstream_streams"] == "3.0"
+    assert told["penstock_jetstream_consumers"] == "6.0"
+    assert told["penstock_jetstream_stored_messages"] == "3.0"
+    assert told["penstock_jetstream_refusing_streams"] == "0.0"
+    assert told["penstock_jetstream_api_requests_total"] == "9.0"
+    assert float(told["penstock_jetstream_storage_bytes"]) > 0
+
+
+async def test_a_server_without_jetstream_has_no_metrics_of_it() -> None:
+    async with Server() as server:
+        assert b"jetstream" not in metrics(server.service).body
