@@ -101,8 +101,10 @@ ROUNDS ?= 50
 faults: setup ## power cuts, failing disks, damage, kill -9: ROUNDS=50 times what `make test` does
 	PENSTOCK_FAULT_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/faults
 
-wheel: setup ## build a wheel and try it in an empty environment
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+wheel: setup ## a source archive, a wheel from it, and both tried in an empty environment
+	rm -rf dist
+	PENSTOCK_COMPILED_IN_PLACE=1 $(BIN)/python setup.py --quiet sdist --dist-dir dist
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/penstock-*.tar.gz
 	$(PYTHON) -m venv --clear build/empty
 	build/empty/bin/pip install --quiet --disable-pip-version-check dist/penstock-*.whl
 	cd build && empty/bin/penstock version && empty/bin/python -c 'import penstock; \

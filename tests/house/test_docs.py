@@ -242,6 +242,15 @@ def test_the_page_of_spark_options_is_fresh() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
+def test_every_extra_is_on_the_page_of_installing() -> None:
+    import tomllib
+
+    page = (DOCS / "how-to" / "install.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in project["optional-dependencies"]:
+        assert f"| `{name}` |" in page, name
+
+
 def test_every_option_is_on_the_options_page() -> None:
     page = (DOCS / "reference" / "options.md").read_text()
     for name in Options.__struct_fields__:
