@@ -71,8 +71,10 @@ def check_group(name: str) -> ApiError | None:
 
 
 def sampled_percent(sample_freq: str) -> int:
-    """How many acks of a hundred are reported; a checked configuration has a number there."""
-    return int(sample_freq.removesuffix("%") or "0")
+    """How many acks of a hundred are reported; what is no number asks for none."""
+    digits = sample_freq.removesuffix("%")
+    is_number = _SAMPLE.fullmatch(digits) and len(digits) <= len(str(_INT64_MAX))
+    return max(0, int(digits)) if is_number else 0
 
 
 def _names(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:

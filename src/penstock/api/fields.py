@@ -33,10 +33,8 @@ FIXED: Final = Meta(extra={"fixed": True})
 FLAT: Final = Meta(extra={"flat": True})
 
 # Whole numbers as the reference keeps them: one that does not fit is refused as of a wrong type.
-Int = Annotated[int, _wire("int")]
 Int32 = Annotated[int, _wire("int32")]
 Int64 = Annotated[int, _wire("int64")]
-UInt8 = Annotated[int, _wire("uint8")]
 UInt64 = Annotated[int, _wire("uint64")]
 #: A duration: nanoseconds, a plain number in JSON.
 Nanos = Annotated[int, _wire("time.Duration")]

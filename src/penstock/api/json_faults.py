@@ -13,7 +13,6 @@ ENDS_EARLY: Final = "unexpected EOF"
 _BLANK: Final = re.compile(rb"[ \t\r\n]*")
 _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]*')
 _ESCAPE: Final = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_UNFINISHED: Final = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
 _DIGITS: Final = re.compile(rb"[0-9]*")
 _OFFSET: Final = re.compile(r" at offset [0-9]+$")
 _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}

@@ -18,7 +18,6 @@ from penstock.api.refusals import ApiError
 from penstock.base.durations import format_duration
 
 PRIORITY_MAX: Final = 9
-CONSUMER_IS_PUSH: Final = "409 Consumer is push based"
 
 _INT64_MAX: Final = 2**63 - 1
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,20}")

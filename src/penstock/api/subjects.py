@@ -8,20 +8,15 @@ from typing import Final
 
 API: Final = "$JS.API"
 API_PREFIX: Final = f"{API}."
-API_ALL: Final = f"{API}.>"
 ACK_PREFIX: Final = "$JS.ACK."
-FLOW_PREFIX: Final = "$JS.FC."
 SNAPSHOT_ACK_PREFIX: Final = "$JS.SNAPSHOT.ACK."
 RESTORE_PREFIX: Final = "$JS.SNAPSHOT.RESTORE."
 DIRECT_GET_PREFIX: Final = f"{API}.DIRECT.GET."
 NEXT_PREFIX: Final = f"{API}.CONSUMER.MSG.NEXT."
-#: Direct reads are answered by one member of this queue group.
-DIRECT_GET_GROUP: Final = "_sys_"
 
 ADVISORY: Final = "$JS.EVENT.ADVISORY"
 METRIC: Final = "$JS.EVENT.METRIC"
 API_AUDIT: Final = f"{ADVISORY}.API"
-API_LIMIT_REACHED: Final = f"{ADVISORY}.API.LIMIT_REACHED"
 STREAM_CREATED: Final = f"{ADVISORY}.STREAM.CREATED."
 STREAM_DELETED: Final = f"{ADVISORY}.STREAM.DELETED."
 STREAM_UPDATED: Final = f"{ADVISORY}.STREAM.UPDATED."

@@ -58,9 +58,6 @@ class Sharing(NamedTuple):
     streams: tuple[Joined, ...] = ()
     services: tuple[Joined, ...] = ()
 
-    def streams_of(self, importer: str) -> tuple[Joined, ...]:
-        return tuple(one for one in self.streams if one.importer == importer)
-
 
 def join(accounts: Iterable[Shares]) -> Sharing:
     """Raises `SharingFault`."""

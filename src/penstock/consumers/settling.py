@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.api.acks import Verb
 from penstock.api.consumer import AckPolicy
+from penstock.api.consumer_rules import sampled_percent
 
 if TYPE_CHECKING:
     from penstock.api.acks import Ack, AckRef
@@ -75,7 +76,7 @@ class Settling:
     def configure(self, cfg: ConsumerConfig) -> None:
         """From now on this configuration."""
         self._cfg = cfg
-        self._share = sample_share(cfg.sample_freq)
+        self._share = min(sampled_percent(cfg.sample_freq), _PERCENT)
 
     @property
     def samples(self) -> bool:
@@ -212,9 +213,3 @@ def _clipped(span: AckSpan, end: int) -> AckSpan:
     first, last, consumer_seq = span
     beyond = max(last - end, 0)
     return first, last - beyond, consumer_seq - beyond
-
-
-def sample_share(freq: str) -> int:
-    """Percent of acks to report, evenly spread; what is no number asks for none."""
-    digits = freq.removesuffix("%")
-    return min(int(digits), _PERCENT) if digits.isascii() and digits.isdigit() else 0

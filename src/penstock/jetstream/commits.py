@@ -8,12 +8,13 @@ leaves, ever. A full disk is no failure: the same works are run again until ther
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.store.errors import DiskFull, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.base.effects import Effect
     from penstock.jetstream.files import ConsumerFiles
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class Commit(NamedTuple):
-    """One piece of a group commit: the work, and who is told that it has run."""
+    """One piece of a group commit."""
 
-    owner: object
     work: Work
+    told: Callable[[Exception | None], None]
+    """Called when it has run, with what made it fail."""
 
 
 class Commits:
@@ -51,8 +53,6 @@ class Commits:
         """Consumers whose state somebody waits for."""
         self.changed: set[str] = set()
         """Consumers whose state may not be written."""
-        self.num_releasing = 0
-        """Answers that the commit under way is for."""
         self._releasing: list[Effect] = []
         self._awaited: dict[str, int] = {}  # consumer -> the change that must be durable
 
@@ -73,9 +73,8 @@ class Commits:
             self.fail(failure, lane)
             return commits
         self._releasing, self.held = self.held, []
-        self.num_releasing = len(self._releasing)
         if lane is not None:
-            self.num_releasing += lane.commit()
+            lane.commit()
         return commits
 
     def _of_stream(self) -> list[Commit]:
@@ -84,10 +83,11 @@ class Commits:
         # What is not synced now is written at least, so that a kill costs nothing.
         work = store.pending_sync(write_only=not store.sync_wanted)
         if work is not None:
-            commits.append(Commit(store, work))
-        keep = None if self._positions is None else self._positions.pending_sync(self._stream)
-        if keep is not None:
-            commits.append(Commit(self._positions, keep))  # when all it speaks of is durable
+            commits.append(Commit(work, partial(store.synced, work)))
+        positions = self._positions
+        keep = None if positions is None else positions.pending_sync(self._stream)
+        if positions is not None and keep is not None:  # behind all that it speaks of
+            commits.append(Commit(keep, partial(positions.synced, keep)))
         return commits
 
     def _add_consumers(self, commits: list[Commit]) -> None:
@@ -96,7 +96,7 @@ class Commits:
             if files is not None:
                 sync = files.state.pending_sync()
                 if sync is not None:
-                    commits.append(Commit(files.state, sync))
+                    commits.append(Commit(sync, partial(files.state.synced, sync)))
                 self._awaited[name] = files.state.recorded_seq
             self.unsynced.discard(name)
 
@@ -104,8 +104,8 @@ class Commits:
         self, commits: list[Commit], failure: Exception | None, lane: StreamLane | None
     ) -> list[Effect]:
         """The works have run: what waited for them and may leave now."""
-        for owner, work in commits:
-            owner.synced(work, failure)  # type: ignore[attr-defined]
+        for commit in commits:
+            commit.told(failure)
         if failure is not None:
             self.fail(failure, lane)
             return []

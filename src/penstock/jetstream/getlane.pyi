@@ -1,10 +1,10 @@
-from penstock.broker.router import Lane, Router
+from penstock.broker.router import Lane, LaneOwner, Router
 from penstock.store.log import MessageLog
 from penstock.subjects.trie import SubList
 
 class GetLane(Lane):
     def __init__(
-        self, *, router: Router, interest: SubList, call: object, owner: object
+        self, *, router: Router, interest: SubList, call: object, owner: LaneOwner
     ) -> None: ...
     def open(self, stream: str, log: MessageLog) -> None: ...
     def clear(self) -> None: ...

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.base.message import Inbound
     from penstock.jetstream.commits import Commit
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
+    from penstock.jetstream.replicator import Replicator
     from penstock.jetstream.upstream import Upstream
     from penstock.store.contract import Range, Removed
     from penstock.store.errors import DiskFull
@@ -63,7 +64,7 @@ class StreamHost:
         self.now: list[Effect] = []
         self.is_closed = False
         self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
-        self.replicator: LocalReplicator[Entry] = LocalReplicator(self._apply)
+        self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.is_watched = False
         """Whether what it holds must be known after every message."""

@@ -126,7 +126,7 @@ class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
     ] = 0
     strict: Annotated[bool, Doc("Refuse requests with fields that are unknown.")] = True
     key: Annotated[str, Doc("Encrypt files with a key made from this.")] = ""
-    prev_key: Annotated[str, Doc("What `key` was before; files are encrypted anew.")] = ""
+    prev_key: Annotated[str, Doc("What `key` was before: the keys of files are sealed anew.")] = ""
     cipher: Annotated[str, Doc("aes or chacha; empty is automatic.")] = ""
     limits: Annotated[JetStreamLimits, Doc("Bounds for all accounts.")] = JetStreamLimits()
 
@@ -211,7 +211,7 @@ class Options(Struct, frozen=True, kw_only=True):
     # Client listener
     host: Annotated[str, Doc("Address for client connections.")] = HOST_DEFAULT
     port: Annotated[int, Doc("Port for client connections.")] = CLIENT_PORT_DEFAULT
-    dont_listen: Annotated[bool, Doc("No client listener: in-process clients only.")] = False
+    dont_listen: Annotated[bool, Doc("No client listener: WebSocket only.")] = False
     client_advertise: Annotated[str, Doc("host:port told to clients.")] = ""
 
     # Identity

@@ -181,22 +181,6 @@ def unseal_body(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Un
     return Unsealed(body, tuple(missing), header_damaged=False, complete=True)
 
 
-def reseal_body(
-    data: Data,
-    binding: Binding,
-    keys: Mapping[int, DataKey],
-    salt: int,
-    *,
-    compression: Compression = Compression.NONE,
-    key: DataKey | None = None,
-) -> bytes:
-    """The same plain bytes under another key or compression; Damaged if some are lost."""
-    found = unseal_body(data, binding, keys)
-    if found.damaged or not found.complete:
-        raise Damaged(f"{len(found.damaged)} ranges of block {binding.block} cannot be read")
-    return seal_body(found.plain, binding, salt, compression=compression, key=key)
-
-
 # ------------------------------------------------------------------------ below
 
 

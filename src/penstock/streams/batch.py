@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
 from penstock.api.advisories import BatchAbandoned
+from penstock.api.subjects import BATCH_ABANDONED
 from penstock.base.effects import Advise, Effect
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.store.contract import Cold
@@ -229,7 +230,7 @@ class AtomicBatches:
             return ()
         stream = self._ledger.cfg.name
         event = BatchAbandoned(stream=stream, batch=batch_id, reason=reason)
-        return (Advise(f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}", event),)
+        return (Advise(f"{BATCH_ABANDONED}{stream}", event),)
 
     # -- time
 

@@ -1,4 +1,4 @@
-from penstock.broker.router import Lane, Router
+from penstock.broker.router import Lane, LaneOwner, Router
 from penstock.store.appending import Appender
 from penstock.store.recordlog import RecordLog
 from penstock.streams.dedupe import DuplicateWindow
@@ -14,7 +14,7 @@ class StreamLane(Lane):
         router: Router,
         interest: SubList,
         call: object,
-        owner: object,
+        owner: LaneOwner,
         deadlines: dict[int, int],
         exempt: set[int],
         prefix: bytes,

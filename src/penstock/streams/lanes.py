@@ -17,7 +17,7 @@ from penstock.streams.pubacks import PubAcks
 
 if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
-    from penstock.broker.router import Router
+    from penstock.broker.router import LaneOwner, Router
     from penstock.streams.stream import Stream
     from penstock.subjects.trie import SubList
 
@@ -30,7 +30,7 @@ def make_lane(
     interest: SubList,
     *,
     call: object,
-    owner: object,
+    owner: LaneOwner,
     domain: str,
 ) -> StreamLane | None:
     """The lane of a stream; None if its store has none. It is closed until it is configured."""

@@ -76,7 +76,10 @@ def test_more_copies_than_the_stream_has_are_refused() -> None:
     assert refused.err_code == 10126
 
 
-@pytest.mark.parametrize(("text", "share"), [("", 0), ("50%", 50), ("+7", 7), ("250", 250)])
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("", 0), ("50%", 50), ("+7", 7), ("250", 250), ("x", 0), ("-1", 0), ("9" * 5000, 0)],
+)
 def test_sampling_is_a_percentage(text: str, share: int) -> None:
     assert sampled_percent(text) == share
 

@@ -230,7 +230,7 @@ def test_refusals_and_terminations_are_told() -> None:
     assert terminated.event.reason == "no use"
 
 
-@pytest.mark.parametrize(("freq", "samples"), [("100", 4), ("50%", 2), ("", 0), ("x", 0)])
+@pytest.mark.parametrize(("freq", "samples"), [("100", 4), ("+50%", 2), ("", 0), ("x", 0)])
 def test_a_share_of_acks_is_sampled(freq: str, samples: int) -> None:
     stage, deliveries = pulled(4, sample_freq=freq)
     stage.pass_time(MS)

@@ -162,7 +162,7 @@ def test_a_lazy_stream_has_written_what_it_acknowledges() -> None:
     rig = Rig(lazy=True)
     rig.publish("a")
     commits = rig.host.begin_commit()
-    assert [type(commit.owner) for commit in commits] == [FileStore]
+    assert [commit.told.func for commit in commits] == [rig.host.stream.store.synced]
     rig.run(commits)
     assert set(rig.left()) == {"a"}
 

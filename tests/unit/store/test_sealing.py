@@ -17,10 +17,8 @@ from penstock.store.sealing import (
     CHUNK_BYTES_MIN,
     PRELUDE_BYTES,
     BadSeal,
-    Damaged,
     header_bytes_needed,
     read_header,
-    reseal_body,
     seal_body,
     unseal_body,
 )
@@ -276,33 +274,3 @@ def test_a_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], hea
     body = sealed(AES)
     with pytest.raises(WrongKey):
         unseal_body(body if headed else b"\0" + body[1:], HERE, keys)
-
-
-@pytest.mark.parametrize("target", [None, AES, CHACHA], ids=["plain", "same key", "new key"])
-@every_mode
-def test_a_body_can_be_moved_to_another_key_and_compression(
-    key: DataKey | None, compression: Compression, target: DataKey | None
-) -> None:
-    anew = reseal_body(
-        sealed(key, compression), HERE, ring(key), 2, key=target, compression=Compression.ZSTD
-    )
-    found = unseal_body(anew, HERE, ring(target))
-    assert found.plain == PLAIN
-    assert found.whole
-
-
-def test_the_old_key_does_not_open_what_was_moved_to_a_new_one() -> None:
-    anew = reseal_body(sealed(AES), HERE, ring(AES), 2, key=CHACHA)
-    with pytest.raises(WrongKey):
-        unseal_body(anew, HERE, ring(AES))
-
-
-def test_a_damaged_body_is_not_written_anew() -> None:
-    body = sealed(AES)
-    begin, _ = read_header(body, HERE).span(1)
-    with pytest.raises(Damaged, match="block 4"):
-        reseal_body(flipped(body, (begin + 60) * 8), HERE, ring(AES), 2, key=CHACHA)
-    # A damaged header alone has lost nothing, and writing anew repairs it.
-    assert unseal_body(
-        reseal_body(b"\0" + body[1:], HERE, ring(AES), 2, key=CHACHA), HERE, ring(CHACHA)
-    ).whole

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.account import AccountStats, ApiStats
-from penstock.api.refusals import ApiError
-from penstock.api.requests import PeerRequest
 from penstock.api.responses import (
     AccountInfoResponse,
     ConsumerStepDownResponse,
@@ -19,7 +17,6 @@ from penstock.api.responses import (
 from penstock.api.stream import Storage
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.endpoints import Endpoint
-from penstock.jetstream.handlers.bodies import read_needed
 
 if TYPE_CHECKING:
     from penstock.jetstream.endpoints import Call, Outcome
@@ -48,12 +45,6 @@ def info(call: Call) -> Outcome:
 def clustered_only(_call: Call) -> Outcome:
     """What only several servers can do."""
     return refusals.CLUSTER_REQUIRED
-
-
-def peer_only(call: Call) -> Outcome:
-    """What only several servers can do, of a peer that must be named."""
-    request = read_needed(call, PeerRequest)
-    return request if isinstance(request, ApiError) else refusals.CLUSTER_REQUIRED
 
 
 ENDPOINTS: Final = {

@@ -8,6 +8,7 @@ time, so what comes meanwhile is committed together.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Begin, Fetch
@@ -257,7 +258,7 @@ class HostDriver:
             return
         work = store.pending_sync()
         if work is not None:
-            self._sync([Commit(store, work)])
+            self._sync([Commit(work, partial(store.synced, work))])
 
     def flush_consumers(self) -> None:
         """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
@@ -289,10 +290,6 @@ class HostDriver:
             log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
         self.mark()
         self._edge.settle()
-
-    @property
-    def is_syncing(self) -> bool:
-        return self._syncing
 
     # -- cold blocks
 

@@ -318,7 +318,7 @@ class JetStreamEdge:
         """Everything that happened in this turn is passed on."""
         self._interest_changed()
         for lane in self.service.router.take_lanes():
-            lane.owner.mark()  # type: ignore[attr-defined]
+            lane.owner.mark()
         for _ in range(ROUNDS_MAX):
             if not self.dirty:
                 break
