@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SPACE_RETRY_S: Final = 0.5
 """How often a full disk is tried again."""
+READ_RETRY_S: Final = 0.5
+"""How often a block is tried again that could not be read."""
 
 
 class Together:
@@ -247,6 +249,7 @@ class HostDriver:
     def give_up(self) -> None:
         """The server stops: what waits for space will never be acknowledged."""
         self._is_waiting = False
+        self._fetching.clear()
         commits, self._stuck = self._stuck, None
         if commits is not None:
             self.host.end_commit(commits, self.host.commits.full)
@@ -299,20 +302,28 @@ class HostDriver:
         waiting = self._fetching.setdefault(cold, [])
         if again is not None:
             waiting.append(again)
-        if is_out:
-            return
-        work = self.host.stream.store.fetch(cold)
-        self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
+        if not is_out:
+            self._read(cold)
+
+    def _read(self, cold: Cold) -> None:
+        if self.host.is_closed:
+            self._fetching.pop(cold, None)
+            self._leave()
+        elif cold in self._fetching:  # nobody waits any more once the server stops
+            work = self.host.stream.store.fetch(cold)
+            self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
 
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
+        if failure is not None and not self.host.is_closed:
+            # Whoever waits would ask again at once, and again, as long as the disk fails.
+            log.error("reading a block of stream %s failed: %s", self.host.name, failure)
+            self._edge.loop.call_later(READ_RETRY_S, self._read, cold)
+            return
         waiting = self._fetching.pop(cold, [])
         if self.host.is_closed:
             self._leave()
             return
-        if failure is None:
-            self.host.stream.store.fetched(work)
-        else:
-            log.error("reading a block of stream %s failed: %s", self.host.name, failure)
+        self.host.stream.store.fetched(work)
         self.host.fetched(self._edge.now_ns())
         for again in waiting:
             again()

@@ -1,0 +1,113 @@
+"""A block that cannot be read is tried again after a pause, and whoever waits for it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from penstock.server.app import Server
+from penstock.server.jetstream.driver import READ_RETRY_S
+from penstock.store.contract import Cold
+from penstock.store.filestore import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from penstock.server.jetstream.driver import HostDriver
+
+SECONDS_MAX = 10
+COLD = Cold(1)
+
+
+class Reading:
+    """Reads a block, unless the disk fails."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def run(self) -> None:
+        self._disk.tries += 1
+        if self._disk.fails:
+            raise OSError("input/output error")
+
+
+class Disk:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fails = False
+        self.tries = 0
+        monkeypatch.setattr(FileStore, "fetch", lambda _store, _cold: Reading(self))
+        monkeypatch.setattr(FileStore, "fetched", lambda _store, _work: None)
+
+
+class Timers:
+    """The event loop of an edge, whose timers go off when a test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.due: asyncio.Queue[tuple[float, Callable[[], None]]] = asyncio.Queue()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, delay: float, call: Callable[..., None], *args: object) -> None:
+        if delay == READ_RETRY_S and args == (COLD,):
+            self.due.put_nowait((delay, lambda: call(*args)))
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[HostDriver]:
+    async with Server(jetstream=True, store_dir=str(tmp_path)) as server:
+        client = await nats.connect(server.url)
+        await client.jetstream().add_stream(name="S", subjects=["s"])
+        edge = server.service.jetstream
+        assert edge is not None
+        [driver] = edge.accounts["$G"].drivers
+        yield driver
+        await client.close()
+
+
+async def test_a_block_that_fails_is_asked_for_again_later(
+    driver: HostDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers = Timers(asyncio.get_running_loop())
+    monkeypatch.setattr(driver._edge, "loop", timers)
+    disk.fails = True
+    read = asyncio.Event()
+    driver.fetch(COLD, read.set)
+    async with asyncio.timeout(SECONDS_MAX):
+        _, again = await timers.due.get()
+        assert (disk.tries, read.is_set()) == (1, False)
+        disk.fails = False
+        again()
+        await read.wait()
+    assert disk.tries == 2
+    assert timers.due.empty()
+
+
+async def test_a_stream_that_goes_meanwhile_is_let_go_of(
+    driver: HostDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers = Timers(asyncio.get_running_loop())
+    monkeypatch.setattr(driver._edge, "loop", timers)
+    closed: list[str] = []
+    monkeypatch.setattr(driver.host, "let_go", lambda: closed.append("files"))
+    disk.fails = True
+    driver.fetch(COLD)
+    async with asyncio.timeout(SECONDS_MAX):
+        _, again = await timers.due.get()
+    driver.host.is_closed = True
+    driver.let_go()
+    assert closed == [], "somebody may still be reading"
+    again()
+    assert closed == ["files"]
+    assert disk.tries == 1
+    driver.host.is_closed = False  # for the server, which closes what is open
