@@ -7,15 +7,19 @@ have changed, are judged again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.server import reasons
+from penstock.server.auth.values import Accepted, NeedsBcrypt
 from penstock.server.config.reload import reloadable_changes
 from penstock.server.logs import log
 
 if TYPE_CHECKING:
+    from penstock.server.auth.values import Refused
     from penstock.server.options import Options
     from penstock.server.service import Service
+    from penstock.server.session import Session
 
 
 def take_over(service: Service, fresh: Options) -> list[str]:
@@ -29,13 +33,38 @@ def take_over(service: Service, fresh: Options) -> list[str]:
         session.apply_limits()
         session.apply_crossings()
         session.link.set_traced(fresh.trace)
-        session.reauthenticate()
+        _judge_again(session)
     _close_surplus(service)
     service.plane.settle()
     for change in changes:
         log.info("%s", change)
     log.info("Reloaded server configuration")
     return changes
+
+
+def _judge_again(session: Session) -> None:
+    """Is the client still one of the users?"""
+    service = session.service
+    authenticator = service.authenticator(session.kind)
+    if session.is_configured and not authenticator.knows(session.user):
+        # As the reference: a user that is gone is not told why it has to go.
+        session.link.close(reasons.CREDENTIALS_REVOKED)
+        return
+    decision = authenticator.authenticate(session.login())
+    if isinstance(decision, NeedsBcrypt):
+        # Thousands of clients are not compared while all wait: who knew the password of this hash
+        # still does. What it may do now, it may from now on; another hash is compared on a thread.
+        if isinstance(decision.hoped, Accepted) and decision.hashed != session.proved_hash:
+            service.check_bcrypt(session, decision, partial(_compared, session, decision.hashed))
+        decision = decision.hoped
+    session.judged_again(decision)
+
+
+def _compared(session: Session, hashed: str, decision: Accepted | Refused) -> None:
+    if isinstance(decision, Accepted):
+        session.proved_hash = hashed
+    else:
+        session.judged_again(decision)
 
 
 def _close_surplus(service: Service) -> None:

@@ -220,28 +220,39 @@ class Service:
         needed = self.authenticator(kind).needs_nonce
         return secrets.token_urlsafe(NONCE_BYTES) if needed else ""
 
-    def check_bcrypt(self, session: Session, decision: NeedsBcrypt) -> None:
+    def check_bcrypt(
+        self,
+        session: Session,
+        decision: NeedsBcrypt,
+        checked: Callable[[Accepted | Refused], None],
+    ) -> None:
         """Compares on a thread; the link is not heard meanwhile."""
         if self._bcrypt_waiting >= BCRYPT_WAITING_MAX:
-            session.bcrypt_checked(Refused("too many logins are being checked"))
+            checked(Refused("too many logins are being checked"))
             return
         if self._bcrypt is None:
             self._bcrypt = ThreadPoolExecutor(BCRYPT_CHECKS_MAX, thread_name_prefix="bcrypt")
         self._bcrypt_waiting += 1
         self.plane.hold(session.link)
         checking = self.loop.run_in_executor(self._bcrypt, decision.check)
-        checking.add_done_callback(lambda done: self._bcrypt_done(session, done))
+        checking.add_done_callback(lambda done: self._bcrypt_done(session, done, checked))
 
-    def _bcrypt_done(self, session: Session, done: asyncio.Future[Accepted | Refused]) -> None:
+    def _bcrypt_done(
+        self,
+        session: Session,
+        done: asyncio.Future[Accepted | Refused],
+        checked: Callable[[Accepted | Refused], None],
+    ) -> None:
         self._bcrypt_waiting -= 1
         if done.cancelled():
             return
         error = done.exception()
+        if session.link.close_reason is not None:
+            return  # the client has gone meanwhile
         if error is not None:
             log.error("%s - password check failed: %s", session, error)
-            session.bcrypt_checked(Refused("password check failed"))
-        else:
-            session.bcrypt_checked(done.result())
+        checked(Refused("password check failed") if error is not None else done.result())
+        self.plane.release(session.link)
 
     # -- what is told
 

@@ -64,7 +64,10 @@ class Session:
         self.bound = False  # counted in its account
         self.connected = False
         self.announced = False  # the system account has heard of it
-        self._configured_user = False
+        self.is_configured = False
+        """Whether the configuration has such a user; else its login is of another kind."""
+        self.proved_hash = ""
+        """The bcrypt hash whose password it knew."""
         self._headers = False
         self.guards: Guards | None = None
         self.grants: ResponseGrants | None = None
@@ -168,10 +171,11 @@ class Session:
             headers=self._headers,
             no_responders=options.no_responders,
         )
-        self._decide(self.service.authenticator(self.kind).authenticate(self._login(options)))
+        self._decide(self.service.authenticator(self.kind).authenticate(self.login()))
 
-    def _login(self, options: ConnectOptions) -> Login:
-        cookies = self.service.cookie_credentials(self)
+    def login(self) -> Login:
+        """What the client has shown of itself."""
+        options, cookies = self.options, self.service.cookie_credentials(self)
         return Login(
             user=options.user or cookies.get("user"),
             password=options.password or cookies.get("password"),
@@ -190,17 +194,18 @@ class Session:
 
     def _decide(self, decision: Decision) -> None:
         if isinstance(decision, NeedsBcrypt):
-            self.service.check_bcrypt(self, decision)
+            checked = partial(self._bcrypt_checked, decision.hashed)
+            self.service.check_bcrypt(self, decision, checked)
         elif isinstance(decision, Refused):
             self._refuse_login(decision.reason)
         else:
             self._login_accepted(decision)
 
-    def bcrypt_checked(self, decision: Accepted | Refused) -> None:
-        """The slow comparison is done, on another thread; the client may have gone meanwhile."""
-        if self.link.close_reason is None:
-            self._decide(decision)
-            self.service.plane.release(self.link)
+    def _bcrypt_checked(self, hashed: str, decision: Accepted | Refused) -> None:
+        """The slow comparison is done, on another thread."""
+        if isinstance(decision, Accepted):
+            self.proved_hash = hashed
+        self._decide(decision)
 
     def _refuse_login(self, why: str) -> None:
         log.error("%s - authentication error: %s", self, why)
@@ -242,7 +247,7 @@ class Session:
         self.claimed = accepted.claimed
         self.apply_limits()
         self._stay_until(0.0 if self.claimed is None else self.claimed.expires_s)
-        self._configured_user = self.service.authenticator(self.kind).knows(accepted.user)
+        self.is_configured = self.service.authenticator(self.kind).knows(accepted.user)
         self.set_permissions(accepted)
         return True
 
@@ -295,16 +300,8 @@ class Session:
             may_respond=guards.may_respond,
         )
 
-    def reauthenticate(self) -> None:
-        """The users have changed under the client: is it still one of them?"""
-        authenticator = self.service.authenticator(self.kind)
-        if self._configured_user and not authenticator.knows(self.user):
-            # As the reference: a user that is gone is not told why it has to go.
-            self.link.close(reasons.CREDENTIALS_REVOKED)
-            return
-        decision = authenticator.authenticate(self._login(self.options))
-        if isinstance(decision, NeedsBcrypt):
-            decision = decision.check()
+    def judged_again(self, decision: Accepted | Refused) -> None:
+        """The users have changed under the client."""
         if isinstance(decision, Refused) or decision.account != self.account.name:
             is_revoked = isinstance(decision, Refused) and decision.revoked
             why = "User Authentication Revoked" if is_revoked else "Authorization Violation"

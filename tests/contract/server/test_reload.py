@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import bcrypt
 import pytest
 
 from support_wire import Wire, WireError
@@ -62,6 +63,38 @@ def test_a_changed_password_disconnects_with_a_reason(start: Starter) -> None:
         bob.expect(REFUSED)
         bob.expect_closed()
     _login(server, "bob", "c").close()
+
+
+def _hashed(password: str) -> str:
+    hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+    return f'{{user: bob, password: "{hashed}"}}'
+
+
+def test_another_hash_of_the_same_password_disturbs_nobody(start: Starter) -> None:
+    server = start(_users(_hashed("b")))
+    with _login(server, "bob", "b") as bob:
+        server.reload(_users(_hashed("b")))
+        bob.send("PING\r\n")
+        bob.expect("PONG")
+        bob.expect_quiet()
+
+
+def test_a_hash_of_another_password_disconnects_with_a_reason(start: Starter) -> None:
+    server = start(_users(AMY, _hashed("b")))
+    with _login(server, "bob", "b") as bob, _login(server, "amy", "a") as amy:
+        server.reload(_users(AMY, _hashed("c")))
+        bob.expect(REFUSED)
+        bob.expect_closed()
+        amy.expect_quiet()
+
+
+def test_a_password_that_becomes_a_hash_of_itself_disturbs_nobody(start: Starter) -> None:
+    server = start(_users(BOB))
+    with _login(server, "bob", "b") as bob:
+        server.reload(_users(_hashed("b")))
+        bob.send("PING\r\n")
+        bob.expect("PONG")
+        bob.expect_quiet()
 
 
 def test_a_changed_token_disconnects_with_a_reason(start: Starter) -> None:

@@ -205,7 +205,8 @@ class Authenticator:
 
 def _compare(configured: str, presented: str, accepted: Accepted) -> Decision:
     if is_bcrypt(configured):
-        return NeedsBcrypt(partial(_compare_bcrypt, configured, presented, accepted))
+        check = partial(_compare_bcrypt, configured, presented, accepted)
+        return NeedsBcrypt(check, configured, accepted)
     return accepted if same_text(configured, presented) else Refused("wrong credentials")
 
 
@@ -217,7 +218,7 @@ def _refused_as_slowly(decision: Decision) -> Decision:
     """A refusal that costs what the decision would have cost."""
     refusal = Refused("unknown user")
     if isinstance(decision, NeedsBcrypt):
-        return NeedsBcrypt(partial(_run_and_refuse, decision, refusal))
+        return NeedsBcrypt(partial(_run_and_refuse, decision, refusal), decision.hashed, refusal)
     return refusal
 
 

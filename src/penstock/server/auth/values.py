@@ -100,3 +100,7 @@ class NeedsBcrypt:
     """The decision costs 50-300 ms of CPU: run `check` on a thread, within `bcrypt_limits`."""
 
     check: Callable[[], Accepted | Refused] = field(repr=False)
+    hashed: str = field(repr=False)
+    """What the password is compared with: who has proved to know it need not do so again."""
+    hoped: Accepted | Refused = field(repr=False)
+    """What the decision is if the password is right."""

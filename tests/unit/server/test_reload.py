@@ -1,0 +1,54 @@
+"""A reload asks nobody for what is known already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import bcrypt
+import nats
+import pytest
+
+from penstock.server.app import Server
+from penstock.server.auth import authenticator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSWORD = "b"
+
+
+def configuration(hashed: str, publish: str = ">") -> str:
+    user = f'user: bob, password: "{hashed}", permissions: {{ publish: "{publish}" }}'
+    return f'listen: "127.0.0.1:-1"\nauthorization {{ users: [ {{ {user} }} ] }}\n'
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hashes that a password was compared with."""
+    seen: list[str] = []
+
+    def matches(configured: str, presented: str) -> bool:
+        seen.append(configured)
+        return bcrypt.checkpw(presented.encode(), configured.encode())
+
+    monkeypatch.setattr(authenticator, "matches_bcrypt", matches)
+    return seen
+
+
+async def test_a_password_that_was_proved_is_not_compared_again(
+    tmp_path: Path, compared: list[str]
+) -> None:
+    file = tmp_path / "server.conf"
+    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    file.write_text(configuration(hashed))
+    async with Server(config=file) as server:
+        client = await nats.connect(server.url, user="bob", password=PASSWORD)
+        assert compared == [hashed]
+        [session] = server.service.sessions.values()
+        before = session.guards
+        file.write_text(configuration(hashed, publish="elsewhere"))
+        server.reload()
+        assert compared == [hashed]
+        assert session.link.close_reason is None
+        assert session.guards is not before, "its new permissions hold at once"
+        await client.close()
