@@ -7,20 +7,17 @@ caller works on a batch, within the bounds of a feed. The same reads, errors and
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
+from penstock.bulk.loop_thread import LoopThread
 from penstock.bulk.reader import RANGE_HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from penstock.bulk.asking import StreamState
     from penstock.bulk.batch import Batch
     from penstock.bulk.reader import BulkReader
-
-T = TypeVar("T")
 
 
 class BlockingReader:
@@ -28,10 +25,7 @@ class BlockingReader:
 
     def __init__(self, reader: BulkReader) -> None:
         self._reader = reader
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="penstock bulk reader", daemon=True
-        )
+        self._thread = LoopThread("penstock bulk reader")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -42,15 +36,10 @@ class BlockingReader:
 
     def close(self) -> None:
         """End the thread; iterators that were left in the middle end with it."""
-        if self._loop.is_closed():
-            return
-        self._wait(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close()
 
     def stream_state(self, stream: str) -> StreamState:
-        return self._wait(self._reader.stream_state(stream))
+        return self._thread.call(self._reader.stream_state(stream))
 
     def range(
         self,
@@ -88,7 +77,7 @@ class BlockingReader:
 
     def first_since(self, stream: str, time_ns: int) -> int | None:
         """As `BulkReader.first_since`."""
-        return self._wait(self._reader.first_since(stream, time_ns))
+        return self._thread.call(self._reader.first_since(stream, time_ns))
 
     def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
@@ -100,14 +89,11 @@ class BlockingReader:
 
     def _batches(self, batches: AsyncGenerator[Batch, None]) -> Iterator[Batch]:
         try:
-            while (batch := self._wait(_next_or_none(batches))) is not None:
+            while (batch := self._thread.call(_next_or_none(batches))) is not None:
                 yield batch
         finally:
-            if not self._loop.is_closed():
-                self._wait(_close(batches))
-
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+            if self._thread.is_running:
+                self._thread.call(_close(batches))
 
 
 async def _next_or_none(batches: AsyncGenerator[Batch, None]) -> Batch | None:

@@ -7,15 +7,12 @@ one. The same errors and guarantees as `Publisher`; nothing is decided here.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from penstock.bulk.frames import encode
+from penstock.bulk.loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from penstock.bulk.frames import Values
     from penstock.bulk.intake import Heard
     from penstock.bulk.publishing import Publisher, Refusal
@@ -24,23 +21,18 @@ if TYPE_CHECKING:
 ROWS_PER_WRITE: Final = 2048
 BYTES_PER_WRITE: Final = 512 << 10
 
-T = TypeVar("T")
-
 
 class BlockingPublisher:
     """A context manager that owns the thread."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="penstock bulk publisher", daemon=True
-        )
+        self._thread = LoopThread("penstock bulk publisher")
 
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._wait(self._publisher.open())
+            self._thread.call(self._publisher.open())
         except BaseException:
             self.close()
             raise
@@ -50,12 +42,12 @@ class BlockingPublisher:
         self.close()
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self._wait(self._publisher.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Disconnect and end the thread; closing twice is allowed."""
+        try:
+            if self._thread.is_running:
+                self._thread.call(self._publisher.close())
+        finally:
+            self._thread.close()
 
     @property
     def duplicates(self) -> int:
@@ -90,13 +82,13 @@ class BlockingPublisher:
                 bytes_max=BYTES_PER_WRITE,
                 payload_bytes_max=publisher.payload_bytes_max,
             )
-            self._wait(publisher.send(frames))
+            self._thread.call(publisher.send(frames))
             row += frames.count
         return number
 
     def settle(self) -> None:
         """Wait until every row is answered."""
-        self._wait(self._publisher.settle())
+        self._thread.call(self._publisher.settle())
 
     def take_refused(self) -> list[Refusal]:
         """Refusals since this was last asked."""
@@ -106,7 +98,6 @@ class BlockingPublisher:
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
     ) -> Heard:
         """As `Publisher.ask`."""
-        return self._wait(self._publisher.ask(subject, payload, header=header, before=before))
-
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self._thread.call(
+            self._publisher.ask(subject, payload, header=header, before=before)
+        )

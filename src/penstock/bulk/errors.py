@@ -35,6 +35,10 @@ class NotPermitted(BulkError):
     """The server's permissions keep us from asking, or from hearing the answer."""
 
 
+class Closed(BulkError):
+    """Who was asked is not open: not yet, or no longer."""
+
+
 class Refused(BulkError):
     """JetStream said no. `err_code` tells why, 0 if the server gave none."""
 

@@ -10,10 +10,10 @@ decided here, and every error is the one `Fold` raises; too long a wait is a `Ti
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from penstock.bulk.errors import Closed
+from penstock.bulk.loop_thread import LoopThread
 from penstock.fold.errors import StoreError
 from penstock.fold.fold import Fold
 
@@ -36,10 +36,7 @@ class BlockingFold:
 
     def __init__(self, bucket: KvStore | str, path: Path | str, settings: dict[str, Any]) -> None:
         self._made = bucket, path, settings
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="penstock fold loop", daemon=True
-        )
+        self._thread = LoopThread("penstock fold loop")
         self._fold: Fold | None = None
 
     @classmethod
@@ -52,7 +49,7 @@ class BlockingFold:
         try:
             self._fold = self._wait(self._open())
         except BaseException:
-            self._end_thread()
+            self._thread.close()
             raise
         return self
 
@@ -61,13 +58,11 @@ class BlockingFold:
 
     def close(self) -> None:
         """Flush and close; closing twice is allowed."""
-        if self._loop.is_closed():
-            return
         try:
-            if self._fold is not None:
+            if self._fold is not None and self._thread.is_running:
                 self._wait(self._fold.close())
         finally:
-            self._end_thread()
+            self._thread.close()
 
     # -- waiting
 
@@ -83,7 +78,7 @@ class BlockingFold:
         return self._batches(changes)
 
     def _batches(self, changes: Changes) -> Iterator[Sequence[KvUpdate]]:
-        while not self._loop.is_closed():
+        while self._thread.is_running:
             updates = self._wait(_next(changes))
             if updates is None:
                 return
@@ -129,7 +124,7 @@ class BlockingFold:
 
     @property
     def _opened(self) -> Fold:
-        if self._fold is None or self._loop.is_closed():
+        if self._fold is None or not self._thread.is_running:
             raise StoreError("the fold is not open")
         return self._fold
 
@@ -138,19 +133,10 @@ class BlockingFold:
         return await Fold.open(bucket, path, **settings).__aenter__()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        future = asyncio.run_coroutine_threadsafe(_within(coroutine, timeout), self._loop)
-        return future.result()
-
-    def _end_thread(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._loop.shutdown_asyncgens(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _within(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    async with asyncio.timeout(seconds):
-        return await coroutine
+        try:
+            return self._thread.call(coroutine, timeout)
+        except Closed:
+            raise StoreError("the fold is closed") from None
 
 
 async def _next(changes: Changes) -> Sequence[KvUpdate] | None:
