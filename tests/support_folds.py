@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.fold import SnapshotReader, SnapshotStore
+    from penstock.kv.types import Scope
 
 #: Small, so that a test which opens many stores stays fast.
 SMALL_ROCKS = {"cache_bytes": 1 << 20, "write_buffer_bytes": 1 << 20}
@@ -39,8 +40,8 @@ class Kind:
     def open(self, path: Path | str) -> SnapshotStore:
         return self.store.open(path, **self.options)
 
-    def imported(self, artifact: Path, dest: Path) -> SnapshotStore:
-        return self.store.import_from(artifact, dest, **self.options)
+    def imported(self, artifact: Path, dest: Path, *, scope: Scope | None = None) -> SnapshotStore:
+        return self.store.import_from(artifact, dest, scope=scope, **self.options)
 
 
 KINDS = {

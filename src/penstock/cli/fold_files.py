@@ -148,11 +148,13 @@ def facts(document: dict[str, Any]) -> Facts:
 
 def dump(screen: Screen, options: Namespace) -> None:
     """Every record with its place and checksum; what the file ends with is told last."""
-    from penstock.fold import StoreError, pgss
+    from penstock.fold import AppendLogSnapshot, pgss
+    from penstock.fold.finding import kind_at
 
     path = Path(options.path)
-    if not path.is_file():
-        raise StoreError("there is no such file", path=path)
+    kind = kind_at(path)
+    if kind is not AppendLogSnapshot:
+        raise Failure(f"{path}: this is a fold in {kind.backend}, not an append log")
     data = path.read_bytes()
     pgss.check_header(data, str(path))
     for offset, record, wrong in _records(data):

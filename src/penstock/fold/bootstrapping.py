@@ -15,16 +15,27 @@ from penstock.fold.staging import check_free, staged_beside
 if TYPE_CHECKING:
     from penstock.fold.contract import SnapshotStore
     from penstock.fold.sources import ArtifactSource
+    from penstock.kv.types import Scope
 
 _Store = TypeVar("_Store", bound="SnapshotStore")
 
 
 async def bootstrap(
-    source: ArtifactSource, dest: Path | str, kind: type[_Store], **options: object
+    source: ArtifactSource,
+    dest: Path | str,
+    kind: type[_Store],
+    *,
+    scope: Scope | None = None,
+    **options: object,
 ) -> _Store:
-    """Make a store of `kind` at `dest` out of the newest artifact, and open it with `options`."""
+    """Make a store of `kind` at `dest` out of the newest artifact, and open it with `options`.
+
+    With a `scope` it has that part of the artifact alone.
+    """
     dest = Path(dest)
     check_free(dest)
     with staged_beside(dest) as stage:
         await source.fetch(stage / "artifact")
-        return await asyncio.to_thread(kind.import_from, stage / "artifact", dest, **options)
+        return await asyncio.to_thread(
+            lambda: kind.import_from(stage / "artifact", dest, scope=scope, **options)
+        )

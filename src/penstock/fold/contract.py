@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.fold.extending import Extension, SideRows
     from penstock.fold.manifest import Manifest
     from penstock.fold.meta import SnapshotMeta
-    from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
+    from penstock.kv.types import KvEntry, KvUpdate, Scope, WatchCursor
 
 PAGE_ENTRIES = 1_000
 """How much of a range is read at a time."""
@@ -190,9 +190,19 @@ class SnapshotStore(SnapshotReader):
         return export_store(self, dest, form=form, created_at=created_at)
 
     @classmethod
-    def import_from(cls, artifact: Path | str, dest: Path | str, **options: object) -> Self:
-        """Verify an artifact, make it a store at `dest`, and open that. Never overwrites."""
-        return import_store(cls, artifact, dest, **options)
+    def import_from(
+        cls,
+        artifact: Path | str,
+        dest: Path | str,
+        *,
+        scope: Scope | None = None,
+        **options: object,
+    ) -> Self:
+        """Verify an artifact, make it a store at `dest`, and open that. Never overwrites.
+
+        `scope` takes a part of it; `ArtifactInvalid` if it does not cover that.
+        """
+        return import_store(cls, artifact, dest, scope=scope, **options)
 
 
 class ServedByReader(SnapshotStore):

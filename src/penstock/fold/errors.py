@@ -45,7 +45,7 @@ class StoreError(FoldError):
 class StoreIOError(StoreError):
     """A call to the file system or the engine failed; nothing of the batch is in the fold."""
 
-    hint = "free space or mend the disk, then apply the batch again"
+    hint = "see to the path, its permissions and its disk; what was there is as it was"
 
 
 class FoldFormatError(StoreError):

@@ -35,7 +35,7 @@ from penstock.fold.repairing import Repair
 from penstock.fold.worker import Worker
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import BucketNotFound, FoldError, RepairRefused
-from penstock.kv.types import VersionToken, WatchCursor
+from penstock.kv.types import Scope, VersionToken, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.fold.sources import ArtifactSource
     from penstock.kv.connection import NatsConfig
     from penstock.kv.contract import KvStore
-    from penstock.kv.types import KvEntry, KvUpdate, Scope
+    from penstock.kv.types import KvEntry, KvUpdate
 
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 30.0
@@ -85,7 +85,7 @@ class FoldStatus(Struct, frozen=True, kw_only=True):
     state: FoldState
     cursor: WatchCursor
     newest: int
-    """The highest revision the bucket is known to have had."""
+    """The highest revision the bucket is known to have had, of keys in the fold's scope."""
     lag: int
     """Revisions between the cursor and that."""
     entries: int
@@ -197,7 +197,12 @@ class Fold:
     async def __aenter__(self) -> Self:
         try:
             self._store = await open_store(
-                self._kind, self._path, self._options, self._bootstrap, self._worker
+                self._kind,
+                self._path,
+                self._options,
+                self._bootstrap,
+                self._scope,
+                self._worker,
             )
             await self._worker.run(self._attach, self._store)
         except BaseException:
@@ -431,6 +436,9 @@ class _Progress(Listener):
 
     def caught_up(self) -> None:
         fold = self._fold
+        if fold._scope != Scope.all():
+            # What lies behind its cursor is of other prefixes: it is not behind with that.
+            fold._newest = fold.cursor.rank
         fold._state, fold._error, fold._pause = FoldState.LIVE, None, PAUSE_SECONDS_FIRST
         fold._ready.set()
 

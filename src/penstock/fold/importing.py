@@ -2,7 +2,8 @@
 
 Where it came from is not trusted. The files are copied beside the destination while they are
 hashed, the copy is opened, and its cursor must be the manifest's; then one rename puts it in place.
-An append-log artifact can become a store of any kind, by folding its records.
+An append-log artifact can become a store of any kind, by folding its records. One that covers more
+than is wanted is cut down to a scope before it is put in place.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from penstock.fold.staging import (
     staged_beside,
     sync_tree,
 )
-from penstock.kv.types import WatchCursor
+from penstock.kv.types import KvUpdate, Op, Scope, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +57,17 @@ _Store = TypeVar("_Store", bound="SnapshotStore")
 
 
 def import_store(
-    kind: type[_Store], artifact: Path | str, dest: Path | str, **options: object
+    kind: type[_Store],
+    artifact: Path | str,
+    dest: Path | str,
+    *,
+    scope: Scope | None = None,
+    **options: object,
 ) -> _Store:
-    """Verify the artifact, make a store of `kind` at `dest`, and open it with `options`."""
+    """Verify the artifact, make a store of `kind` at `dest`, and open it with `options`.
+
+    With a `scope` the store has the keys of that alone, and is a fold of it.
+    """
     dest = Path(dest)
     check_free(dest)
     with verified(artifact, dest) as (manifest, extra, payload):
@@ -71,6 +80,7 @@ def import_store(
                     store.settle()
             with kind.open(made) as store:
                 _check(store, manifest, extra)
+                extra = _cut_down(store, extra, scope)
         sync_tree(made.parent)
         put_in_place(made, dest)
     store = kind.open(dest, **options)
@@ -78,7 +88,9 @@ def import_store(
     return store
 
 
-def imported_in_memory(kind: type[_Store], artifact: Path | str) -> _Store:
+def imported_in_memory(
+    kind: type[_Store], artifact: Path | str, *, scope: Scope | None = None
+) -> _Store:
     """Verify the artifact and fold it into a store that has no place on disk."""
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -88,6 +100,7 @@ def imported_in_memory(kind: type[_Store], artifact: Path | str) -> _Store:
         store = kind.open("")
         fold_log(store, _log_of(kind, manifest, payload))
         _check(store, manifest, extra)
+        extra = _cut_down(store, extra, scope)
     _remember(store, extra)
     return store
 
@@ -173,6 +186,24 @@ def _check(store: SnapshotStore, manifest: Manifest, extra: Extra) -> None:
         raise ArtifactInvalid("the payload's cursor is not the manifest's", cursor=manifest.cursor)
     if extra.entries is not None and extra.entries != store.count():
         raise ArtifactInvalid(f"the payload has {store.count()} entries, not {extra.entries}")
+
+
+def _cut_down(store: SnapshotStore, extra: Extra, scope: Scope | None) -> Extra:
+    """Leave a scope of what the artifact covers; what is known of the store then."""
+    if scope is None or scope.prefixes == (extra.scope or Scope.all().prefixes):
+        return extra
+    if extra.scope and not Scope(extra.scope).covers(scope):
+        raise ArtifactInvalid(f"it is of the prefixes {extra.scope}, not of {scope.prefixes}")
+    after = None
+    while page := store.page(after=after):
+        after = page[-1].key
+        outside = [KvUpdate(Op.DELETE, one.key) for one in page if not scope.holds(one.key)]
+        if outside:
+            store.apply(outside, store.cursor)
+    extra = msgspec.structs.replace(extra, scope=scope.prefixes)
+    _remember(store, extra)
+    store.compact()
+    return extra
 
 
 def _remember(store: SnapshotStore, extra: Extra) -> None:

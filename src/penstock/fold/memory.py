@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.fold.extending import SideRows
+    from penstock.kv.types import Scope
 
 
 class MapReader(SnapshotReader):
@@ -132,9 +133,16 @@ class MemorySnapshot(MapStore):
         return made
 
     @classmethod
-    def import_from(cls, artifact: Path | str, dest: Path | str = "", **_: object) -> Self:
+    def import_from(
+        cls,
+        artifact: Path | str,
+        dest: Path | str = "",
+        *,
+        scope: Scope | None = None,
+        **_: object,
+    ) -> Self:
         """Verify an artifact and fold it; `dest` is not looked at."""
-        return imported_in_memory(cls, artifact)
+        return imported_in_memory(cls, artifact, scope=scope)
 
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None

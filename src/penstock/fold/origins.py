@@ -95,16 +95,21 @@ async def open_store(
     path: Path | str,
     options: Mapping[str, object],
     bootstrap: ArtifactSource | None,
+    scope: Scope,
     worker: Worker,
 ) -> SnapshotStore:
-    """The store at a path; if there is none, made from the newest artifact, if there is one."""
+    """The store at a path; if there is none, made from the newest artifact, if there is one.
+
+    That may be of more than the scope: then the rest is left out.
+    """
     beside = None if kind is MemorySnapshot else Path(path).parent
     if beside is not None:
         await worker.run(sweep_stages, beside)
     if bootstrap is not None and not is_there(kind, path) and await bootstrap.latest() is not None:
         with staged(beside) as stage:
             await bootstrap.fetch(stage / "artifact")
-            return await worker.run(kind.import_from, stage / "artifact", path, **options)
+            artifact = stage / "artifact"
+            return await worker.run(kind.import_from, artifact, path, scope=scope, **options)
     return await worker.run(kind.open, path, **options)
 
 

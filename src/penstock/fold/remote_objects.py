@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import obstore
+import obstore.store
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from penstock.fold.errors import ArtifactInvalid, ObjectMissing, TransportError
@@ -22,9 +23,9 @@ from penstock.fold.files import told_as_store_error
 from penstock.fold.objects import PART_BYTES, PARTS_IN_FLIGHT, Bounds, Listed, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
-    from typing import BinaryIO, Literal
+    from typing import Any, BinaryIO, Literal
 
     from obstore import GetOptions, ObjectMeta, PutMode
     from obstore.store import ObjectStore
@@ -170,6 +171,16 @@ class RemoteObjects:
             raise ObjectMissing(_first_line(error), path=path) from error
         except BaseError as error:
             raise TransportError(_first_line(error), path=path) from error
+
+
+def store_at(url: str, options: Mapping[str, Any]) -> ObjectStore:
+    """The store a URL means; ValueError if it means none, or its options none of it."""
+    try:
+        return obstore.store.from_url(url, **options)
+    except (BaseError, TypeError) as error:
+        # Not the URL, nor the library's view of the options: there may be credentials in them.
+        scheme, reason = url.partition("://")[0], _first_line(error).partition(' "')[0]
+        raise ValueError(f"no store of objects at {scheme}://: {reason}") from None
 
 
 def _opened(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:

@@ -166,9 +166,10 @@ def transport_for(
     allow_non_atomic_pointer: bool = False,
     **options: Any,
 ) -> ArtifactTransport:
-    """The transport over a directory, `file://`, `s3://`, `gs://`, `az://` or `memory://`.
+    """The transport over a directory, `file://`, `s3://`, `gs://`, `az://` or `memory:///`.
 
     `options` are those of `obstore.store.from_url`: credentials, `endpoint`, `client_options`.
+    ValueError for a URL or an option that means nothing there.
     """
     scheme, _, path = url.partition("://")
     if not path and scheme == url:
@@ -177,12 +178,10 @@ def transport_for(
         root = Path(unquote(urlsplit(url).path))
         return ArtifactTransport(LocalObjects(root, bounds=bounds))
     try:
-        import obstore.store
-
-        from penstock.fold.remote_objects import RemoteObjects
+        from penstock.fold.remote_objects import RemoteObjects, store_at
     except ImportError as error:
         raise TransportError("object stores need obstore: install penstock[fold]") from error
-    store = obstore.store.from_url(url, **options)
+    store = store_at(url, options)
     return ArtifactTransport(
         RemoteObjects(store, allow_non_atomic_pointer=allow_non_atomic_pointer, bounds=bounds)
     )

@@ -1,9 +1,10 @@
 """Watching a bucket: one ordered consumer, checked whenever it begins and wherever it skips.
 
 A watch begins behind a cursor or with what is there. Each (re)start behind a revision goes through
-`check_resume` before and after the consumer is made. While every record is expected (the scope is
-the whole bucket) a skipped sequence is looked into before what follows it is handed on: overwritten
-records are harmless, a log that begins behind the skip has overrun us. Heartbeats move the position
+`check_resume` before and after the consumer is made. A skipped sequence is looked into before what
+follows it is handed on: overwritten records are harmless, a log that begins behind the skip may
+have overrun us. A watch of some prefixes skips all the time, over keys of others; it asks only
+where the bucket drops values on its own, and then believes the worst. Heartbeats move the position
 over what is out of scope, so an idle watch needs no probe and its bookmarks stay young.
 
 Invariant: everything handed on or bookmarked was preceded by all of its scope.
@@ -94,13 +95,16 @@ class Watch:
         empty_is_delete: bool,
     ) -> None:
         self._bucket = bucket
-        self._is_whole = scope == Scope.all()
+        self._is_guarded = self._is_whole = scope == Scope.all()
+        """Whether a skipped sequence may be one that we should have had."""
         self._skipped = len(prefix_of(bucket))
         self._empty_is_delete = empty_is_delete
         self._bookmark_seconds = bookmark_seconds
         self._bookmark_due = 0.0
-        #: Behind it every record of the bucket is expected; None while listing.
+        #: Behind it every record of the scope is expected; None while listing.
         self._frontier = after
+        self._end = 0
+        """Where the log ended when the listing began."""
         self._cursor = after or 0
         self._events: deque[WatchEvent] = deque()
         self.identity = identity
@@ -160,6 +164,8 @@ class Watch:
             await self._following.begin()
             return
         before = log_info(await self._following.state())
+        self._note(before)
+        self._end = before.last_seq
         self.identity = self.identity or before.identity
         await self._following.begin()
         now = log_info(await self._following.state())
@@ -170,6 +176,10 @@ class Watch:
         info = log_info(state)
         check_resume(info, position, identity=self.identity, bucket=self._bucket)
         self.identity = info.identity
+        self._note(info)
+
+    def _note(self, info: LogInfo) -> None:
+        self._is_guarded = self._is_whole or info.evicts_current
 
     def _reset(self, now: LogInfo) -> LogReset:
         return LogReset(
@@ -189,7 +199,8 @@ class Watch:
             return updates_of(event, self._skipped, empty_is_delete=self._empty_is_delete)
         if isinstance(event, StreamCaughtUp):
             if self._frontier is None:
-                self._frontier = self._following.position
+                position = self._following.position
+                self._frontier = self._end if position is None else position
             return (CaughtUp(),)
         if isinstance(event, Idle):
             return self._bookmarked(event.seq)
@@ -212,7 +223,7 @@ class Watch:
 
     async def _guard(self, batch: Batch) -> None:
         """Nothing behind a skipped sequence is handed on before the log was asked about it."""
-        if not self._is_whole or self._frontier is None:
+        if not self._is_guarded or self._frontier is None:
             return
         skipped_behind = batch.first_gap(self._frontier)
         if skipped_behind < 0:

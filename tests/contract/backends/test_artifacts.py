@@ -16,7 +16,7 @@ from penstock.fold import (
     read_manifest,
 )
 from penstock.fold.staging import STAGE_PREFIX
-from penstock.kv.types import WatchCursor
+from penstock.kv.types import Scope, WatchCursor
 from support_folds import KINDS, at, contents, delete, put
 
 if TYPE_CHECKING:
@@ -53,6 +53,36 @@ def test_an_artifact_becomes_the_same_fold(
         copy.apply([put("new", b"1", 302)], at(302))
     assert filled.get("new") is None
     assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("form", [None, "append-log"])
+@pytest.mark.parametrize("recorded", [("",), ("k.",), ()])
+def test_of_an_artifact_a_part_can_be_taken(
+    kind: Kind,
+    store: SnapshotStore,
+    tmp_path: Path,
+    form: str | None,
+    recorded: tuple[str, ...],
+) -> None:
+    entries = [put(f"k.{letter}.{n}", b"v", n) for letter in "abc" for n in range(700)]
+    store.apply(entries, at(700), meta=SnapshotMeta("KV_b@1", recorded, seen_evicting=True))
+    store.export_to(tmp_path / "artifact", form=form)
+    scope = Scope.of(["k.a.", "k.c."])
+    with kind.imported(tmp_path / "artifact", tmp_path / "copy", scope=scope) as copy:
+        assert contents(copy) == {k: v for k, v in contents(store).items() if k[2] in "ac"}
+        assert (copy.cursor, copy.count()) == (at(700), 1400)
+        assert copy.meta == SnapshotMeta("KV_b@1", scope.prefixes, seen_evicting=True)
+    assert staged(tmp_path) == []
+
+
+def test_an_artifact_of_less_than_is_wanted_is_refused(
+    kind: Kind, filled: SnapshotStore, tmp_path: Path
+) -> None:
+    filled.export_to(tmp_path / "artifact")
+    for scope in (Scope.all(), Scope.prefix("x."), Scope.of(["k.", "x."])):
+        with pytest.raises(ArtifactInvalid, match="prefixes"):
+            kind.imported(tmp_path / "artifact", tmp_path / "copy", scope=scope)
+        assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize("other", KINDS)

@@ -95,6 +95,7 @@ async def test_a_fold_of_some_prefixes_has_those_and_no_others(
         wanted = {key: entry for key, entry in (await live(bucket)).items() if key[0] in "ab"}
         assert len(wanted) == 9
         assert contents(fold.store) == wanted
+        assert fold.lag == 0  # what came behind its last key is of others
         await fill(bucket, 2, 9, prefix="d.")
         await folded_up_to(fold, await fill(bucket, 1, 9, prefix="a."))
         assert fold.count() == 10

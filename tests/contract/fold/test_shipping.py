@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import (
+    ArtifactInvalid,
     ExportLease,
     Fold,
     Published,
@@ -75,6 +76,32 @@ async def test_of_a_fleet_one_ships_and_a_new_machine_begins_with_that(
         assert begun_at.rank >= (last.revision or 0)
         assert state(fold) == {f"k.{n}": b"%d" % n for n in range(51)}
     assert [path.name for path in hidden(tmp_path)] == []
+
+
+@pytest.mark.usefixtures("in_time")
+async def test_a_new_machine_that_wants_less_begins_with_that_much(
+    bucket: NatsBucket, transport: ArtifactTransport, tmp_path: Path
+) -> None:
+    for key in ("eu.1", "us.1", "eu.2", "us.2"):
+        last = await bucket.writer().put(key, b"old")
+    async with Fold.open(bucket, tmp_path / "whole") as fold:
+        await fold.wait_for(last)
+        await fold.export_to(tmp_path / "artifact")
+    await transport.upload(KEY, tmp_path / "artifact")
+    await bucket.writer().put("us.1", b"new")
+    last = await bucket.writer().put("eu.1", b"new")
+    source = PublishedArtifact(transport, KEY)
+    for time in range(2):  # made from the artifact, then opened again
+        async with Fold.open(bucket, tmp_path / "part", scope="eu.", bootstrap=source) as fold:
+            await fold.wait_for(last)
+            assert state(fold) == {"eu.1": b"new", "eu.2": b"old"}
+            assert fold.status().repairs == 0
+            await fold.export_to(tmp_path / f"part-{time}")
+    await transport.upload("part", tmp_path / "part-1")
+    part = PublishedArtifact(transport, "part")
+    with pytest.raises(ArtifactInvalid, match="prefixes"):
+        await Fold.open(bucket, tmp_path / "more", bootstrap=part).__aenter__()
+    assert not (tmp_path / "more").exists()
 
 
 @pytest.mark.usefixtures("in_time")

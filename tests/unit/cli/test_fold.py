@@ -219,5 +219,7 @@ def test_a_log_that_ends_badly_is_shown_up_to_there(command_line: Cli) -> None:
     path.write_bytes(whole[:6] + b"\xff" + whole[7:])
     assert "damaged" in command_line.refused("fold", "dump", "log")
     SqliteSnapshot.open(command_line.directory / "db").close()
-    assert "not an append log" in command_line.refused("fold", "dump", "db")
-    assert "no such file" in command_line.refused("fold", "dump", "missing")
+    refusal = command_line.refused("fold", "dump", "db")
+    assert "a fold in sqlite, not an append log" in refusal
+    assert "delete" not in refusal  # it is a good fold
+    assert "no such fold" in command_line.refused("fold", "dump", "missing")

@@ -71,7 +71,7 @@ async def test_what_a_killed_bootstrap_left_goes_with_the_next_opening(tmp_path:
     os.utime(left, (long_ago, long_ago))
     worker = Worker()
     try:
-        store = await open_store(SqliteSnapshot, tmp_path / "fold", {}, None, worker)
+        store = await open_store(SqliteSnapshot, tmp_path / "fold", {}, None, Scope.all(), worker)
         await worker.run(store.close)
     finally:
         worker.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from obstore.store import LocalStore
@@ -55,6 +56,24 @@ def test_an_artifact_needs_a_place_and_a_key(url: str) -> None:
         artifact_at(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("ftp://me:secret@host/place", {}),
+        ("memory://secret", {}),
+        ("s3://bucket", {"no_such_option": "secret"}),
+        ("s3://bucket", {"client_options": {"no_such_option": "secret"}}),
+        ("gs://bucket", {"service_account_key": "secret"}),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_without_its_secrets(
+    url: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  the text is looked at below
+        transport_for(url, **options)
+    assert "secret" not in str(refused.value)
+
+
 async def test_a_store_without_conditional_puts_is_refused_unless_it_will_do(
     tmp_path: Path,
 ) -> None:
@@ -77,6 +96,7 @@ def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.Monk
             raise ImportError(name)
         return importing(name, *rest)  # type: ignore[arg-type]
 
+    monkeypatch.delitem(sys.modules, "penstock.fold.remote_objects")
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(TransportError, match=r"penstock\[fold\]"):
         transport_for("s3://bucket")

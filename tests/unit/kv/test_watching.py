@@ -27,25 +27,39 @@ def batch(*seqs: int) -> Batch:
 
 
 class Bulk:
-    """A reader and its following, scripted."""
+    """A reader and its following, scripted. The log begins at 1, and later at `first_seq`."""
 
-    def __init__(self, *events: Event | Exception, first_seq: int = 1) -> None:
+    def __init__(
+        self,
+        *events: Event | Exception,
+        first_seq: int = 1,
+        last_seq: int = 100,
+        config: dict[str, Any] | None = None,
+    ) -> None:
         self.events = list(events)
         self.first_seq = first_seq
+        self.last_seq = last_seq
+        self.config = config or {}
         self.created = 1
         self.asked = 0
         self.position: int | None = None
 
-    def follow(self, stream: str, **more: Any) -> Bulk:
+    def follow(self, stream: str, *, after: int | None, check: Any, **more: Any) -> Bulk:
+        self.after, self.check = after, check
         return self
 
-    async def begin(self) -> None: ...
+    async def begin(self) -> None:
+        if self.after is not None:
+            self.check(self._state(1), self.after)
 
     async def close(self) -> None: ...
 
     async def state(self) -> StreamState:
         self.asked += 1
-        return StreamState("KV_b", self.created, self.first_seq, 100, 9, {})
+        return self._state(self.first_seq)
+
+    def _state(self, first_seq: int) -> StreamState:
+        return StreamState("KV_b", self.created, first_seq, self.last_seq, 9, self.config)
 
     async def next(self) -> Event:
         event = self.events.pop(0)
@@ -101,9 +115,43 @@ async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
             await one.next_events()
 
 
+async def test_what_comes_after_the_listing_of_an_empty_bucket_may_not_skip_either() -> None:
+    bulk = Bulk(StreamCaughtUp(), batch(10), batch(13), first_seq=12, last_seq=9)
+    async with watch(bulk) as one:
+        assert await one.next_events() == (CaughtUp(),)
+        assert await revisions(one) == [10]
+        with pytest.raises(CursorExpired) as expired:
+            await one.next_events()
+    assert expired.value.cursor == WatchCursor.of(10)
+
+
 async def test_a_narrower_scope_skips_all_the_time() -> None:
-    async with watch(Bulk(batch(50), first_seq=40), Scope.prefix("k."), after=3) as one:
+    bulk = Bulk(batch(50), first_seq=40)
+    async with watch(bulk, Scope.prefix("k."), after=3) as one:
         assert await revisions(one) == [50]
+    assert bulk.asked == 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"max_age": 1}, {"allow_msg_ttl": True}, {"discard": "old", "max_bytes": 9}],
+    ids=["age", "ttl", "full"],
+)
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_a_narrower_scope_of_a_bucket_that_drops_values_does_not_skip_what_it_dropped(
+    config: dict[str, Any], is_listed: bool
+) -> None:
+    begins = (batch(3), StreamCaughtUp()) if is_listed else ()
+    bulk = Bulk(*begins, batch(20), batch(50), first_seq=21, config=config)
+    async with watch(bulk, Scope.prefix("k."), after=None if is_listed else 3) as one:
+        for _ in begins:
+            await one.next_events()
+        bulk.first_seq = 4
+        assert await revisions(one) == [20]
+        bulk.first_seq = 22
+        with pytest.raises(CursorExpired) as expired:
+            await one.next_events()
+    assert (expired.value.first_seq, expired.value.cursor) == (22, WatchCursor.of(20))
 
 
 async def test_a_heartbeat_moves_the_frontier() -> None:
