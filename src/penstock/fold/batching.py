@@ -44,6 +44,24 @@ class BatchConfig:
     """None: what suits the store."""
 
 
+class Rejections:
+    """Updates for which `parse` raised: counted, and told of once for each key.
+
+    The store keeps them, the application never sees them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._keys: set[str] = set()
+
+    def note(self, key: str) -> None:
+        """To be called while the exception is handled."""
+        self.count += 1
+        if key not in self._keys and len(self._keys) < REJECTED_KEYS_LOGGED_MAX:
+            self._keys.add(key)
+            log.exception("an update could not be parsed key=%s", key)
+
+
 class Pending(Generic[T]):
     """Updates on their way. `raw` waits for the store, `batch` (parsed) for the application."""
 
@@ -55,6 +73,7 @@ class Pending(Generic[T]):
         parse: Callable[[KvUpdate], T | None] | None,
         keep_raw: bool,
         keep_parsed: bool,
+        rejections: Rejections | None = None,
     ) -> None:
         self._config = config
         self._hydrate_max = hydrate_max if config.hydrate_max is None else config.hydrate_max
@@ -64,9 +83,7 @@ class Pending(Generic[T]):
         self._raw: list[Sequence[KvUpdate]] = []
         self._raw_count = 0
         self._byte_count = 0
-        self._rejected: set[str] = set()
-        self.rejected_count = 0
-        """Updates for which `parse` raised."""
+        self._rejections = Rejections() if rejections is None else rejections
         self.batch: list[T] = []
         self.high: int | None = None
         self.deadline: float | None = None
@@ -149,17 +166,10 @@ class Pending(Generic[T]):
             try:
                 parsed = parse(update)
             except Exception:
-                self._reject(update.key)
+                self._rejections.note(update.key)
                 continue
             if parsed is not None:
                 yield parsed
-
-    def _reject(self, key: str) -> None:
-        """The store keeps it, the application never sees it, the operator reads of it once."""
-        self.rejected_count += 1
-        if key not in self._rejected and len(self._rejected) < REJECTED_KEYS_LOGGED_MAX:
-            self._rejected.add(key)
-            log.exception("an update could not be parsed key=%s", key)
 
 
 def _bytes_of(updates: Sequence[KvUpdate]) -> int:

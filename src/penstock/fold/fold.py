@@ -27,6 +27,7 @@ from penstock.fold.batching import BatchConfig
 from penstock.fold.committing import Committer
 from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StoreError, StorePoisoned
 from penstock.fold.exports import Exports
+from penstock.fold.finding import bytes_at
 from penstock.fold.following import Followers
 from penstock.fold.loop import Application, FoldLoop, Listener, Surroundings
 from penstock.fold.memory import MemorySnapshot
@@ -93,6 +94,8 @@ class FoldStatus(Struct, frozen=True, kw_only=True):
     scope: tuple[str, ...]
     repairs: int
     restarts: int
+    rejected: int
+    """Updates for which `parse` raised: in the fold, but not applied."""
     error: str
     """What ended the last watch; empty while one goes well."""
 
@@ -274,6 +277,10 @@ class Fold:
     def count(self, prefix: str = "") -> int:
         return self.store.count(prefix)
 
+    def byte_count(self) -> int:
+        """How much disk the store takes, with the files beside it that are its own."""
+        return 0 if self._kind is MemorySnapshot else bytes_at(self._path)
+
     def reader(self) -> SnapshotReader:
         """A reader of its own, to be closed before the fold."""
         return self.store.reader()
@@ -304,6 +311,11 @@ class Fold:
         """Revisions the bucket is known to be ahead."""
         return max(0, self._newest - self.cursor.rank)
 
+    @property
+    def rejected(self) -> int:
+        """Updates for which `parse` raised, since the fold was opened."""
+        return self._around.rejections.count
+
     def status(self) -> FoldStatus:
         """How the fold fares. Counts the entries, which some stores have to walk for."""
         store, cursor = self.store, self.cursor
@@ -318,6 +330,7 @@ class Fold:
             scope=self._scope.prefixes,
             repairs=self._repairs,
             restarts=self._restarts,
+            rejected=self.rejected,
             error="" if self._error is None else str(self._error),
         )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from penstock.fold.arriving import Arrivals
-from penstock.fold.batching import HYDRATE_UPDATES, BatchConfig, Pending
+from penstock.fold.batching import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
 from penstock.fold.decisions import Held, Mode, Start, how_to_start
 from penstock.fold.gaps import Anchor, Beginning
 from penstock.fold.worker import LEAVE_SECONDS
@@ -91,6 +91,7 @@ class Surroundings:
     listener: Listener = field(default_factory=Listener)
     heartbeat: float = HEARTBEAT_SECONDS
     """How often the server is to be heard, in seconds: a watch is made anew after three times."""
+    rejections: Rejections = field(default_factory=Rejections)
 
 
 class FoldLoop(Generic[T]):
@@ -198,6 +199,7 @@ class FoldLoop(Generic[T]):
             parse=self._application.parse,
             keep_raw=store is not None,
             keep_parsed=self._application.apply is not None,
+            rejections=self._around.rejections,
         )
 
     async def _fold_in(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BATCH_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 ENTRIES_SECONDS = 60.0
-"""Entries are counted at most this often: some stores have to walk for it."""
+"""Entries and bytes are counted at most this often: some stores have to walk for it."""
 _NS = struct.Struct("<q")
 
 
@@ -49,6 +49,7 @@ class _Noted:
     """When the server took the last message that was applied."""
     exported_at: float = 0.0
     entries: int = 0
+    bytes: int = 0
     counted_at: float = field(default=float("-inf"))
 
 
@@ -111,13 +112,15 @@ class FoldMetrics(Collector):
     def _read(self, gauges: _Gauges, name: str, fold: Fold) -> None:
         noted, now = self.noted.setdefault(name, _Noted()), self._clock()
         if now - noted.counted_at >= ENTRIES_SECONDS:
-            noted.entries, noted.counted_at = fold.count(), now
+            noted.entries, noted.bytes, noted.counted_at = fold.count(), fold.byte_count(), now
         lag = fold.lag
         behind = now - noted.applied_time if lag and noted.applied_time else 0.0
         gauges.revision.add_metric([name], fold.cursor.rank)
         gauges.lag.add_metric([name], lag)
         gauges.lag_seconds.add_metric([name], max(0.0, behind))
         gauges.entries.add_metric([name], noted.entries)
+        gauges.bytes.add_metric([name], noted.bytes)
+        gauges.rejected.add_metric([name], fold.rejected)
         gauges.state.add_metric([name, fold.state.value], 1)
         if noted.exported_at:
             gauges.export_age.add_metric([name], max(0.0, now - noted.exported_at))
@@ -131,6 +134,8 @@ class _Gauges:
         self.lag = _gauge("lag_revisions", "Revisions the bucket is known to be ahead.")
         self.lag_seconds = _gauge("lag_seconds", "Age of what was applied last, while behind.")
         self.entries = _gauge("entries", "Keys that have a value.")
+        self.bytes = _gauge("bytes", "Disk the fold takes.")
+        self.rejected = _gauge("rejected_updates", "Updates that could not be parsed.")
         self.state = _gauge("state", "1 for the state the fold is in.", "state")
         self.export_age = _gauge("export_age_seconds", "Since the last artifact was made.")
 
@@ -140,6 +145,8 @@ class _Gauges:
             self.lag,
             self.lag_seconds,
             self.entries,
+            self.bytes,
+            self.rejected,
             self.state,
             self.export_age,
         )

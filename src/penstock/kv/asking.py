@@ -50,11 +50,19 @@ class Requests:
         self._client = client
         self._bucket = bucket
         self._api = domain_api(domain) if domain else API
+        #: A bucket of that name may be on the near side as well: a domain is told in every write.
+        self._written = f"{self._api}." if domain else ""
 
     async def call(self, subject: str, body: dict[str, Any] | None = None) -> Answer:
         """The JSON API."""
+        from nats.errors import NoRespondersError
+
         payload = json.dumps(body).encode() if body is not None else b""
-        return _answer((await self._ask(f"{self._api}.{subject}", payload)).data)
+        try:
+            return _answer((await self._request(f"{self._api}.{subject}", payload)).data)
+        except NoRespondersError:
+            reason = "the server has no JetStream, or not yet"
+            raise OperationFailed(reason, bucket=self._bucket) from None
 
     async def demand(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """As `call`, where a refusal is an error."""
@@ -65,7 +73,12 @@ class Requests:
 
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Answer:
         """Store a record; its sequence is in the answer."""
-        message = await self._ask(subject, payload, dict(headers) or None)
+        from nats.errors import NoRespondersError
+
+        try:
+            message = await self._request(self._written + subject, payload, dict(headers) or None)
+        except NoRespondersError:  # nobody takes it: the stream is gone
+            raise refused("", STREAM_NOT_FOUND, self._bucket) from None
         return _answer(message.data)
 
     async def newest(self, stream: str, subject: str, *, direct: bool) -> Stored | None:
@@ -88,7 +101,7 @@ class Requests:
         )
 
     async def _newest_direct(self, stream: str, subject: str) -> Stored | None:
-        message = await self._request(f"{self._api}.DIRECT.GET.{stream}.{subject}", b"", None)
+        message = await self._request(f"{self._api}.DIRECT.GET.{stream}.{subject}", b"")
         header = dict(message.headers or {})
         if header.get("Status"):
             if header["Status"] == STATUS_NOT_FOUND:
@@ -98,21 +111,9 @@ class Requests:
         block = f"NATS/1.0\r\n{lines}\r\n".encode()
         return Stored(int(header["Nats-Sequence"]), block, message.data)
 
-    async def _ask(
+    async def _request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> Any:
-        from nats.errors import NoRespondersError
-
-        try:
-            return await self._request(subject, payload, headers)
-        except NoRespondersError:
-            # A publish is heard by nobody when the stream is gone; the API when there is none.
-            if subject.startswith(self._api):
-                reason = "the server has no JetStream, or not yet"
-                raise OperationFailed(reason, bucket=self._bucket) from None
-            raise refused("", STREAM_NOT_FOUND, self._bucket) from None
-
-    async def _request(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Any:
         from nats.errors import Error, NoRespondersError
         from nats.errors import TimeoutError as LateError
 

@@ -233,6 +233,8 @@ async def test_what_a_fold_does_is_measured(bucket: NatsBucket, tmp_path: Path) 
         assert value("lag_revisions") == 0
         assert value("lag_seconds") == 0
         assert value("entries") == 10
+        assert (value("bytes") or 0) >= (tmp_path / "fold.db").stat().st_size > 0
+        assert value("rejected_updates") == 0
         assert value("state", state="live") == 1
         assert value("batch_updates_sum") == 10
         assert (value("commit_seconds_count") or 0) >= 1

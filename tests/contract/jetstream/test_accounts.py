@@ -203,6 +203,17 @@ def test_a_domain_reaches_consumers_and_direct_gets(login: Callable[[str], JetSt
     assert got.payload == b"x"
 
 
+def test_a_domain_reaches_the_buckets(login: Callable[[str], JetStream]) -> None:
+    client = login("one")
+    client.stream("KV_b", subjects=["$KV.b.>"])
+    ack = client.request("$JS.dom.API.$KV.b.some.key", b"x")
+    assert ack.payload == b'{"stream":"KV_b","domain":"dom","seq":1}'
+    got = client.done("STREAM.MSG.GET.KV_b", {"last_by_subj": "$KV.b.some.key"})
+    assert got["message"]["seq"] == 1
+    assert client.request("$JS.dom.API.$KV.other.key", b"x").status == "503"
+    assert client.request("$JS.other.API.$KV.b.some.key", b"x").status == "503"
+
+
 def test_requests_of_an_account_are_counted(login: Callable[[str], JetStream]) -> None:
     client = login("one")
     client.request(f"{API}STREAM.NAMES")

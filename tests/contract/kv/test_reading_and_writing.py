@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.kv.bucket import NatsBucket
     from support_kv import Maker
-    from support_servers import ServerUnderTest
+    from support_servers import ServerUnderTest, Starter
 
 SECONDS = 20.0
 
@@ -54,6 +54,23 @@ async def test_nats_py_reads_what_we_write_and_the_reverse(
     await bucket.writer().delete("k")
     with pytest.raises(nats.js.errors.KeyNotFoundError):
         await theirs.get("k")
+
+
+async def test_a_bucket_of_a_domain_is_written_read_and_listed_there(start: Starter) -> None:
+    server = start("jetstream { store_dir: store, domain: far }")
+    async with (
+        asyncio.timeout(SECONDS),
+        NatsConnection(NatsConfig.of(server.url, domain="far")) as connection,
+    ):
+        bucket = await connection.bucket("b", BucketConfig())
+        version = await bucket.writer().create("k", b"1")
+        assert await bucket.reader().get("k") == KvEntry("k", b"1", version)
+        assert await listed(bucket) == ["k"]
+        with pytest.raises(RevisionMismatch):
+            await bucket.writer().delete_if("k", VersionToken.of(9))
+    async with NatsConnection(NatsConfig.of(server.url, domain="nowhere")) as connection:
+        with pytest.raises(OperationFailed):
+            await connection.bucket("b", BucketConfig())
 
 
 async def test_a_deleted_key_has_no_value_but_a_record(bucket: NatsBucket) -> None:

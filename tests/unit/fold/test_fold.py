@@ -60,6 +60,25 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold_module, "PAUSE_SECONDS_MAX", 0.01)
 
 
+async def test_what_cannot_be_parsed_is_counted_and_told_once_for_each_key_over_restarts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[int] = []
+    script = Script(
+        [
+            [put("a", b"x", 1), put("b", b"2", 2), LIVE, OperationFailed("no")],
+            [LIVE, put("a", b"y", 3), put("c", b"z", 4)],
+        ]
+    )
+    async with folding(script, parse=lambda update: int(update.value), apply=seen.extend) as fold:
+        await folded_up_to(fold, 4)
+        assert (fold.rejected, fold.status().rejected) == (3, 3)
+        assert fold.count() == 3
+    assert seen == [2]
+    told = [one.getMessage() for one in caplog.records if "parsed" in one.getMessage()]
+    assert [text.rpartition("=")[2] for text in told] == ["a", "c"]
+
+
 async def test_a_watch_that_fails_or_ends_is_begun_again_behind_the_cursor() -> None:
     script = Script(
         [

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 INFO_SUBJECT: Final = API_PREFIX + "INFO"
+BUCKETS_PREFIX: Final = "$KV."
+"""Who names a domain writes to its buckets under the name of its API, as if that was part of it."""
 PAIR: Final = 2
 """Names of a consumer: its stream's and its own."""
 
@@ -278,8 +280,11 @@ class AccountEdge:
     def _called_in_domain(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
-        local = API_PREFIX + subject.split(".", 3)[3]
-        self._called(local, reply, header, payload, source)
+        local = subject.split(".", 3)[3]
+        if not local.startswith(BUCKETS_PREFIX):
+            self._called(API_PREFIX + local, reply, header, payload, source)
+        elif not self.edge.plane.post(self.interest, local, payload, reply, header):
+            self._nobody(Inbound(subject, reply, header, payload), source)
 
     def _next(self, msg: Inbound, source: Link | None) -> None:
         names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
