@@ -1,10 +1,15 @@
 """Places that artifacts are published in: a directory, memory, and S3 over HTTP on loopback.
 
-All that a test does to a place goes through `Objects`, so the same suite runs on each.
+All that a test does to a place goes through `Objects`, so the same suite runs on each; and on one
+more that `PENSTOCK_OBJECT_STORE` names, a bucket or container at Google, Azure or an emulator of
+theirs, with the options of obstore as JSON in `PENSTOCK_OBJECT_STORE_OPTIONS`.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,7 +73,17 @@ def in_s3(s3: S3) -> Place:
     return Place(lambda: s3.objects(bucket))
 
 
-PLACES = ("directory", "memory", "s3")
+def in_named_store() -> Place:
+    """Below a prefix of its own, which stays there."""
+    from penstock.fold.remote_objects import RemoteObjects, store_at
+
+    options = json.loads(os.environ.get("PENSTOCK_OBJECT_STORE_OPTIONS", "{}"))
+    url = f"{os.environ[NAMED_STORE].rstrip('/')}/{secrets.token_hex(8)}"
+    return Place(lambda: RemoteObjects(store_at(url, options)))
+
+
+NAMED_STORE = "PENSTOCK_OBJECT_STORE"
+PLACES = ("directory", "memory", "s3", *(["named"] if NAMED_STORE in os.environ else []))
 
 
 def artifact(

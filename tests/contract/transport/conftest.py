@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support_s3 import S3, s3_server
-from support_transport import PLACES, Place, in_directory, in_memory, in_s3
+from support_transport import PLACES, Place, in_directory, in_memory, in_named_store, in_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,5 +26,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return in_directory(tmp_path)
     if request.param == "memory":
         return in_memory()
+    if request.param == "named":
+        return in_named_store()
     server: S3 = request.getfixturevalue("s3")
     return in_s3(server)
