@@ -41,6 +41,7 @@ from penstock.fold.staging import (
     hashed,
     payload_files,
     put_in_place,
+    read_bounded,
     staged_beside,
     sync_tree,
 )
@@ -126,7 +127,7 @@ def verified(artifact: Path | str, beside: Path) -> Iterator[tuple[Manifest, Ext
 
 
 def read_manifest(artifact: Path | str) -> Manifest:
-    data = _read_bounded(Path(artifact) / MANIFEST_FILE, MANIFEST_BYTES_MAX)
+    data = read_bounded(Path(artifact) / MANIFEST_FILE, MANIFEST_BYTES_MAX)
     if data is None:
         raise ArtifactInvalid("there is no manifest", path=artifact)
     return decode_manifest(data)
@@ -214,22 +215,10 @@ def _remember(store: SnapshotStore, extra: Extra) -> None:
 
 
 def _read_extra(artifact: Path) -> Extra:
-    data = _read_bounded(artifact / EXTRA_FILE, EXTRA_BYTES_MAX)
+    data = read_bounded(artifact / EXTRA_FILE, EXTRA_BYTES_MAX)
     if data is None:
         return Extra()
     try:
         return msgspec.json.decode(data, type=Extra)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ArtifactInvalid(f"malformed {EXTRA_FILE}: {error}", path=artifact) from error
-
-
-def _read_bounded(path: Path, size_max: int) -> bytes | None:
-    with told_as_store_error(path):
-        try:
-            with open(path, "rb") as file:
-                data = file.read(size_max + 1)
-        except FileNotFoundError:
-            return None
-    if len(data) > size_max:
-        raise ArtifactInvalid(f"longer than {size_max} bytes", path=path)
-    return data

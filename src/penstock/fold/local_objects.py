@@ -13,9 +13,10 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from penstock.fold.errors import ArtifactInvalid, ObjectMissing, StoreIOError, TransportError
+from penstock.fold.errors import ObjectMissing, StoreIOError, TransportError
 from penstock.fold.files import replace, sync_directory, told_as_store_error, try_lock
 from penstock.fold.objects import PART_BYTES, Bounds, Listed, Seen
+from penstock.fold.staging import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -113,15 +114,8 @@ def _lock(fd: int, path: Path) -> bool:
 
 
 def _read(path: Path, size_max: int) -> Seen | None:
-    with told_as_store_error(path):
-        try:
-            with open(path, "rb") as file:
-                body = file.read(size_max + 1)
-        except FileNotFoundError:
-            return None
-    if len(body) > size_max:
-        raise ArtifactInvalid(f"longer than {size_max} bytes", path=path)
-    return Seen(body)
+    body = read_bounded(path, size_max)
+    return None if body is None else Seen(body)
 
 
 async def _copy(source: Path, target: Path, progress: Progress) -> None:

@@ -111,6 +111,19 @@ def payload_files(root: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 
 
+def read_bounded(path: Path, size_max: int) -> bytes | None:
+    """A small file; None if there is none. ArtifactInvalid if it is longer."""
+    with told_as_store_error(path):
+        try:
+            with open(path, "rb") as file:
+                data = file.read(size_max + 1)
+        except FileNotFoundError:
+            return None
+    if len(data) > size_max:
+        raise ArtifactInvalid(f"longer than {size_max} bytes", path=path)
+    return data
+
+
 def sealed_files(root: Path) -> list[ArtifactFile]:
     """The payload's files with their checksums, all synced."""
     sealed = []

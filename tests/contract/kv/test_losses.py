@@ -182,6 +182,23 @@ async def test_an_overrun_of_a_live_watch_is_told_before_what_came_behind_it(
     assert [update.revision for update in seen.updates] == [1, 2]
 
 
+@pytest.mark.parametrize("scope", [Scope.all(), Scope.prefix("a.")], ids=["whole", "part"])
+async def test_a_live_watch_that_is_too_slow_for_a_bucket_that_drops_values_is_told(
+    make: Maker, scope: Scope
+) -> None:
+    """Flow control holds the server back while nobody reads, and the bucket forgets meanwhile."""
+    bucket = await make(BucketConfig(max_bytes=1 << 20, discard="old"))
+    async with watching(bucket).watch(scope) as watch:
+        seen = await Seen(watch).until_caught_up()
+        for n in range(60):
+            await bucket.writer().put(f"a.{n}", bytes(300_000))
+        with pytest.raises(CursorExpired):
+            await seen.until_end()
+    revisions = [update.revision for update in seen.updates]
+    assert revisions == list(range(1, len(revisions) + 1))
+    assert len(revisions) < 57  # so what was lost is more than one record
+
+
 async def test_a_restart_of_the_server_does_not_end_a_watch(start: Starter) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
