@@ -20,6 +20,7 @@ cdef class Plane(Sender):
     cdef uint32_t turning
     cdef uint32_t reads           # of the link that is being read
     cdef int64_t served_ns        # when the last turn began
+    cdef int64_t answered_ns      # when it had said what it had to say
     cdef uint32_t sleeps          # turns to come that do not linger
     cdef uint32_t doubt           # how many they will be the next time
     cdef bint stall_publishers

@@ -46,7 +46,7 @@ cdef enum:
 
 # A conversation: see `linger`.
 cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, answers
-cdef int64_t CHEAP_WAKE_NS = 25_000            # answered this soon although we slept: sleep on
+cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we slept: sleep on
 cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
 cdef int64_t LINGER_NS = 500_000               # kept from the event loop
 cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
@@ -128,7 +128,7 @@ cdef class Plane(Sender):
         cdef int n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
         cdef int64_t now = monotonic_ns()
         cdef int64_t until = now + LINGER_NS
-        cdef bint slow_wake = now - self.served_ns >= CHEAP_WAKE_NS
+        cdef bint slow_wake = now - self.answered_ns >= CHEAP_WAKE_NS
         cdef bint conversing
         self.router.asked = False
         while True:
@@ -143,7 +143,7 @@ cdef class Plane(Sender):
 
     cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept:
         """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
-        return (n == 1 and now - self.served_ns < ANSWER_NS
+        return (n == 1 and now - self.answered_ns < ANSWER_NS
                 and (<Link>events[0].data.ptr).sink.progress_ns == self.served_ns)
 
     cdef int linger(self, epoll_event* events) except -2:
@@ -153,7 +153,7 @@ cdef class Plane(Sender):
         When they were waited for in vain, the next conversations are slept through.
         """
         cdef int n = 0
-        cdef int64_t until = self.served_ns + SPIN_NS
+        cdef int64_t until = self.answered_ns + SPIN_NS
         if self.sleeps:
             self.sleeps -= 1
             return 0
@@ -181,7 +181,9 @@ cdef class Plane(Sender):
                     self.readable(link)
         finally:
             self.turning -= 1
-        return self.finish()
+        self.finish()
+        self.answered_ns = monotonic_ns()     # the disk may have been waited for meanwhile
+        return 0
 
     def settle(self) -> None:
         """Flushes and buries what was decided outside a turn."""

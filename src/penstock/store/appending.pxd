@@ -20,6 +20,7 @@ cdef class Appender:
     cdef OpenBlock open_block
     cdef uint64_t number          # of the block whose file is open here; 0: others are at work
     cdef bint wrote               # something that was not synced
+    cdef public bint is_direct    # the file system takes pages without a copy, as far as is known
     cdef public uint64_t durable_seq
     cdef public uint64_t durable_block
     cdef public uint64_t durable_place
@@ -28,4 +29,5 @@ cdef class Appender:
     cdef bint append(self) except -1
     cdef bint put(self, Block* block) except -1
     cdef bint put_in_c(self, Block* block) except -1
+    cdef bint write_pages(self, int fd, Block* block) noexcept nogil
     cdef uint64_t reserve(self) noexcept nogil

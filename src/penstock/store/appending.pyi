@@ -26,6 +26,7 @@ class Appender:
     durable_block: int
     durable_place: int
     reserved: int
+    is_direct: bool
     def __init__(self, *, log: RecordLog, disk: Disk, syncs: bool) -> None: ...
     @property
     def syncs(self) -> bool: ...

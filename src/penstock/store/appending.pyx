@@ -5,14 +5,32 @@ nothing to do but to append, and closed before anything else is done to the file
 finds open it may use. `append` either does all that a commit does, or nothing that counts, and the
 ordinary way is gone: what it wrote is written again there, and a sync that failed fails again.
 
-No thread but the owner's, no object for a message, no copy of what is written.
+No thread but the owner's, no object for a message, no copy of what is written; not even the
+system's, where much is written and synced (`O_DIRECT`): for who waits until the disk has it, a copy
+in the system's memory is nothing but work.
 """
 
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EINVAL, errno
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
 from posix.types cimport off_t
 
 from penstock.store.errors import StoreError
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #ifndef O_DIRECT
+    #define O_DIRECT 0  /* then everything is written as usual */
+    #endif
+    """
+    int O_DIRECT
+    int F_GETFL
+    int F_SETFL
+    int fcntl(int fd, int what, ...) nogil
 
 cdef extern from "unistd.h" nogil:
     ssize_t pwrite(int fd, const void* data, size_t n, off_t at)
@@ -23,6 +41,7 @@ cdef enum:
     SMALL_BYTES = 65536
     LEAST_RESERVED = 1024
     MOST_RESERVED = 1048576
+    PAGE_BYTES = 4096         # what is written directly begins and ends at multiples of it
 
 SMALL_WRITE_BYTES = SMALL_BYTES
 RESERVE_MIN = LEAST_RESERVED
@@ -48,6 +67,7 @@ cdef class Appender:
         self.disk = disk
         self.lender = disk.lender
         self.syncs = syncs
+        self.is_direct = O_DIRECT != 0
 
     def open(self, uint64_t number, OpenBlock block not None) -> None:
         """Nothing is to be done but appending to this file, until it is closed."""
@@ -131,8 +151,7 @@ cdef class Appender:
 
     cdef bint put_in_c(self, Block* block) except -1:
         cdef int fd, failed = 0
-        cdef ssize_t n = 0
-        cdef size_t done = block.written
+        cdef bint is_written
         file = self.open_block.file
         lent = self.lender.take(file)
         if lent is None:
@@ -144,15 +163,49 @@ cdef class Appender:
         if not self.syncs and not file.is_unsynced:
             self.lender.changed(file, fd)
         with nogil:
-            while done < block.used:
-                n = pwrite(fd, block.image + done, block.used - done, done)
-                if n > 0:
-                    done += n
-                elif n == 0 or errno != EINTR:
-                    break
-            if done == block.used and self.syncs:
+            is_written = (self.write_pages(fd, block)
+                          or write_all(fd, block.image, block.written, block.used))
+            if is_written and self.syncs:
                 failed = fdatasync(fd)
         if failed:
             self.lender.failed_sync(file, fd)
         self.lender.give(file, fd)
-        return done == block.used and not failed
+        return is_written and not failed
+
+    cdef bint write_pages(self, int fd, Block* block) noexcept nogil:
+        """Writes much that is to be synced straight from the image; False: it did not.
+
+        Whole pages: what the file has of the first one is written again as it is, and behind what
+        ends in the last one come zeros, space like any other that was not written to.
+        """
+        cdef size_t start = block.written & ~<size_t>(PAGE_BYTES - 1)
+        cdef size_t end = (block.used + PAGE_BYTES - 1) & ~<size_t>(PAGE_BYTES - 1)
+        cdef int flags
+        cdef bint is_written
+        if (not self.is_direct or not self.syncs or block.used - block.written <= SMALL_BYTES
+                or <size_t>block.image & (PAGE_BYTES - 1) or end > block.image_cap):
+            return False
+        flags = fcntl(fd, F_GETFL)
+        if flags == -1 or fcntl(fd, F_SETFL, flags | O_DIRECT) != 0:
+            self.is_direct = False
+            return False
+        memset(block.image + block.used, 0, end - block.used)
+        is_written = write_all(fd, block.image, start, end)
+        if not is_written and errno == EINVAL:
+            self.is_direct = False      # a file system that wants something else
+        fcntl(fd, F_SETFL, flags)       # nobody else has this descriptor meanwhile
+        if is_written:
+            self.open_block.allocated = max(self.open_block.allocated, end)
+        return is_written
+
+
+cdef bint write_all(int fd, const char* image, size_t start, size_t end) noexcept nogil:
+    """Writes a part of an image to where it belongs; False: not all of it."""
+    cdef ssize_t n
+    while start < end:
+        n = pwrite(fd, image + start, end - start, start)
+        if n > 0:
+            start += n
+        elif n == 0 or errno != EINTR:
+            return False
+    return True

@@ -3,7 +3,9 @@
 Every page of fresh memory is a fault of the processor, and a kilobyte of them costs more than to copy
 it. So what has outgrown LARGE_IMAGE_BYTES gets room for a full block at once, which the system may
 fill with pages of 2 MiB; it does so one by one, as they are written to. Better still is memory that
-another block has let go of: a log keeps one such image.
+another block has let go of: a log keeps one such image, and its next block begins in it.
+
+Large images begin where a page does, so they can be written without the system's copy of them.
 """
 
 cdef struct SpareImage:
@@ -21,6 +23,18 @@ cdef extern from *:
     #define HUGE_PAGE_BYTES ((size_t)1 << 21)
     #define SPARE_IMAGE_BYTES ((size_t)4096)  /* a mark may go beyond a full block */
 
+    static char *penstock_first_image(size_t wanted, size_t *cap, char **spare, size_t *spare_cap) {
+        char *fresh = *spare;
+        if (fresh && *spare_cap >= wanted) {
+            *spare = NULL;
+            *cap = *spare_cap;
+            return fresh;
+        }
+        fresh = malloc(wanted);
+        if (!fresh) { fputs("penstock: out of memory\\n", stderr); abort(); }
+        *cap = wanted;
+        return fresh;
+    }
     static char *penstock_grow_image(char *old, size_t used, size_t wanted, size_t block_bytes,
                                      size_t *cap, char **spare, size_t *spare_cap) {
         size_t room = *cap;
@@ -67,6 +81,8 @@ cdef extern from *:
         }
     }
     """
+    char* first_image "penstock_first_image"(size_t wanted, size_t* cap, char** spare,
+                                             size_t* spare_cap) noexcept nogil
     char* grow_image "penstock_grow_image"(char* old, size_t used, size_t wanted,
                                            size_t block_bytes, size_t* cap, char** spare,
                                            size_t* spare_cap) noexcept nogil

@@ -17,7 +17,7 @@ from penstock.records.codec cimport (
     read_record,
 )
 from penstock.records.xxh64 cimport xxh64
-from penstock.store.imagememory cimport grow_image
+from penstock.store.imagememory cimport first_image, grow_image
 from penstock.store.seqlist cimport seqs_push, seqs_remove
 from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
 
@@ -129,8 +129,8 @@ cdef class RecordLog:
         block.verified = True
         make_keys(&block.keys, self.incarnation, block.number)
         block.lineage = block.keys.header_seed
-        block.image_cap = max(<size_t>IMAGE_BYTES_MIN, <size_t>len(header))
-        block.image = <char*>xalloc(block.image_cap)
+        block.image = first_image(max(<size_t>IMAGE_BYTES_MIN, <size_t>len(header)),
+                                  &block.image_cap, &self.spare.image, &self.spare.cap)
         memcpy(block.image, PyBytes_AS_STRING(header), len(header))
         block.head = block.used = len(header)
         if self.block_last == self.blocks_cap:

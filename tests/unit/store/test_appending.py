@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUBJECTS = ("a", "b", "a.long.one")
+PAGE_BYTES = 4096
+MIB = 1 << 20
 
 
-def opened(place: Path, *, sync_always: bool = True) -> FileStore:
+def opened(place: Path, **options: Any) -> FileStore:
     place.mkdir(exist_ok=True)
-    return FileStore.open(
-        RealDisk.at(place), incarnation=7, noise=os.urandom, sync_always=sync_always
-    )
+    return FileStore.open(RealDisk.at(place), incarnation=7, noise=os.urandom, **options)
 
 
 def put(store: FileStore, n: int = 1) -> None:
@@ -178,3 +179,95 @@ def test_a_lazy_store_syncs_the_ordinary_way_before_it_shows_what_is_not_reserve
         put(store, 100)
     put(store)
     assert not store.appender.commit()
+
+
+# -- much at once: straight from the image
+
+
+def put_sized(store: FileStore, size: int) -> None:
+    seq = store.last_seq + 1
+    assert isinstance(store.append("s", b"", bytes([seq % 251]) * size, seq), Appended)
+
+
+def grown(place: Path) -> FileStore:
+    """A store with an image so large that it begins where a page does."""
+    store = opened(place)
+    put_sized(store, MIB + 1)
+    commit_as_usual(store)
+    return store
+
+
+def check_whole(store: FileStore, sizes: list[int]) -> None:
+    assert store.last_seq == len(sizes)
+    for seq, size in enumerate(sizes, 1):
+        found = store.load(seq)
+        if found is not None and hasattr(found, "block"):
+            work = store.fetch(found)
+            work.run()
+            store.fetched(work)
+            found = store.load(seq)
+        assert found.payload == bytes([seq % 251]) * size  # type: ignore[union-attr]
+
+
+def test_much_is_written_as_whole_pages_with_zeros_behind_it(tmp_path: Path) -> None:
+    store = grown(tmp_path / "s")
+    put_sized(store, 300_001)
+    assert store.appender.commit()
+    if not store.appender.is_direct:
+        pytest.skip("this file system wants everything copied")
+    [block] = store._files.open.values()
+    [file] = (tmp_path / "s").glob("*.blk")
+    data = file.read_bytes()
+    assert len(data) == block.allocated
+    assert len(data) % PAGE_BYTES == 0
+    assert block.written < len(data) < block.written + PAGE_BYTES
+    assert not data[block.written :].strip(b"\0")
+    check_whole(opened(tmp_path / "s"), [MIB + 1, 300_001])  # as after a kill
+    store.close()
+    assert file.stat().st_size % PAGE_BYTES
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_much_and_little_in_any_order_are_found_as_the_ordinary_way_writes_them(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    places = [tmp_path / "ordinary", tmp_path / "short"]
+    # Nothing stays warm: images lie in memory that holds what an older block said.
+    options = {"block_bytes": 3 * MIB, "warm_bytes_max": 0}
+    ordinary, short = (opened(place, **options) for place in places)
+    sizes: list[int] = []
+    for _ in range(60):
+        commit = [chance.choice((0, 30, 4000, 66_000, 300_000))] * chance.choice((1, 2, 5))
+        for size in commit:
+            put_sized(ordinary, size)
+            put_sized(short, size)
+        sizes += commit
+        commit_as_usual(ordinary)
+        if not short.appender.commit():
+            commit_as_usual(short)
+        assert short.durable_seq == short.visible_seq == len(sizes)
+        if chance.random() < 0.1:
+            found = opened(places[1], **options)
+            assert found.recovery.torn_bytes == 0
+            check_whole(found, sizes)
+    ordinary.close()
+    short.close()
+    assert contents(places[1]) == contents(places[0])
+    check_whole(opened(places[1], **options), sizes)
+
+
+def test_where_pages_cannot_be_written_directly_they_are_copied(tmp_path: Path) -> None:
+    store = grown(tmp_path / "s")
+    put_sized(store, 300_000)
+    with standing_in(store, "/dev/full"):  # it refuses O_DIRECT, and then the write
+        assert not store.appender.commit()
+    assert not store.appender.is_direct
+    assert store.visible_seq == 1
+    commit_as_usual(store)
+    put_sized(store, 300_000)
+    assert store.appender.commit()
+    [block] = store._files.open.values()
+    [file] = (tmp_path / "s").glob("*.blk")
+    assert file.stat().st_size == block.written
+    check_whole(opened(tmp_path / "s"), [MIB + 1, 300_000, 300_000])
