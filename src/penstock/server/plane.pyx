@@ -41,14 +41,14 @@ cdef enum:
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
-    DOUBT_STEP = 16                # turns slept through after an answer that did not come
+    DOUBT_STEP = 4                 # turns slept through after an answer that did not come
     DOUBT_MAX = 1024
 
 # A conversation: see `linger`.
 cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, answers
 cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we slept: sleep on
 cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
-cdef int64_t LINGER_NS = 500_000               # kept from the event loop
+cdef int64_t LINGER_NS = 1_000_000             # kept from the event loop
 cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
 cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
 
