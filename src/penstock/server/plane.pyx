@@ -293,6 +293,11 @@ cdef class Plane(Sender):
         if self.router.nspent:
             settle_spent(self.router)
 
+    def changed_interests(self) -> list:
+        """Where somebody came or went that is watched for; few, of thousands of accounts."""
+        cdef SubList interest
+        return [interest for interest in self.interests if interest.interest_changes]
+
     def set_epilogue(self, epilogue) -> None:
         """Called once the internal subscribers of a turn have run, before anything is flushed."""
         self.epilogue = epilogue

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.server.service import Service
     from penstock.store.disk import Disk
     from penstock.store.encryption import ServerKey
+    from penstock.subjects.trie import SubList
 
 SEED_BITS: Final = 63
 ROUNDS_MAX: Final = 16
@@ -78,6 +79,7 @@ class JetStreamEdge:
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
         self.accounts: dict[str, AccountEdge] = {}
+        self._by_interest: dict[SubList, AccountEdge] = {}
         self.store_dir, self._disk = open_store_dir(options.store_dir)
         self.unserved: list[str] = []
         """What is on disk and cannot be served, each with the reason."""
@@ -156,6 +158,7 @@ class JetStreamEdge:
             is_enabled=limits is not None,
         )
         edge = self.accounts[account.name] = AccountEdge(self, account, assets)
+        self._by_interest[account.interest] = edge
         if limits is not None:
             self._report(account, recover_account(assets, self.now_ns()))
         edge.start()
@@ -330,8 +333,8 @@ class JetStreamEdge:
         self._arm()
 
     def _interest_changed(self) -> None:
-        for account in self.accounts.values():
-            account.interest_changed()
+        for interest in self.plane.changed_interests():
+            self._by_interest[interest].interest_changed()
 
     def settle(self) -> None:
         """Outside a turn: passes on what happened, and flushes."""
