@@ -16,6 +16,8 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 LIBRARY_MISSING: Final = "this command needs the NATS client library: pip install nats-py"
+SPARK_MISSING: Final = "this command needs Spark: pip install 'penstock[spark]'"
+_MISSING: Final = {"nats": LIBRARY_MISSING, "pyspark": SPARK_MISSING}
 
 
 class Failure(Exception):
@@ -45,8 +47,8 @@ def told(error: BaseException) -> str | None:
     """The line for an error of a library or the system; None: it is a bug of ours."""
     if isinstance(error, Failure):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nats":
-        return LIBRARY_MISSING
+    if isinstance(error, ModuleNotFoundError):
+        return _MISSING.get((error.name or "").partition(".")[0])
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError):

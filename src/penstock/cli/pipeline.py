@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.fold.shards import Shard
     from penstock.spark.jobs import Origin
 
-NEEDED: Final = "this command needs Spark: pip install 'penstock[spark]'"
 #: The line of a Python traceback, inside Spark's, that says what went wrong.
 SAID: Final = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|[a-z]): (.+)$", re.MULTILINE)
 SHARDS: Final = 4
@@ -41,13 +40,10 @@ SHARDS: Final = 4
 @contextmanager
 def _session(screen: Screen, options: Namespace, *, bars: bool = True) -> Iterator[SparkSession]:
     """A session that ends with the job, unless it was there; its failures become `Failure`."""
-    try:
-        from pyspark.errors import PySparkException
-
-        from penstock.spark import session
-    except ImportError as error:
-        raise Failure(NEEDED) from error
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
+
+    from penstock.spark import session
 
     shows = bars and not screen.as_json and sys.stderr.isatty()
     settings: dict[str, Any] = {
