@@ -30,6 +30,7 @@ from penstock.fold.errors import (
 from penstock.fold.meta import SnapshotMeta
 from penstock.fold.record import decode_key, prefix_end
 from penstock.fold.sqlite_rows import rows_of
+from penstock.fold.tables import has_tables
 from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
 
 if TYPE_CHECKING:
@@ -186,6 +187,8 @@ class SqliteSnapshot(ServedByReader):
         self._path = path
         self._db: sqlite3.Connection | None = db
         self._tables = tables
+        self._has_others = tables is None and has_tables(db)
+        """Tables are in the file that were not opened with it: a change would pass them by."""
         self._read = SqliteReader(path)
 
     @classmethod
@@ -198,7 +201,8 @@ class SqliteSnapshot(ServedByReader):
         tables: Tables | None = None,
     ) -> Self:
         """`sync` makes every batch durable over a power cut, at the price of a sync each; `tables`
-        are tables of yours that change in the transaction of each batch."""
+        are tables of yours that change in the transaction of each batch. A file that has some is
+        changed with them only."""
         path = Path(path)
         with told(path):
             db = connect(path)
@@ -214,6 +218,8 @@ class SqliteSnapshot(ServedByReader):
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
+        if batch:
+            self._check_tables()
         puts, gone = rows_of(batch)
         with self._extended(batch, cursor, meta) as side, self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
@@ -236,6 +242,7 @@ class SqliteSnapshot(ServedByReader):
             _write_side(db, rows)
 
     def clear(self) -> None:
+        self._check_tables()
         with self._transaction() as db:
             if self._tables is not None:
                 self._tables.reset(db)
@@ -243,6 +250,12 @@ class SqliteSnapshot(ServedByReader):
             for table in ("data", "meta", "side"):
                 db.execute(f"DELETE FROM {table}")
         self._emptied()
+
+    def _check_tables(self) -> None:
+        if self._has_others:
+            raise StoreError(
+                "it has tables that would miss this: open it with them", path=self._path
+            )
 
     def settle(self) -> None:
         super().settle()

@@ -10,7 +10,7 @@ revision; each comes once, when its entry goes.
 
 A bucket that was made anew counts from the start: `reset(tx)` empties the tables then. Without one
 the fold stops rather than mix the changes of two buckets. Tables that come to a fold which has
-entries already are given those first, as puts.
+entries already are given those first, as puts. A file that has tables takes no batch without them.
 """
 
 from __future__ import annotations
@@ -144,6 +144,11 @@ class Tables:
                 self._apply(tx, [_update(*row) for row in page])
         row = db.execute("SELECT v FROM meta WHERE k = 'cursor'").fetchone()
         _set_seen(db, WatchCursor(row[0]).rank if row else 0)
+
+
+def has_tables(db: sqlite3.Connection) -> bool:
+    """Whether tables were handed anything in this file."""
+    return _seen(db) is not None
 
 
 def _update(

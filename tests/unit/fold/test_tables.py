@@ -9,7 +9,7 @@ import pytest
 
 from penstock.fold import SnapshotMeta, SqliteSnapshot, StoreError, StoreIOError
 from penstock.fold.tables import Tables, Transaction
-from penstock.kv.types import WatchCursor
+from penstock.kv.types import Scope, WatchCursor
 from support_folds import at, contents, delete, put
 
 if TYPE_CHECKING:
@@ -173,6 +173,35 @@ def test_tables_go_with_an_artifact(path: Path, tmp_path: Path) -> None:
     with SqliteSnapshot.import_from(tmp_path / "artifact", copy, tables=NOTED) as store:
         store.apply([put("a", b"1", 1), put("b", b"1", 2)], at(2))
     assert noted(copy) == [("a", 1, 1), ("b", 1, 2)]
+
+
+def test_a_fold_with_tables_takes_no_change_without_them(path: Path) -> None:
+    with SqliteSnapshot.open(path, tables=NOTED) as store:
+        store.apply([put("a", b"1", 1)], at(1))
+    with SqliteSnapshot.open(path) as store:
+        with pytest.raises(StoreError, match="tables"):
+            store.apply([put("b", b"2", 2)], at(2))
+        with pytest.raises(StoreError, match="tables"):
+            store.clear()
+        store.apply([], at(2))  # nothing that they would miss
+        assert (contents(store).keys(), store.cursor) == ({"a"}, at(2))
+    with SqliteSnapshot.open(path, tables=NOTED) as store:
+        store.apply([put("b", b"2", 3)], at(3))
+    assert noted(path) == [("a", 1, 1), ("b", 1, 3)]
+
+
+def test_tables_of_everything_are_not_taken_for_those_of_a_part(path: Path, tmp_path: Path) -> None:
+    with SqliteSnapshot.open(path, tables=NOTED) as store:
+        meta = SnapshotMeta("KV_b@1", ("",))
+        store.apply([put("a.1", b"1", 1), put("b.1", b"1", 2)], at(2), meta=meta)
+        store.export_to(tmp_path / "whole")
+        store.export_to(tmp_path / "plain", form="append-log")
+    copy, scope = tmp_path / "copy.db", Scope.prefix("a.")
+    with pytest.raises(StoreError, match="tables"):
+        SqliteSnapshot.import_from(tmp_path / "whole", copy, scope=scope, tables=NOTED)
+    assert not copy.exists()
+    SqliteSnapshot.import_from(tmp_path / "plain", copy, scope=scope, tables=NOTED).close()
+    assert noted(copy) == [("a.1", 1, 1)]
 
 
 def test_a_transaction_ends_with_the_function_it_was_given_to(path: Path) -> None:
