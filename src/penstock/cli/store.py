@@ -1,7 +1,8 @@
 """`penstock store`: looks into the files of streams while no server runs, and puts them right.
 
 `inspect` shows what is there, `verify` reads every byte and tells what is damaged, `repair` leaves
-damage behind (and what it replaces aside), `compact` gives back the space of removed messages.
+damage behind (and what it replaces aside), `compact` gives back the space of removed messages,
+`rekey` encrypts everything anew under keys that never were in use.
 Exit code 0 when all is well, 1 when damage was found (or is left after a repair), 2 for a wrong
 command line, 3 when the files cannot be used: a server holds them, the key is wrong, nothing is
 there, 130 when interrupted. Errors are one plain line on standard error.
@@ -20,6 +21,7 @@ from penstock.cli.store_findings import Finding, examine
 from penstock.jetstream.places import find_places, refuse_if_served
 from penstock.store.compression import Compression
 from penstock.store.disk import RealDisk
+from penstock.store.encryption import SALT_BYTES
 from penstock.store.errors import Locked, StoreError
 from penstock.store.filestore import FileStore
 
@@ -68,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         ("verify", "read every byte and tell what is damaged; exit code 1 if anything is"),
         ("repair", "leave damage behind; what is replaced is kept aside"),
         ("compact", "give back the space of removed messages"),
+        ("rekey", "encrypt every message anew under a new data key, and destroy the old files"),
     ):
         one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
         one.add_argument("directory", type=Path, help="a store, a stream, or all below")
@@ -78,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
             metavar="FILE",
             help=f"the key of encrypted stores; else it is taken from {KEY_VARIABLE}",
         )
+        if name == "rekey":
+            one.add_argument(
+                "--new-key-file",
+                type=Path,
+                metavar="FILE",
+                help="the key from now on, which the server must then be given; else as before",
+            )
     return parser
 
 
@@ -104,12 +114,19 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 def _open_options(options: argparse.Namespace) -> dict[str, Any]:
     """How stores are opened: with a key, if one was given."""
-    secret = os.environ.get(KEY_VARIABLE, "")
     if options.key_file is not None:
-        try:
-            secret = options.key_file.read_text()[:KEY_BYTES_MAX].strip()
-        except OSError as error:
-            raise Unusable(f"{options.key_file}: {error.strerror}") from None
+        return _keyed(_secret_in(options.key_file))
+    return _keyed(os.environ.get(KEY_VARIABLE, ""))
+
+
+def _secret_in(path: Path) -> str:
+    try:
+        return path.read_text()[:KEY_BYTES_MAX].strip()
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from None
+
+
+def _keyed(secret: str) -> dict[str, Any]:
     if not secret:
         return {}
     from penstock.store.encryption import ServerKey
@@ -231,11 +248,15 @@ def _tell_repaired(console: Console, finding: Finding, result: Result) -> None:
         console.print(f"[green]sound[/] {shown}: nothing to repair")
 
 
-def _compact(options: argparse.Namespace, findings: list[Finding], console: Console) -> int:
+def _refuse_damage(findings: list[Finding]) -> None:
     _refuse_failures(findings)
     damaged = [finding.place.shown for finding in findings if finding.problems()]
     if damaged:
         raise Unusable(f"{damaged[0]} is damaged: repair it first, or restore it")
+
+
+def _compact(options: argparse.Namespace, findings: list[Finding], console: Console) -> int:
+    _refuse_damage(findings)
     results = [_compact_one(finding, _open_options(options)) for finding in findings]
     if options.json:
         print(store_tables.as_json("compact", findings, results))
@@ -272,6 +293,37 @@ def _compact_one(finding: Finding, given: dict[str, Any]) -> Result:
     }
 
 
+def _rekey(options: argparse.Namespace, findings: list[Finding], console: Console) -> int:
+    _refuse_damage(findings)
+    given = _open_options(options)
+    anew = given if options.new_key_file is None else _keyed(_secret_in(options.new_key_file))
+    if not anew:
+        raise Unusable("there is no key to encrypt with: give one with --new-key-file")
+    # One salt for all of them: deriving a key is slow, and a server does it once per salt.
+    anew = anew | {"key_salt": os.urandom(SALT_BYTES)}
+    results = [_rekey_one(finding, given, anew, console) for finding in findings]
+    if options.json:
+        print(store_tables.as_json("rekey", findings, results))
+        return EXIT_OK
+    for finding, result in zip(findings, results, strict=True):
+        console.print(
+            f"[green]encrypted anew[/] {finding.place.shown}: {result['messages']:,} messages",
+            soft_wrap=True,
+        )
+    return EXIT_OK
+
+
+def _rekey_one(
+    finding: Finding, given: dict[str, Any], anew: dict[str, Any], console: Console
+) -> Result:
+    assert finding.report is not None  # else it was refused as damaged
+    messages = finding.report.state.msgs
+    steps = store_repair.rebuild_messages(finding, given | _as_stored(finding), anew)
+    _with_progress("encrypting", messages, _differences(steps), console)
+    store_repair.destroy(store_repair.asides(finding.place.messages)[-1])
+    return {"messages": messages}
+
+
 def _bytes_on_disk(finding: Finding) -> int:
     return sum(path.stat().st_size for path in finding.place.messages.iterdir())
 
@@ -281,4 +333,5 @@ ACTIONS: Final[dict[str, Callable[[argparse.Namespace, list[Finding], Console], 
     "verify": _verify,
     "repair": _repair,
     "compact": _compact,
+    "rekey": _rekey,
 }

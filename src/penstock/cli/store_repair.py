@@ -31,15 +31,20 @@ if TYPE_CHECKING:
 CONSUMER_SUFFIXES: Final = (STATE_SUFFIX, *LOG_SUFFIXES)
 
 
-def rebuild_messages(finding: Finding, options: dict[str, Any]) -> Iterator[int]:
-    """Writes the messages anew and swaps the directories; yields how many are written."""
+def rebuild_messages(
+    finding: Finding, options: dict[str, Any], anew: dict[str, Any] | None = None
+) -> Iterator[int]:
+    """Writes the messages anew and swaps the directories; yields how many are written.
+
+    A new store has a data key of its own. `anew` is how it is opened, where that differs.
+    """
     old = finding.place.messages
     new = aside_name(old, UNFINISHED)
     source_disk, target_disk = RealDisk.at(old), RealDisk.at(new, create=True)
     try:
         given = {"incarnation": finding.incarnation, "noise": os.urandom, **options}
         source = FileStore.open(OverlayDisk(source_disk), **given)
-        target = FileStore.open(target_disk, **given, meta=finding.meta)
+        target = FileStore.open(target_disk, **given | (anew or {}), meta=finding.meta)
         yield from copy_store(source, target)
         _check_alike(source, target)
         target.close()
@@ -71,6 +76,16 @@ def asides(messages: Path) -> list[Path]:
     """What earlier repairs have kept, the newest last."""
     found = messages.parent.glob(f"{messages.name}{ASIDE}*")
     return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def destroy(aside: Path) -> None:
+    """Remove what a swap has put aside, durably."""
+    shutil.rmtree(aside)
+    parent = RealDisk.at(aside.parent)
+    try:
+        parent.sync_dir()
+    finally:
+        parent.close()
 
 
 def finish_swap(messages: Path) -> bool:

@@ -15,6 +15,7 @@ from penstock.store.compression import Compression
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.disk import RealDisk
 from penstock.store.encryption import ServerKey
+from penstock.store.errors import StoreError
 from penstock.store.filestore import FileStore
 
 if TYPE_CHECKING:
@@ -311,3 +312,59 @@ def test_a_damaged_store_is_not_compacted(plain: Made, capsys: pytest.CaptureFix
     harm(plain.directory / "1.blk")
     assert command.run(["compact", str(plain.directory)]) == command.EXIT_UNUSABLE
     assert "repair it first" in capsys.readouterr().err
+
+
+# -- keys
+
+
+def test_a_store_is_encrypted_anew_under_another_key(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = made.payloads()
+    before = made.files()
+    (tmp_path / "new").write_text("another key\n")
+    words = ("rekey", str(made.directory), "--new-key-file", str(tmp_path / "new"))
+    code, store = told(capsys, *words)
+    assert (code, store["messages"]) == (0, len(whole))
+    assert not list(made.directory.parent.glob(f"*{ASIDE}*"))
+    after = made.files()
+    assert not any(b"33 33 33 " in data for data in after.values())
+    assert not {data for name, data in before.items() if name.endswith(".blk")} & {*after.values()}
+    with pytest.raises(StoreError, match="key"):
+        made.open()
+    made.options = {"key": ServerKey("another key")}
+    assert made.payloads() == whole
+
+
+def test_a_data_key_is_replaced_while_the_servers_key_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(command.KEY_VARIABLE, SECRET)
+    made = make(tmp_path / "store", KINDS["encrypted"])
+    whole = made.payloads()
+    old_keys = (made.directory / "keys").read_bytes()
+    assert told(capsys, "rekey", str(made.directory))[0] == 0
+    assert made.payloads() == whole
+    (made.directory / "keys").write_bytes(old_keys)  # who held the old data key reads nothing
+    assert told(capsys, "verify", str(made.directory))[0] != 0
+
+
+def test_without_any_key_nothing_is_encrypted(
+    plain: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = plain.files()
+    assert command.run(["rekey", str(plain.directory)]) == command.EXIT_UNUSABLE
+    assert "--new-key-file" in capsys.readouterr().err
+    assert plain.files() == before
+
+
+def test_a_damaged_store_is_not_encrypted_anew(
+    plain: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harm(plain.directory / "1.blk")
+    before = plain.files()
+    (tmp_path / "new").write_text("another key")
+    words = ["rekey", str(plain.directory), "--new-key-file", str(tmp_path / "new")]
+    assert command.run(words) == command.EXIT_UNUSABLE
+    assert "repair it first" in capsys.readouterr().err
+    assert plain.files() == before
