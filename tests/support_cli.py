@@ -23,6 +23,7 @@ import pytest
 from penstock.cli import main as entry
 from penstock.cli.connect import VARIABLES
 from support_assets import unique
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Cli", "Ran", "cli", "command_line", "jetstream_server", "name"]
 
 STORE_FLAGS = ("-js", "-sd", "store")
-WAIT_SECONDS = 15
 
 _anchored: set[int] = set()
 
@@ -72,7 +72,9 @@ class Streaming:
 
     def wait_for(self, text: str) -> None:
         """Until it has said so on the side."""
-        until(lambda: text in self.errors.read_text(), text, WAIT_SECONDS, self.errors.read_text)
+        until(
+            lambda: text in self.errors.read_text(), text, PATIENCE_SECONDS, self.errors.read_text
+        )
 
     def read_line(self) -> str:
         assert self.process.stdout is not None
@@ -84,7 +86,7 @@ class Streaming:
 
     def end(self) -> Ran:
         """What it came to, now that it has ended."""
-        out, _ = self.process.communicate(timeout=WAIT_SECONDS)
+        out, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
         return Ran(self.process.returncode, out, self.errors.read_text())
 
     def kill(self) -> None:

@@ -6,13 +6,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from penstock.server.flags import CheckConfig, UsageError, parse_command_line
+from support_patience import PATIENCE_SECONDS
 from support_servers import REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-SECONDS_MAX = 20
 
 
 def reference(argv: Sequence[str], cwd: Path) -> tuple[int, str]:
@@ -23,7 +22,7 @@ def reference(argv: Sequence[str], cwd: Path) -> tuple[int, str]:
         cwd=cwd,
         env={"NUMBER": "42", "WORD": "word", "LIST": "[ a, b ]", "BAD": "[ a"},
         capture_output=True,
-        timeout=SECONDS_MAX,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     return ended.returncode, ended.stderr.decode(errors="replace").strip()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.fold import BatchConfig, Fold
 from support_folds import contents
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from penstock.kv.bucket import NatsBucket
     from penstock.kv.types import KvEntry
 
-SECONDS = 20.0
 POLL_SECONDS = 0.005
 HEARTBEAT = 0.2
 #: A short window, so that a test is not spent waiting for batches to fill.
@@ -41,19 +41,19 @@ async def live(bucket: NatsBucket) -> dict[str, KvEntry]:
 
 async def until(condition: Callable[[], bool], what: str = "") -> None:
     """Wait for a condition; fail if it does not come about."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - conditions of other threads ring no bell
             await asyncio.sleep(POLL_SECONDS)
 
 
 async def ready(fold: Fold) -> Fold:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await fold.ready()
     return fold
 
 
 async def folded_up_to(fold: Fold, revision: int) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await fold.wait_for(revision)
 
 
@@ -88,7 +88,7 @@ async def back_up(client: Client, stream: str) -> Backup:
     body = json.dumps({"deliver_subject": inbox, "no_consumers": True}).encode()
     answer = json.loads((await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body)).data)
     data = b""
-    while (message := await chunks.next_msg(timeout=SECONDS)).data:
+    while (message := await chunks.next_msg(timeout=PATIENCE_SECONDS)).data:
         data += message.data
         if message.reply:
             await message.respond(b"")
@@ -102,4 +102,4 @@ async def put_back(client: Client, backup: Backup) -> None:
     body = json.dumps({"config": backup.config, "state": backup.state}).encode()
     answer = json.loads((await client.request(f"$JS.API.STREAM.RESTORE.{name}", body)).data)
     for chunk in (backup.data, b""):
-        await client.request(answer["deliver_subject"], chunk, timeout=SECONDS)
+        await client.request(answer["deliver_subject"], chunk, timeout=PATIENCE_SECONDS)

@@ -18,10 +18,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from support_patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-ANSWER_SECONDS = 10.0
 RECEIVE_BYTES = 1 << 18
 STORY_LINES = 30
 SHOWN_BYTES = 300
@@ -85,16 +86,16 @@ class Subscription:
         self.arrived: deque[Message] = deque()
         self._client = client
 
-    def next(self, seconds: float = ANSWER_SECONDS) -> Message:
+    def next(self, seconds: float = PATIENCE_SECONDS) -> Message:
         """The next delivery, waited for."""
         self._client.read_until(lambda: bool(self.arrived), f"a message on {self.subject}", seconds)
         return self.arrived.popleft()
 
-    def take(self, count: int, seconds: float = ANSWER_SECONDS) -> list[Message]:
+    def take(self, count: int, seconds: float = PATIENCE_SECONDS) -> list[Message]:
         """So many deliveries."""
         return [self.next(seconds) for _ in range(count)]
 
-    def until_status(self, seconds: float = ANSWER_SECONDS) -> list[Message]:
+    def until_status(self, seconds: float = PATIENCE_SECONDS) -> list[Message]:
         """Everything up to the first status message, and that one last."""
         taken = [self.next(seconds)]
         while not taken[-1].status:
@@ -124,7 +125,7 @@ class Client:
         check: Callable[[Json], None] = lambda answer: None,
         **options: object,
     ) -> None:
-        self._socket = socket.create_connection(address, ANSWER_SECONDS)
+        self._socket = socket.create_connection(address, PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
         self._subscriptions: dict[int, Subscription] = {}
@@ -178,7 +179,7 @@ class Client:
         self.read_until(lambda: self._pongs >= wanted, "PONG")
 
     def read_until(
-        self, condition: Callable[[], bool], what: str, seconds: float = ANSWER_SECONDS
+        self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS
     ) -> None:
         """Read until something holds; fail with the story when the deadline passes."""
         deadline = time.monotonic() + seconds
@@ -193,7 +194,12 @@ class Client:
     # -- JetStream
 
     def request(
-        self, subject: str, body: object = None, headers: Headers = None, *, seconds: float = 10.0
+        self,
+        subject: str,
+        body: object = None,
+        headers: Headers = None,
+        *,
+        seconds: float = PATIENCE_SECONDS,
     ) -> Message:
         """The first answer to a request."""
         inbox = self.subscribe()

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.kv.types import CaughtUp, KvUpdate
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from penstock.kv.contract import BucketConfig
     from penstock.kv.types import WatchEvent
     from penstock.kv.watching import Watch
-
-SECONDS = 20.0
 
 
 class Maker(Protocol):
@@ -33,7 +32,7 @@ class Seen:
 
     async def until(self, condition: Callable[[Seen], bool]) -> Seen:
         """Read on until it holds; fail if it does not in time."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition(self):
                 self.events += await self.watch.next_events()
         return self

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_servers import OURS, REFERENCE, START_SECONDS, ServerUnderTest, until
+from support_patience import PATIENCE_SECONDS
+from support_servers import OURS, REFERENCE, ServerUnderTest, until
 from support_wire import Wire
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Reply:
 def fetch(url: str, method: str = "GET") -> Reply:
     request = urllib.request.Request(url, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=START_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return Reply(answer.status, dict(answer.headers), answer.read().decode())
     except urllib.error.HTTPError as refused:
         with refused:

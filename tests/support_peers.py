@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.server.options import TlsOptions, WebsocketOptions
 from penstock.server.threaded import ThreadedServer
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from support_codecs import WebSocketClient
     from support_tls import Certificates
 
-ANSWER_SECONDS = 20.0
 RECEIVE_BYTES = 1 << 18
 POLL_SECONDS = 0.002
 QUIET = {"verbose": False, "pedantic": False}
@@ -49,7 +49,7 @@ class Delivery(NamedTuple):
 Event = Delivery | str
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = ANSWER_SECONDS) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -72,7 +72,7 @@ class Peer:
         self.socket: socket.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(ANSWER_SECONDS)
+        self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()

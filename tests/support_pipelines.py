@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import nats
 
+from support_patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from support_servers import ServerUnderTest
-
-SECONDS = 20
 
 
 def url_of(server: ServerUnderTest) -> str:
@@ -27,7 +27,7 @@ async def _publish(url: str, stream: str, first: int, last: int, config: dict[st
     for n in range(first, last + 1):
         headers = {"N": str(n)} if n % 10 == 0 else None
         await client.publish(f"{stream}.{n % 3}.x", b"message %d" % n, headers=headers)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await context.stream_info(stream)).state.last_seq < last:
             await client.flush()
     await client.close()

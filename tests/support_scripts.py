@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.fold import BatchConfig, MemorySnapshot, watch_applied
 from penstock.fold.errors import StoreIOError
 from penstock.kv.types import KvUpdate, LogInfo, Scope, WatchCursor, WatchEvent
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from penstock.fold import SnapshotMeta
 
-SECONDS: Final = 10.0
 #: Nothing is applied because of time.
 PATIENT: Final = BatchConfig(window=1000.0, max=3, hydrate_window=1000.0, hydrate_max=5)
 IDENTITY: Final = "KV_b@1"
@@ -128,5 +128,5 @@ class WatchedStore(MemorySnapshot):
 async def run(script: Script, **settings: Any) -> WatchCursor:
     """`watch_applied` over a script, for a while."""
     settings.setdefault("batch", PATIENT)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return await watch_applied(script, Scope.all(), **settings)

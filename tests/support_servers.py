@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from support_patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -43,8 +45,6 @@ __all__ = [
     "until",
 ]
 
-START_SECONDS = 10.0
-STOP_SECONDS = 10.0
 POLL_SECONDS = 0.002
 POOLED_SERVERS = 6
 LOOPBACK = "127.0.0.1"
@@ -80,7 +80,7 @@ REFERENCE = Implementation("reference", (_binary,)) if _binary else None
 def until(
     condition: Callable[[], bool],
     what: str,
-    seconds: float = START_SECONDS,
+    seconds: float = PATIENCE_SECONDS,
     story: Callable[[], str] = str,
 ) -> None:
     """Wait for a condition; fail, naming it and telling the story, when the deadline passes."""
@@ -221,7 +221,7 @@ class ServerUnderTest:
         """End the process politely; its exit code."""
         self.send_signal(number)
         try:
-            return self.process.wait(STOP_SECONDS)
+            return self.process.wait(PATIENCE_SECONDS)
         finally:
             self.kill()
 

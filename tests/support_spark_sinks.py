@@ -22,6 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from penstock.spark.source import JetStream
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECONDS = 30.0
 POLL_SECONDS = 0.01
 SABOTAGE = "sabotage"
 
@@ -62,7 +62,9 @@ def call(server: ServerUnderTest, subject: str, body: Mapping[str, Any]) -> dict
     """A request to the JetStream API; an error fails the test."""
 
     async def ask(client: Client) -> dict[str, Any]:
-        answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=10)
+        answer = await client.request(
+            f"$JS.API.{subject}", json.dumps(body).encode(), timeout=PATIENCE_SECONDS
+        )
         said: dict[str, Any] = json.loads(answer.data)
         assert "error" not in said, said
         return said
@@ -98,7 +100,7 @@ def stored(server: ServerUnderTest, stream: str, *, marks: bool = False) -> list
         )
         found = []
         for _ in range(state.messages):
-            message = await subscription.next_msg(timeout=SECONDS)
+            message = await subscription.next_msg(timeout=PATIENCE_SECONDS)
             headers = dict(message.headers or {})
             found.append(Message(message.subject, message.data.decode(), headers))
         return found
@@ -135,7 +137,7 @@ class Sabotage:
             raise RuntimeError("sabotage")
         # The test does the harm meanwhile, and says when it is done.
         self.path.with_suffix(".reached").touch()
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not self.path.with_suffix(".done").exists():
             assert time.monotonic() < deadline
             time.sleep(POLL_SECONDS)

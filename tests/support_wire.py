@@ -15,11 +15,12 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+from support_patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
-ANSWER_SECONDS = 5.0
 RECEIVE_BYTES = 65536
 LINE_END = b"\r\n"
 
@@ -40,7 +41,7 @@ class Wire:
         name: str = "A",
         greeting: bool = True,
         answers_pings: bool = True,
-        seconds: float = ANSWER_SECONDS,
+        seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self.name = name
         self.seconds = seconds

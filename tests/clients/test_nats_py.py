@@ -19,6 +19,7 @@ from nats.errors import (
 )
 
 from support_nkeys import public_nkey, signed
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
     from support_tls import Certificates
 
-WAIT_SECONDS = 5.0
 MESSAGES = 200
 SEED = bytes(range(32))
 
@@ -59,13 +59,13 @@ async def _settled(client: Client) -> None:
     inbox = client.new_inbox()
     echo = await client.subscribe(inbox, max_msgs=1)
     await client.publish(inbox, b"")
-    await echo.next_msg(WAIT_SECONDS)
+    await echo.next_msg(PATIENCE_SECONDS)
 
 
 async def _answered(client: Client) -> None:
     """The same for a client that does not hear itself: a request that nobody hears is answered."""
     with pytest.raises(NoRespondersError):
-        await client.request("nobody.home", b"", WAIT_SECONDS)
+        await client.request("nobody.home", b"", PATIENCE_SECONDS)
 
 
 async def _refused(server: ServerUnderTest, **options: Any) -> None:
@@ -79,7 +79,7 @@ async def test_a_message_arrives(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         subscription = await client.subscribe("greet.*")
         await client.publish("greet.joe", b"hello", reply="answers")
-        msg = await subscription.next_msg(WAIT_SECONDS)
+        msg = await subscription.next_msg(PATIENCE_SECONDS)
         assert (msg.subject, msg.reply, msg.data) == ("greet.joe", "answers", b"hello")
 
 
@@ -89,7 +89,7 @@ async def test_many_messages_arrive_in_order(server: ServerUnderTest) -> None:
         await _settled(subscriber)
         for n in range(MESSAGES):
             await publisher.publish("many", str(n).encode())
-        seen = [int((await subscription.next_msg(WAIT_SECONDS)).data) for _ in range(MESSAGES)]
+        seen = [int((await subscription.next_msg(PATIENCE_SECONDS)).data) for _ in range(MESSAGES)]
         assert seen == list(range(MESSAGES))
 
 
@@ -107,7 +107,7 @@ async def test_a_queue_shares_the_work(server: ServerUnderTest) -> None:
             await client.subscribe("work", queue="crew", cb=work)
         for n in range(MESSAGES):
             await client.publish("work", str(n).encode())
-        await asyncio.wait_for(done.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
     assert sorted(n for share in shares for n in share) == list(range(MESSAGES))
     assert all(shares)
 
@@ -120,7 +120,7 @@ async def test_a_request_is_answered(server: ServerUnderTest, old_style: bool) -
             await msg.respond(msg.data.upper())
 
         await client.subscribe("upper", cb=answer)
-        reply = await client.request("upper", b"hello", WAIT_SECONDS, old_style=old_style)
+        reply = await client.request("upper", b"hello", PATIENCE_SECONDS, old_style=old_style)
         assert reply.data == b"HELLO"
 
 
@@ -133,7 +133,9 @@ async def test_many_requests_at_once_find_their_answers(server: ServerUnderTest)
         await service.subscribe("echo", cb=answer)
         await _settled(service)
         asked = [str(n).encode() for n in range(100)]
-        answers = await asyncio.gather(*(client.request("echo", q, WAIT_SECONDS) for q in asked))
+        answers = await asyncio.gather(
+            *(client.request("echo", q, PATIENCE_SECONDS) for q in asked)
+        )
         assert [a.data for a in answers] == [b"re:" + q for q in asked]
 
 
@@ -148,21 +150,21 @@ async def test_one_request_may_have_many_answers(server: ServerUnderTest) -> Non
         inbox = client.new_inbox()
         answers = await client.subscribe(inbox, max_msgs=5)
         await client.publish("count", b"", reply=inbox)
-        seen = [(await answers.next_msg(WAIT_SECONDS)).data for _ in range(5)]
+        seen = [(await answers.next_msg(PATIENCE_SECONDS)).data for _ in range(5)]
         assert seen == [b"0", b"1", b"2", b"3", b"4"]
 
 
 async def test_a_request_nobody_hears_fails_at_once(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         with pytest.raises(NoRespondersError):
-            await client.request("nobody.home", b"", WAIT_SECONDS)
+            await client.request("nobody.home", b"", PATIENCE_SECONDS)
 
 
 async def test_headers_arrive(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         subscription = await client.subscribe("with.headers")
         await client.publish("with.headers", b"body", headers={"Colour": "green", "Size": "7"})
-        msg = await subscription.next_msg(WAIT_SECONDS)
+        msg = await subscription.next_msg(PATIENCE_SECONDS)
         assert msg.headers == {"Colour": "green", "Size": "7"}
         assert msg.data == b"body"
 
@@ -173,7 +175,7 @@ async def test_unsubscribing_after_some_messages_holds(server: ServerUnderTest) 
         await subscription.unsubscribe(limit=2)
         for n in range(5):
             await client.publish("few", str(n).encode())
-        seen = [(await subscription.next_msg(WAIT_SECONDS)).data for _ in range(2)]
+        seen = [(await subscription.next_msg(PATIENCE_SECONDS)).data for _ in range(2)]
         await _settled(client)
         assert seen == [b"0", b"1"]
         assert subscription.pending_msgs == 0
@@ -194,7 +196,7 @@ async def test_draining_delivers_what_is_on_its_way(server: ServerUnderTest) -> 
         for n in range(MESSAGES):
             await publisher.publish("drained", str(n).encode())
         await _settled(publisher)
-        await asyncio.wait_for(drained.drain(), WAIT_SECONDS)
+        await asyncio.wait_for(drained.drain(), PATIENCE_SECONDS)
         assert drained.is_closed
     assert seen == [str(n).encode() for n in range(MESSAGES)]
 
@@ -206,14 +208,14 @@ async def test_without_echo_own_messages_stay_away(server: ServerUnderTest) -> N
         await _answered(client)
         async with _client(server) as other:
             await other.publish("echoed", b"theirs")
-            assert (await subscription.next_msg(WAIT_SECONDS)).data == b"theirs"
+            assert (await subscription.next_msg(PATIENCE_SECONDS)).data == b"theirs"
 
 
 async def test_verbose_and_pedantic_clients_work(server: ServerUnderTest) -> None:
     async with _client(server, verbose=True, pedantic=True) as client:
         subscription = await client.subscribe("said")
         await client.publish("said", b"x")
-        assert (await subscription.next_msg(WAIT_SECONDS)).data == b"x"
+        assert (await subscription.next_msg(PATIENCE_SECONDS)).data == b"x"
 
 
 async def test_the_client_learns_the_payload_limit(
@@ -243,9 +245,9 @@ async def test_a_client_survives_a_restart_with_its_subscriptions(start: Starter
         subscription = await client.subscribe("again")
         await _settled(client)
         await asyncio.to_thread(server.restart)
-        await asyncio.wait_for(back.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(back.wait(), PATIENCE_SECONDS)
         await client.publish("again", b"still here")
-        assert (await subscription.next_msg(WAIT_SECONDS)).data == b"still here"
+        assert (await subscription.next_msg(PATIENCE_SECONDS)).data == b"still here"
 
 
 async def _ignore(_: Exception) -> None:
@@ -262,7 +264,7 @@ async def test_a_client_hears_that_the_server_retires(start: Starter) -> None:
     async with _client(server, lame_duck_mode_cb=told) as client:
         await _settled(client)
         server.send_signal(signal.SIGUSR2)
-        await asyncio.wait_for(retired.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(retired.wait(), PATIENCE_SECONDS)
 
 
 async def test_a_refused_publish_is_reported(
@@ -273,7 +275,7 @@ async def test_a_refused_publish_is_reported(
     reported: asyncio.Queue[Exception] = asyncio.Queue()
     async with _client(server, user="amy", password="a", error_cb=reported.put) as client:
         await client.publish("theirs", b"")
-        error = await asyncio.wait_for(reported.get(), WAIT_SECONDS)
+        error = await asyncio.wait_for(reported.get(), PATIENCE_SECONDS)
         assert "permissions violation for publish" in str(error).lower()
 
 
@@ -314,7 +316,7 @@ async def test_tls(
     async with _client(server, **options) as client:
         subscription = await client.subscribe("sealed")
         await client.publish("sealed", b"x" * 100_000)
-        assert len((await subscription.next_msg(WAIT_SECONDS)).data) == 100_000
+        assert len((await subscription.next_msg(PATIENCE_SECONDS)).data) == 100_000
 
 
 async def test_tls_before_the_greeting(

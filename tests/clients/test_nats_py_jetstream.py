@@ -27,6 +27,8 @@ from nats.js.errors import (
     ObjectNotFoundError,
 )
 
+from support_patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from support_servers import Implementation, ServerPool
 
-WAIT_SECONDS = 10.0
 MESSAGES = 50
 FLAGS = ("-js", "-sd", "store")
 
@@ -49,7 +50,7 @@ def fresh(prefix: str) -> str:
 async def js(pool: ServerPool, implementation: Implementation) -> AsyncIterator[JetStreamContext]:
     client = Client()
     await client.connect(pool.get(implementation, flags=FLAGS).url, allow_reconnect=False)
-    yield client.jetstream(timeout=WAIT_SECONDS)
+    yield client.jetstream(timeout=PATIENCE_SECONDS)
     await client.close()
 
 
@@ -63,7 +64,7 @@ async def stream(js: JetStreamContext, count: int = 0, **config: Any) -> str:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await condition():
             continue
 
@@ -127,7 +128,7 @@ async def test_messages_are_read_and_removed(js: JetStreamContext) -> None:
 async def test_batches_are_pulled_and_acknowledged(js: JetStreamContext) -> None:
     name = await stream(js, MESSAGES)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
-    messages = await subscription.fetch(MESSAGES, timeout=WAIT_SECONDS)
+    messages = await subscription.fetch(MESSAGES, timeout=PATIENCE_SECONDS)
     assert [msg.data for msg in messages] == numbers(MESSAGES)
     assert messages[-1].metadata.num_pending == 0
     for msg in messages:
@@ -146,9 +147,9 @@ async def test_a_pull_of_nothing_times_out(js: JetStreamContext) -> None:
 async def test_a_refused_message_comes_again(js: JetStreamContext) -> None:
     name = await stream(js, 1)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
-    (msg,) = await subscription.fetch(1, timeout=WAIT_SECONDS)
+    (msg,) = await subscription.fetch(1, timeout=PATIENCE_SECONDS)
     await msg.nak()
-    (again,) = await subscription.fetch(1, timeout=WAIT_SECONDS)
+    (again,) = await subscription.fetch(1, timeout=PATIENCE_SECONDS)
     assert again.metadata.num_delivered == 2
     await again.term()
 
@@ -162,7 +163,7 @@ async def test_pushed_messages_arrive_and_are_acknowledged(js: JetStreamContext)
         arrived.put_nowait(msg.data)
 
     subscription = await js.subscribe(f"{name}.>", durable="D", cb=take, manual_ack=True)
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert [await arrived.get() for _ in range(MESSAGES)] == numbers(MESSAGES)
 
     async def settled() -> bool:
@@ -198,7 +199,7 @@ async def test_a_queue_shares_a_push_consumer(js: JetStreamContext) -> None:
 async def test_an_ordered_consumer_reads_everything_in_order(js: JetStreamContext) -> None:
     name = await stream(js, MESSAGES)
     subscription = await js.subscribe(f"{name}.>", ordered_consumer=True)
-    seen = [(await subscription.next_msg(WAIT_SECONDS)).data for _ in range(MESSAGES)]
+    seen = [(await subscription.next_msg(PATIENCE_SECONDS)).data for _ in range(MESSAGES)]
     assert seen == numbers(MESSAGES)
     await subscription.unsubscribe()
 
@@ -212,7 +213,7 @@ async def test_flow_control_and_heartbeats_keep_a_long_delivery_going(js: JetStr
     config = ConsumerConfig(flow_control=True, idle_heartbeat=0.5, ack_policy=AckPolicy.NONE)
     subscription = await js.subscribe(f"{name}.>", config=config)
     for n in range(count):
-        msg = await subscription.next_msg(WAIT_SECONDS)
+        msg = await subscription.next_msg(PATIENCE_SECONDS)
         assert msg.data.startswith(b"%dx" % n)
     await subscription.unsubscribe()
 
@@ -220,7 +221,7 @@ async def test_flow_control_and_heartbeats_keep_a_long_delivery_going(js: JetStr
 async def test_a_work_queue_forgets_what_is_done(js: JetStreamContext) -> None:
     name = await stream(js, 3, retention=RetentionPolicy.WORK_QUEUE)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
-    for msg in await subscription.fetch(3, timeout=WAIT_SECONDS):
+    for msg in await subscription.fetch(3, timeout=PATIENCE_SECONDS):
         await msg.ack_sync()
     assert (await js.stream_info(name)).state.messages == 0
 
@@ -275,12 +276,12 @@ async def test_a_watch_tells_what_is_there_and_what_changes(js: JetStreamContext
     await kv.put("a.1", b"1")
     await kv.put("b.1", b"2")
     watcher = await kv.watch("a.*")
-    there = await watcher.updates(timeout=WAIT_SECONDS)
+    there = await watcher.updates(timeout=PATIENCE_SECONDS)
     assert there is not None
     assert (there.key, there.value) == ("a.1", b"1")
-    assert await watcher.updates(timeout=WAIT_SECONDS) is None
+    assert await watcher.updates(timeout=PATIENCE_SECONDS) is None
     await kv.delete("a.1")
-    gone = await watcher.updates(timeout=WAIT_SECONDS)
+    gone = await watcher.updates(timeout=PATIENCE_SECONDS)
     assert gone is not None
     assert (gone.key, gone.operation) == ("a.1", "DEL")
     await watcher.stop()

@@ -11,10 +11,6 @@ import itertools
 from collections import defaultdict
 from enum import Enum
 
-ACK_WINDOW_S = 1.0
-"""An acknowledgement that nobody waits for is written within a quarter of a second; a machine
-under load may be late, so the tests ask for no more than this."""
-
 
 class Existence(Enum):
     """Of something that requests make and delete."""
@@ -30,18 +26,28 @@ class Acks:
     def __init__(self) -> None:
         self.confirmed: set[int] = set()
         """Somebody waited for the answer, and it came."""
-        self.sent_at: dict[int, float] = {}
-        """In this life, and nobody waits for an answer."""
+        self.sent: set[int] = set()
+        """In this life, nobody waits for an answer, and nothing that came later is confirmed."""
         self.lasting: set[int] = set()
         """Must not be delivered to anybody, nor be kept for anybody, in any later life."""
         self.tried: set[int] = set()
         """Sent in any way."""
+        self.covered: set[int] = set()
+        """Sent before one that was confirmed: what a consumer is told is written in order."""
+        self.under_way: set[int] = set()
+        """Deliveries, by consumer sequence, that were sent before they were acknowledged."""
 
-    def end_life(self, killed_at: float) -> None:
-        """What was sent shortly before this death may be lost, and come again in any later life."""
-        plain = {seq for seq, at in self.sent_at.items() if at < killed_at - ACK_WINDOW_S}
-        self.lasting |= self.confirmed | plain
-        self.sent_at.clear()
+    def confirm(self, seq: int) -> None:
+        self.tried.add(seq)
+        self.confirmed.add(seq)
+        self.covered |= self.sent
+        self.sent.clear()
+
+    def end_life(self) -> None:
+        """What was sent last may be lost, and come again in any later life."""
+        self.lasting |= self.confirmed | self.covered
+        self.sent.clear()
+        self.under_way.clear()
 
 
 class Ledger:
@@ -84,7 +90,7 @@ class Ledger:
         if seq in acks.confirmed:
             self.wrong.append(f"{consumer}: {seq} was acknowledged, confirmed and comes again")
         elif seq in acks.lasting:
-            self.wrong.append(f"{consumer}: {seq} was acknowledged long before and comes again")
+            self.wrong.append(f"{consumer}: {seq} was acknowledged before another and comes again")
 
     def begin_life(self) -> None:
         self.life += 1
@@ -95,10 +101,10 @@ class Ledger:
         """It is about to be killed."""
         self.is_dying = True
 
-    def note_death(self, killed_at: float) -> None:
+    def note_death(self) -> None:
         """Nobody adds anything any more."""
         for acks in self.acks.values():
-            acks.end_life(killed_at)
+            acks.end_life()
 
     # -- after a death
 

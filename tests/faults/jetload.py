@@ -7,7 +7,7 @@ read, JOBS is a work queue, KV_B a bucket; others come and go. No role waits for
 from __future__ import annotations
 
 import threading
-import time
+from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +101,9 @@ def pull(client: JetStream, ledger: Ledger, chance: Random) -> None:
 
 def _pull(client: JetStream, ledger: Ledger, chance: Random, stream: str, consumer: str) -> None:
     inbox = client.pull(stream, consumer, {"batch": BATCH, "expires": SECOND // 10})
-    for message in _until_status(inbox):
-        _settle(client, ledger, chance, stream, f"{stream}/{consumer}", message)
+    taken = deque(_until_status(inbox))
+    while taken:
+        _settle(client, ledger, chance, f"{stream}/{consumer}", taken)
     inbox.close()
 
 
@@ -117,30 +118,35 @@ def _until_status(inbox: Subscription) -> list[Message]:
 
 
 def _settle(
-    client: JetStream, ledger: Ledger, chance: Random, stream: str, name: str, message: Message
+    client: JetStream, ledger: Ledger, chance: Random, name: str, arrived: deque[Message]
 ) -> None:
     """Acknowledges a delivery: so that it is known to count, so that it is not, or not at all."""
-    seq = ack_fields(message)[1]
-    ledger.note_stored(stream, seq, message.payload)
-    ledger.note_delivered(name, seq)
-    acks, how = ledger.acks[name], chance.random()
+    message, acks, how = arrived.popleft(), ledger.acks[name], chance.random()
+    _, seq, consumer_seq, _ = ack_fields(message)
+    ledger.note_stored(name.partition("/")[0], seq, message.payload)
+    if consumer_seq not in acks.under_way:
+        ledger.note_delivered(name, seq)
     if how < 0.1:
         client.publish(message.reply, b"-NAK")
         return
     acks.tried.add(seq)
     if how < 0.5:
         client.publish(message.reply, b"+ACK")
-        acks.sent_at[seq] = time.monotonic()
+        acks.sent.add(seq)
         return
     client.request(message.reply, b"+ACK")
-    acks.confirmed.add(seq)
+    acks.confirm(seq)
+    # A slow client may be sent a message again, and only then be heard to have acknowledged it.
+    fields = map(ack_fields, arrived)
+    acks.under_way.update(other for _, again, other, _ in fields if again == seq)
 
 
 def be_pushed(client: JetStream, ledger: Ledger, chance: Random) -> None:
     """Takes what a push consumer delivers."""
     inbox = client.subscribe(PUSH_SUBJECT)
     while True:
-        _settle(client, ledger, chance, "LOG", PUSHED, inbox.next())
+        client.read_until(lambda: bool(inbox.arrived), "deliveries")
+        _settle(client, ledger, chance, PUSHED, inbox.arrived)
 
 
 def put(client: JetStream, ledger: Ledger, chance: Random) -> None:

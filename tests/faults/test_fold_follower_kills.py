@@ -27,7 +27,8 @@ from penstock.kv.connection import NatsConfig, NatsConnection
 from penstock.kv.contract import BucketConfig
 from penstock.server.options import Options
 from support_folds import DURABLE, contents
-from support_following import SECONDS, folded_up_to, live, ready
+from support_following import folded_up_to, live, ready
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -66,7 +67,7 @@ class Victims:
 
     async def _line(self) -> str:
         assert self.process.stdout is not None
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             line = await self.process.stdout.readline()
         assert line, "the program that makes victims has died"
         return line.decode().strip()
@@ -133,7 +134,7 @@ async def write(bucket: NatsBucket, chance: Random) -> None:
         if number < count - 1:
             await client.publish(subject, value, headers=headers)
         else:
-            await client.request(subject, value, headers=headers, timeout=SECONDS)
+            await client.request(subject, value, headers=headers, timeout=PATIENCE_SECONDS)
 
 
 async def _info(bucket: NatsBucket) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support_assets import JetStream
+from support_patience import PATIENCE_SECONDS
 from support_servers import OURS, ServerStartError, ServerUnderTest, until
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("faultydisk.c")
 STORE_FAILED = 10077
 NO_RESOURCES = 10023
-SECONDS_MAX = 30
 SMALL_DISK = "24m"
 PAYLOAD = b"x" * 50_000
 
@@ -79,7 +79,9 @@ def faulty(tmp_path: Path, faults: Faults) -> Iterator[tuple[ServerUnderTest, Fa
 
 def health(server: ServerUnderTest) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(f"{server.http_url}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"{server.http_url}/healthz", timeout=PATIENCE_SECONDS
+        ) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -87,7 +89,7 @@ def health(server: ServerUnderTest) -> tuple[int, dict[str, Any]]:
 
 
 def eventually(what: Callable[[], bool], text: str) -> None:
-    until(what, text, SECONDS_MAX)
+    until(what, text, PATIENCE_SECONDS)
 
 
 def test_a_failed_sync_is_final_for_its_stream_and_told(
@@ -163,7 +165,7 @@ def test_a_full_disk_refuses_and_goes_on_by_itself(faulty: tuple[ServerUnderTest
         assert stream.get(seq=1)["seq"] == 1
         assert late.waiting() == []
         faults.heal()
-        assert late.next(SECONDS_MAX).json["seq"] == 2
+        assert late.next(PATIENCE_SECONDS).json["seq"] == 2
         assert stream.publish("a", b"after")["seq"] == 3
         assert health(server)[0] == 200
     server.restart()

@@ -16,8 +16,9 @@ import socket
 import struct
 import sys
 
+from support_patience import PATIENCE_SECONDS
+
 HOST = "127.0.0.1"
-ANSWER_SECONDS = 10.0
 PIECES_MAX = 12
 SPOILS_MAX = 6
 
@@ -151,7 +152,7 @@ class Watcher:
     """A connection of its own that must always be answered."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), ANSWER_SECONDS)
+        self._socket = socket.create_connection((HOST, port), PATIENCE_SECONDS)
         self._read_until(b"\r\n")
         self._socket.sendall(b'CONNECT {"verbose":false}\r\n')
 
@@ -179,7 +180,7 @@ def converse(port: int, seed: int) -> None:
     speaker = Speaker(seed)
     pieces = speaker.conversation()
     ending = speaker.dice.choice(["orderly", "orderly", "close", "reset"])
-    with socket.create_connection((HOST, port), ANSWER_SECONDS) as peer:
+    with socket.create_connection((HOST, port), PATIENCE_SECONDS) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             for piece in pieces:

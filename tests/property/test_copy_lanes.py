@@ -19,13 +19,13 @@ from penstock import ThreadedServer
 from penstock.jetstream.feed import Feed
 from penstock.server.options import JetStreamOptions, Options
 from support_jetstream import Client
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAMES = itertools.count()
-CATCH_UP_SECONDS = 30.0
 MANY = 200
 PLAIN = b"NATS/1.0\r\nKey: value\r\n\r\n"
 NOTED = b"NATS/1.0\r\nNats-Stream-Source: X 1 > > y\r\n\r\n"
@@ -126,7 +126,7 @@ def copied(client: Client, name: str, plan: dict[str, Any]) -> tuple[dict[str, A
     publish(client, name, [("last", b"", b"")])
     publish(client, name, [("a", b"", b"last")])
     client.done(f"STREAM.INFO.{name}", {})
-    until(lambda: is_complete(client, copy), f"{copy} has everything", CATCH_UP_SECONDS)
+    until(lambda: is_complete(client, copy), f"{copy} has everything", PATIENCE_SECONDS)
     state = state_of(client, copy)
     return state, stored(client, copy, state)
 

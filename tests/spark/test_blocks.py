@@ -14,7 +14,7 @@ from nats.js.api import StoreCompression
 from penstock import Options, Server
 from penstock.jetstream.places import find_places
 from penstock.server.options import JetStreamOptions
-from support_servers import STOP_SECONDS
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PAYLOAD = b"some bytes that can be compressed, compressed, compressed " * 4
 N = 3_000
-SECONDS = 20
 GONE = (1, 7, 1_500, 2_999)
 
 
@@ -38,7 +37,7 @@ async def filled(url: str, name: str = "EV", **config: Any) -> list[tuple[Any, .
         headers = {"N": str(n)} if n % 100 == 0 else None
         await client.publish(f"{name}.{n % 5}", b"%d " % n + PAYLOAD, headers=headers)
     await client.flush()
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await stream.stream_info(name)).state.messages < N:
             await client.flush()
     await stream.purge_stream(name, subject=f"{name}.3", keep=10)
@@ -170,7 +169,7 @@ def test_a_backup_is_read_without_a_server(
     expected = asyncio.run(filled(f"nats://127.0.0.1:{server.port}", name))
     command = [sys.executable, "-m", "penstock", "stream", "backup", name, str(tmp_path / "kept")]
     url = ["--server", f"nats://127.0.0.1:{server.port}"]
-    subprocess.run([*command, *url], check=True, timeout=STOP_SECONDS * 6, capture_output=True)
+    subprocess.run([*command, *url], check=True, timeout=PATIENCE_SECONDS * 6, capture_output=True)
     read = spark.read.format("penstock-blocks")
     frame = read.load(str(tmp_path / "kept"))
     assert rows(frame) == expected

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import BulkReader
+from support_patience import PATIENCE_SECONDS
 from support_proxy import Proxy
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from support_servers import ServerUnderTest
 
 RECORDS = 300
-SECONDS = 60
 DELIVERY = re.compile(rb"MSG \S+ \d+ \$JS\.ACK\.\S+ 200\r\n.{200}\r\n", re.DOTALL)
 
 
@@ -27,7 +27,7 @@ async def fill(stream: Made) -> None:
 
 
 async def read(reader: BulkReader, stream: Made) -> list[tuple[int, bytes]]:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return [
             (row[1], row[4]) async for batch in reader.range(stream.name) for row in batch.rows()
         ]

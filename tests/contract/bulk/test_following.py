@@ -10,6 +10,7 @@ import pytest
 
 from penstock.bulk import Batch, BulkReader, CaughtUp, Following, Idle, Refused
 from support_bulk import Made
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.bulk.following import Event
     from support_servers import Starter
 
-SECONDS = 20.0
 QUICK = 0.2
 
 
@@ -31,7 +31,7 @@ class Followed:
         self.events: list[Event] = []
 
     async def until(self, condition: Callable[[Followed], bool]) -> Followed:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition(self):
                 self.events.append(await self.following.next())
         return self

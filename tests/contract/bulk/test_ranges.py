@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import Batch, BlockingReader, BulkReader, ConnectFailed, Evicted, Refused
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +34,7 @@ async def read_by_nats_py(jetstream: JetStreamContext, stream: Made, count: int)
     subscription = await jetstream.subscribe(f"{stream.name}.>", ordered_consumer=True)
     rows: list[Row] = []
     for _ in range(count):
-        got = await subscription.next_msg(timeout=10)
+        got = await subscription.next_msg(timeout=PATIENCE_SECONDS)
         place = got.metadata
         header = b"NATS/1.0\r\nKind: odd\r\n\r\n" if got.headers else b""
         rows.append((got.subject, place.sequence.stream, 0, header, got.data))

@@ -17,6 +17,7 @@ from penstock.fold import (
     transport_for,
 )
 from penstock.kv.contract import BucketConfig
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 KEY = "edge/origins"
 TTL = 300.0
-SECONDS = 20.0
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def leases(make: Maker) -> NatsBucket:
 
 @pytest.fixture
 async def in_time() -> AsyncIterator[None]:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         yield
 
 

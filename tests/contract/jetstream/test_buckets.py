@@ -28,6 +28,7 @@ from nats.js.errors import (
 )
 
 from support_assets import unique
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from support_servers import ServerUnderTest
 
-WAIT_SECONDS = 10.0
 STORAGES = [StorageType.FILE, StorageType.MEMORY]
 
 
@@ -62,7 +62,7 @@ async def bucket(server: ServerUnderTest, **config: Any) -> AsyncIterator[KeyVal
 
 async def eventually(condition: Callable[[], Any]) -> Any:
     """The first true answer of a coroutine function, asked again and again."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             if found := await condition():
                 return found
@@ -71,7 +71,7 @@ async def eventually(condition: Callable[[], Any]) -> Any:
 async def initial(watcher: Any) -> list[tuple[str, Any, Any]]:
     """Key, value and operation of what a watcher sees before it is up to date."""
     seen = []
-    while (entry := await watcher.updates(timeout=WAIT_SECONDS)) is not None:
+    while (entry := await watcher.updates(timeout=PATIENCE_SECONDS)) is not None:
         seen.append((entry.key, entry.value, entry.operation))
     return seen
 
@@ -160,7 +160,7 @@ async def test_a_watcher_sees_what_is_and_what_comes(jetstream_server: ServerUnd
         assert await initial(watcher) == [("a.1", b"1", None), ("a.2", b"3", None)]
         await kv.put("b", b"not seen")
         await kv.delete("a.1")
-        entry = await watcher.updates(timeout=WAIT_SECONDS)
+        entry = await watcher.updates(timeout=PATIENCE_SECONDS)
         assert (entry.key, entry.operation) == ("a.1", "DEL")
         await watcher.stop()
 
@@ -181,7 +181,7 @@ async def test_a_watcher_of_nothing_is_up_to_date_at_once(
         watcher = await kv.watchall()
         assert await initial(watcher) == []
         await kv.put("a", b"1")
-        assert (await watcher.updates(timeout=WAIT_SECONDS)).value == b"1"
+        assert (await watcher.updates(timeout=PATIENCE_SECONDS)).value == b"1"
         await watcher.stop()
 
 
@@ -297,8 +297,8 @@ async def test_a_stream_is_found_by_subject_and_consumed(
         pull = await context.pull_subscribe(f"{name}.>", durable="d")
         taken = []
         while len(taken) < 20:
-            for message in await pull.fetch(7, timeout=WAIT_SECONDS):
-                await message.ack_sync(timeout=WAIT_SECONDS)
+            for message in await pull.fetch(7, timeout=PATIENCE_SECONDS):
+                await message.ack_sync(timeout=PATIENCE_SECONDS)
                 taken.append(message.data)
         assert taken == [b"%d" % number for number in range(20)]
         info = await context.consumer_info(name, "d")
@@ -316,7 +316,7 @@ async def test_an_ordered_consumer_reads_a_stream_through(
             await context.publish(f"{name}.a", b"x" * 100_000)
         ordered = await context.subscribe(f"{name}.>", ordered_consumer=True)
         sequences = [
-            (await ordered.next_msg(timeout=WAIT_SECONDS)).metadata.sequence.stream
+            (await ordered.next_msg(timeout=PATIENCE_SECONDS)).metadata.sequence.stream
             for _ in range(60)
         ]
         assert sequences == [*range(1, 61)]

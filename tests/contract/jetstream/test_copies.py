@@ -17,6 +17,7 @@ import pytest
 
 from support_assets import SECOND, JetStream, Stream, unique
 from support_jetstream import API, encode
+from support_patience import PATIENCE_SECONDS
 from support_schemas import check_answer
 from support_servers import until
 
@@ -25,21 +26,20 @@ if TYPE_CHECKING:
 
     from support_servers import Implementation, ServerUnderTest
 
-WAIT_SECONDS = 45.0
 NOT_FOUND = {"code": 404, "err_code": 10059, "description": "stream not found"}
 NOTE = re.compile(rb"\r\nNats-Stream-Source: (\S+) (\d+) (\S+) (\S+) (\S+) (\w{8})\r\n")
 
 
 def wait_for(stream: Stream, sequences: list[int]) -> None:
-    until(lambda: stream.sequences() == sequences, f"sequences {sequences}", WAIT_SECONDS)
+    until(lambda: stream.sequences() == sequences, f"sequences {sequences}", PATIENCE_SECONDS)
 
 
 def wait_for_count(stream: Stream, count: int) -> None:
-    until(lambda: stream.state()["messages"] == count, f"{count} messages", WAIT_SECONDS)
+    until(lambda: stream.state()["messages"] == count, f"{count} messages", PATIENCE_SECONDS)
 
 
 def wait_for_some(stream: Stream, count: int) -> None:
-    until(lambda: stream.state()["messages"] >= count, f"{count} and more", WAIT_SECONDS)
+    until(lambda: stream.state()["messages"] >= count, f"{count} and more", PATIENCE_SECONDS)
 
 
 def header(stream: Stream, seq: int) -> bytes:
@@ -55,7 +55,7 @@ def note(stream: Stream, seq: int) -> tuple[bytes, ...]:
 def publish_many(client: JetStream, stream: Stream, numbers: range) -> None:
     """Messages whose payloads are numbers; all are stored when it returns."""
     client.send(b"".join(encode(stream.subject("n"), b"%d" % n) for n in numbers))
-    until(lambda: stream.state()["last_seq"] >= numbers[-1], "all are stored", WAIT_SECONDS)
+    until(lambda: stream.state()["last_seq"] >= numbers[-1], "all are stored", PATIENCE_SECONDS)
 
 
 def payloads(client: JetStream, stream: Stream) -> list[int]:
@@ -64,7 +64,7 @@ def payloads(client: JetStream, stream: Stream) -> list[int]:
     name = client.done(f"CONSUMER.CREATE.{stream.name}", body)["name"]
     count = stream.state()["messages"]
     inbox = client.pull(stream.name, name, {"batch": count, "expires": 10 * SECOND})
-    found = [int(message.payload) for message in inbox.take(count, WAIT_SECONDS)]
+    found = [int(message.payload) for message in inbox.take(count, PATIENCE_SECONDS)]
     inbox.close()
     client.done(f"CONSUMER.DELETE.{stream.name}.{name}")
     return found
@@ -77,8 +77,10 @@ def test_an_origin_may_come_after_its_copies(jetstream: JetStream) -> None:
     name = unique("LATER")
     mirror = jetstream.stream(mirror={"name": name})
     copy = jetstream.stream(sources=[{"name": name}])
-    until(lambda: mirror.info()["mirror"].get("error") == NOT_FOUND, "it is missed", WAIT_SECONDS)
-    until(lambda: copy.info()["sources"][0].get("error") == NOT_FOUND, "so is it", WAIT_SECONDS)
+    until(
+        lambda: mirror.info()["mirror"].get("error") == NOT_FOUND, "it is missed", PATIENCE_SECONDS
+    )
+    until(lambda: copy.info()["sources"][0].get("error") == NOT_FOUND, "so is it", PATIENCE_SECONDS)
     origin = jetstream.stream(name)
     origin.fill("a", "b")
     for one in (mirror, copy):
@@ -144,7 +146,7 @@ def test_a_mirror_of_an_empty_stream_starts_where_that_will(jetstream: JetStream
     origin.fill("a", "b", "c")
     origin.purge()
     mirror = jetstream.stream(mirror={"name": origin.name})
-    until(lambda: mirror.state()["last_seq"] == 3, "it knows what is gone", WAIT_SECONDS)
+    until(lambda: mirror.state()["last_seq"] == 3, "it knows what is gone", PATIENCE_SECONDS)
     origin.publish("d")
     wait_for(mirror, [4])
     assert mirror.state()["first_seq"] == 4
@@ -183,7 +185,7 @@ def test_what_is_copied_is_acknowledged(jetstream: JetStream, retention: str) ->
     origin = jetstream.stream(retention=retention)
     copy = jetstream.stream(sources=[{"name": origin.name}])
     consumers = f"CONSUMER.NAMES.{origin.name}"
-    until(lambda: jetstream.done(consumers)["consumers"] != [], "it reads", WAIT_SECONDS)
+    until(lambda: jetstream.done(consumers)["consumers"] != [], "it reads", PATIENCE_SECONDS)
     [name] = jetstream.done(consumers)["consumers"]
     config = jetstream.done(f"CONSUMER.INFO.{origin.name}.{name}")["config"]
     assert re.fullmatch(r"JS_SRC_\w{8}", name)
@@ -192,7 +194,7 @@ def test_what_is_copied_is_acknowledged(jetstream: JetStream, retention: str) ->
     assert (config["durable_name"], config["sourcing"]) == (name, True)
     origin.fill("a", "b", "c")
     wait_for(copy, [1, 2, 3])
-    until(lambda: origin.sequences() == [], "the origin keeps nothing", WAIT_SECONDS)
+    until(lambda: origin.sequences() == [], "the origin keeps nothing", PATIENCE_SECONDS)
 
 
 def test_a_consumer_for_a_copy_goes_with_it(jetstream: JetStream) -> None:
@@ -200,10 +202,10 @@ def test_a_consumer_for_a_copy_goes_with_it(jetstream: JetStream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     copy = jetstream.stream(sources=[{"name": origin.name}])
     consumers = f"CONSUMER.NAMES.{origin.name}"
-    until(lambda: len(jetstream.done(consumers)["consumers"]) == 2, "both read", WAIT_SECONDS)
+    until(lambda: len(jetstream.done(consumers)["consumers"]) == 2, "both read", PATIENCE_SECONDS)
     copy.update(sources=[], subjects=[f"{copy.name}.>"])
     mirror.update(mirror=None)
-    until(lambda: jetstream.done(consumers)["consumers"] == [], "neither reads", WAIT_SECONDS)
+    until(lambda: jetstream.done(consumers)["consumers"] == [], "neither reads", PATIENCE_SECONDS)
 
 
 def test_a_copy_may_read_through_a_consumer_made_for_it(jetstream: JetStream) -> None:
@@ -221,7 +223,7 @@ def test_a_copy_may_read_through_a_consumer_made_for_it(jetstream: JetStream) ->
     copy = jetstream.stream(sources=[{"name": origin.name, "consumer": given}])
     wait_for(copy, [1, 2])
     assert [note(copy, seq)[1] for seq in (1, 2)] == [b"1", b"3"]
-    until(lambda: origin.sequences() == [2], "copies are acknowledged", WAIT_SECONDS)
+    until(lambda: origin.sequences() == [2], "copies are acknowledged", PATIENCE_SECONDS)
 
 
 def test_a_consumer_given_to_a_copy_must_acknowledge_by_flow_control(jetstream: JetStream) -> None:
@@ -240,7 +242,7 @@ def test_a_consumer_given_to_a_copy_must_acknowledge_by_flow_control(jetstream: 
         found["codes"] = [one.get("error", {}).get("err_code") for one in infos]
         return None not in found["codes"]
 
-    until(told, "both say so", WAIT_SECONDS)
+    until(told, "both say so", PATIENCE_SECONDS)
     assert found["codes"] == [10214, 10217]
 
 
@@ -378,7 +380,7 @@ def test_a_server_killed_at_any_time_loses_and_repeats_nothing(
         if retention == "workqueue" and with_jetstream.name == "ours":
             # The reference may keep what was acknowledged just before it was killed.
             origin = Stream(client, "ORIGIN", {})
-            until(lambda: origin.state()["messages"] == 0, "all is acknowledged", WAIT_SECONDS)
+            until(lambda: origin.state()["messages"] == 0, "all is acknowledged", PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

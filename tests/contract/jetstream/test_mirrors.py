@@ -13,12 +13,12 @@ import pytest
 
 from support_assets import SECOND
 from support_jetstream import API, Refusal
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
 
 if TYPE_CHECKING:
     from support_assets import JetStream, Stream
 
-CATCH_UP_SECONDS = 20.0
 FUTURE = "2099-01-01T00:00:00Z"
 
 
@@ -32,7 +32,7 @@ def origin(jetstream: JetStream) -> Stream:
 
 
 def wait_for(stream: Stream, sequences: list[int]) -> None:
-    until(lambda: stream.sequences() == sequences, f"sequences {sequences}", CATCH_UP_SECONDS)
+    until(lambda: stream.sequences() == sequences, f"sequences {sequences}", PATIENCE_SECONDS)
 
 
 def header(stream: Stream, seq: int) -> bytes:
@@ -75,7 +75,7 @@ def test_a_mirror_tells_how_far_it_is(jetstream: JetStream, origin: Stream) -> N
 
 def test_a_mirror_without_origin_says_so(jetstream: JetStream) -> None:
     mirror = jetstream.stream(mirror={"name": "nope"})
-    until(lambda: "error" in mirror.info()["mirror"], "the error is told", CATCH_UP_SECONDS)
+    until(lambda: "error" in mirror.info()["mirror"], "the error is told", PATIENCE_SECONDS)
     told = mirror.info()["mirror"]
     assert told == {
         "name": "nope",
@@ -204,7 +204,7 @@ def test_several_sources_come_together_with_own_messages(jetstream: JetStream) -
     copy = jetstream.stream(sources=[{"name": one.name} for one in origins], subjects=["own.mine"])
     for one in origins:
         one.fill("a", "b")
-    until(lambda: copy.state()["messages"] == 4, "all have come", CATCH_UP_SECONDS)
+    until(lambda: copy.state()["messages"] == 4, "all have come", PATIENCE_SECONDS)
     assert jetstream.publish_ack("own.mine")["seq"] == 5
     for one in origins:
         assert [s for s in subjects(copy) if s.startswith(one.name)] == [
@@ -262,7 +262,7 @@ def _filled(value: Any, name: str) -> Any:
 
 def test_a_source_from_the_future_gives_what_is_new(jetstream: JetStream, origin: Stream) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name, "opt_start_time": FUTURE}])
-    until(lambda: copy.info()["sources"][0]["active"] >= 0, "it is connected", CATCH_UP_SECONDS)
+    until(lambda: copy.info()["sources"][0]["active"] >= 0, "it is connected", PATIENCE_SECONDS)
     assert copy.state()["messages"] == 0
 
 
@@ -285,7 +285,7 @@ def test_duplicates_are_dropped_on_the_way_if_there_is_a_window(
     for one in origins:
         one.publish("a", Nats_Msg_Id="same")
         one.publish("b", Nats_Msg_Id=one.name)
-    until(lambda: copy.state()["last_seq"] == stored, "all have come", CATCH_UP_SECONDS)
+    until(lambda: copy.state()["last_seq"] == stored, "all have come", PATIENCE_SECONDS)
     assert [one["lag"] for one in copy.info()["sources"]] == [0, 0]
 
 
@@ -312,4 +312,4 @@ def test_a_work_queue_can_be_a_source(jetstream: JetStream) -> None:
     origin.fill("a", "b")
     copy = jetstream.stream(sources=[{"name": origin.name}])
     wait_for(copy, [1, 2])
-    until(lambda: origin.sequences() == [], "the queue is empty", CATCH_UP_SECONDS)
+    until(lambda: origin.sequences() == [], "the queue is empty", PATIENCE_SECONDS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support_assets import JetStream, Stream, ack_fields, stream_sequences
+from support_patience import PATIENCE_SECONDS
 from support_schemas import check_answer
 from support_servers import until
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from support_servers import ServerUnderTest
 
-WAIT_SECONDS = 15.0
 ENDS = [signal.SIGTERM, signal.SIGKILL]
 FAR = "2099-01-01T00:00:00Z"
 
@@ -177,7 +177,7 @@ def test_time_goes_on(server: ServerUnderTest) -> None:
         until(
             lambda: counts() == {"S.long", "S.schedule", "S.out"},
             "one went and one fired",
-            WAIT_SECONDS,
+            PATIENCE_SECONDS,
         )
 
 
@@ -201,12 +201,12 @@ def test_a_source_does_not_begin_again(server: ServerUnderTest) -> None:
         origin = client.stream("O")
         origin.fill("a", "b")
         copy = client.stream("C", sources=[{"name": "O"}])
-        until(lambda: copy.sequences() == [1, 2], "both have come", WAIT_SECONDS)
+        until(lambda: copy.sequences() == [1, 2], "both have come", PATIENCE_SECONDS)
     end(server)
     with life(server) as client:
         again(client, "O").publish("c")
         copy = again(client, "C")
-        until(lambda: copy.state()["last_seq"] >= 3, "the third has come", WAIT_SECONDS)
+        until(lambda: copy.state()["last_seq"] >= 3, "the third has come", PATIENCE_SECONDS)
         assert [copy.get(seq=seq)["subject"] for seq in copy.sequences()] == ["O.a", "O.b", "O.c"]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from support_assets import SECOND
 from support_jetstream import Refusal
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 INVALID = Refusal(400, 10165, "invalid per-message TTL")
 DISABLED = Refusal(400, 10166, "per-message TTL is disabled")
 MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\nNats-Rollup: sub\r\n\r\n"
-EXPIRY_SECONDS = 15.0
 
 
 def header(stream: Stream, seq: int) -> bytes:
@@ -55,7 +55,7 @@ def test_a_message_goes_when_its_time_is_over(jetstream: JetStream, storage: str
     stream.publish("a")
     stream.publish("b", Nats_TTL="1s")
     stream.publish("c", Nats_TTL="1h")
-    until(lambda: stream.sequences() == [2, 4], "two are gone", EXPIRY_SECONDS)
+    until(lambda: stream.sequences() == [2, 4], "two are gone", PATIENCE_SECONDS)
     assert stream.state()["num_subjects"] == 2
     assert stream.state()["last_seq"] == 4
 
@@ -67,7 +67,7 @@ def test_the_earlier_of_age_and_time_to_live_counts_unless_it_is_never(
     stream.publish("a", Nats_TTL="never")
     stream.publish("b", Nats_TTL="1h")
     stream.publish("c")
-    until(lambda: stream.sequences() == [1], "all but one are gone", EXPIRY_SECONDS)
+    until(lambda: stream.sequences() == [1], "all but one are gone", PATIENCE_SECONDS)
     assert stream.state()["last_seq"] == 3
 
 
@@ -78,12 +78,12 @@ def test_the_end_of_a_subject_is_marked_when_time_ends_it(jetstream: JetStream) 
     stream.publish("b", b"x", Nats_TTL="1")
     stream.publish("c", Nats_TTL="1", KV_Operation="PURGE")
     heard = jetstream.subscribe(stream.subject(">"))
-    until(lambda: stream.state()["last_seq"] == 5, "a marker is stored", EXPIRY_SECONDS)
+    until(lambda: stream.state()["last_seq"] == 5, "a marker is stored", PATIENCE_SECONDS)
     marker = stream.get(seq=5)
     assert marker["subject"] == stream.subject("a")
     assert "data" not in marker
     assert header(stream, 5) == MARKER
-    until(lambda: stream.sequences() == [2], "the marker went without one", EXPIRY_SECONDS)
+    until(lambda: stream.sequences() == [2], "the marker went without one", PATIENCE_SECONDS)
     assert stream.state()["last_seq"] == 5
     assert heard.waiting() == []
 
@@ -91,7 +91,7 @@ def test_the_end_of_a_subject_is_marked_when_time_ends_it(jetstream: JetStream) 
 def test_age_leaves_markers_too(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_age=SECOND, subject_delete_marker_ttl=SECOND, allow_msg_ttl=True)
     stream.fill("a", "a", "b")
-    until(lambda: stream.state()["last_seq"] == 5, "two markers are stored", EXPIRY_SECONDS)
+    until(lambda: stream.state()["last_seq"] == 5, "two markers are stored", PATIENCE_SECONDS)
     assert {stream.get(seq=seq)["subject"] for seq in (4, 5)} == {
         stream.subject("a"),
         stream.subject("b"),

@@ -19,6 +19,7 @@ from penstock.kv.errors import (
     RevisionMismatch,
 )
 from penstock.kv.types import KvEntry, VersionToken
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from penstock.kv.bucket import NatsBucket
     from support_kv import Maker
     from support_servers import ServerUnderTest, Starter
-
-SECONDS = 20.0
 
 
 async def listed(bucket: NatsBucket, prefix: str = "") -> list[str]:
@@ -181,7 +180,7 @@ async def test_a_key_with_a_time_to_live_goes_by_itself(make: Maker) -> None:
     assert writer is not None
     assert bucket.capabilities().ttl
     await writer.create_with_ttl("k", b"1", 1.0)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await bucket.reader().entry("k") is not None:
             await bucket.watcher().log_info()  # type: ignore[union-attr]
 

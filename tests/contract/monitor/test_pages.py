@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support_monitor import SECRETS, Pair, ordered, shape, without
-from support_servers import START_SECONDS
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from support_monitor import Scene
@@ -303,7 +303,7 @@ def test_monitoring_over_tls_asks_for_no_certificate(
     assert server.http_url.startswith("https://")
     context = ssl.create_default_context(cafile=str(certificates.ca))
     url = f"{server.http_url}/healthz"
-    with urllib.request.urlopen(url, timeout=START_SECONDS, context=context) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS, context=context) as answer:
         assert answer.read() == b'{"status":"ok"}'
     assert "Starting https monitor on 127.0.0.1:" in server.log
 

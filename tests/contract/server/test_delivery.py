@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
-from support_wire import ANSWER_SECONDS, Wire
+from support_wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +166,7 @@ def test_a_client_that_does_not_read_is_closed_without_a_word(tight: ServerUnder
         publisher.connect(headers=True, no_responders=True)
         publisher.send("SUB inbox 9\r\n")
         message = f"PUB flood 8192\r\n{'x' * 8192}\r\n" * 16
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         answer = ""
         while answer != "NATS/1.0 503":
             assert time.monotonic() < deadline, "the slow client was never closed"
@@ -181,7 +182,7 @@ def test_a_client_that_does_not_read_is_closed_without_a_word(tight: ServerUnder
 
 def _until_closed(wire: Wire) -> bytes:
     received = bytearray()
-    wire.socket.settimeout(ANSWER_SECONDS)
+    wire.socket.settimeout(PATIENCE_SECONDS)
     with contextlib.suppress(ConnectionResetError):
         while data := wire.socket.recv(1 << 20):
             received += data

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import START_SECONDS, until
+from support_patience import PATIENCE_SECONDS
+from support_servers import until
 from support_wire import Wire
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _run(
     """A run that is expected to end by itself, at once."""
     command = [*implementation.command, *flags]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
@@ -294,7 +295,7 @@ def test_flags_win_over_the_configuration(start: Starter) -> None:
     with Wire(server.address) as wire:
         assert wire.info["server_name"] == "given"
         assert wire.info["host"] == "127.0.0.1"
-    with urllib.request.urlopen(f"{server.http_url}/varz", timeout=START_SECONDS) as answer:
+    with urllib.request.urlopen(f"{server.http_url}/varz", timeout=PATIENCE_SECONDS) as answer:
         assert json.load(answer)["server_name"] == "given"
 
 
@@ -351,7 +352,7 @@ def test_a_server_listens_on_ipv6(start: Starter) -> None:
 
 def test_monitoring_answers_when_asked_for(start: Starter) -> None:
     server = start("", "-m", "-1")
-    with urllib.request.urlopen(f"{server.http_url}/varz", timeout=START_SECONDS) as answer:
+    with urllib.request.urlopen(f"{server.http_url}/varz", timeout=PATIENCE_SECONDS) as answer:
         seen = json.load(answer)
     assert seen["port"] == server.port
     assert re.fullmatch(r"\d+\.\d+\.\d+", seen["version"])
@@ -385,7 +386,7 @@ def test_the_program_can_end_another(
     server = start()
     assert _tell(implementation, server, word) == 0
     expected = -signal.SIGKILL if word == "stop" else 0
-    assert server.process.wait(START_SECONDS) == expected
+    assert server.process.wait(PATIENCE_SECONDS) == expected
 
 
 def test_the_program_can_make_another_reload(
@@ -413,7 +414,7 @@ def test_a_signal_may_name_a_pid_file(
     path = tmp_path / "pid"
     server = start("", "-P", str(path))
     assert _run(implementation, tmp_path, "--signal", f"quit={path}").returncode == 0
-    assert server.process.wait(START_SECONDS) == 0
+    assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_signal_to_nobody_fails(implementation: Implementation, tmp_path: Path) -> None:

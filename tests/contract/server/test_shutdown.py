@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support_patience import PATIENCE_SECONDS
 from support_servers import until
 from support_wire import Wire
 
@@ -69,13 +70,13 @@ def test_a_lame_duck_closes_its_clients_and_ends_well(start: Starter) -> None:
         server.send_signal(signal.SIGUSR2)
         wire.expect_info()
         wire.expect_closed()
-    assert server.process.wait(10) == 0
+    assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_lame_duck_without_clients_ends_at_once(start: Starter) -> None:
     server = start(PATIENT)
     server.send_signal(signal.SIGUSR2)
-    assert server.process.wait(10) == 0
+    assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

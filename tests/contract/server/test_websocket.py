@@ -11,7 +11,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from support_claims import SHOP, Realm, user_token
-from support_wire import ANSWER_SECONDS, Wire
+from support_patience import PATIENCE_SECONDS
+from support_wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Frames:
 
     def line(self) -> bytes:
         while b"\r\n" not in self._received:
-            data = self.socket.recv(ANSWER_SECONDS)
+            data = self.socket.recv(PATIENCE_SECONDS)
             assert isinstance(data, bytes), "the server sends binary messages"
             self._received += data
         line, _, self._received = self._received.partition(b"\r\n")
@@ -72,7 +73,7 @@ def frames(server_with_websocket: ServerUnderTest) -> Iterator[Frames]:
 
 def test_the_greeting_is_a_binary_message(server_with_websocket: ServerUnderTest) -> None:
     with connect(server_with_websocket.websocket_url, compression=None) as socket:
-        greeting = socket.recv(ANSWER_SECONDS)
+        greeting = socket.recv(PATIENCE_SECONDS)
         assert isinstance(greeting, bytes)
         assert greeting.startswith(b"INFO {")
 
@@ -99,7 +100,7 @@ def test_a_fragmented_message_is_one_stream(frames: Frames) -> None:
 
 
 def test_websocket_pings_are_answered(frames: Frames) -> None:
-    assert frames.socket.ping(b"hello").wait(ANSWER_SECONDS)
+    assert frames.socket.ping(b"hello").wait(PATIENCE_SECONDS)
 
 
 def test_a_large_message_passes_both_ways(frames: Frames) -> None:
@@ -147,7 +148,7 @@ def test_a_shutdown_says_going_away(start: Starter) -> None:
 
 def _status(server: ServerUnderTest, method: str = "GET", **headers: str) -> int:
     address = server.websocket_url.partition("//")[2]
-    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, "/", headers=headers)
         return connection.getresponse().status

@@ -10,9 +10,9 @@ import pytest
 from penstock.bench.client import Endpoint
 from penstock.bench.failure import BenchError
 from penstock.bench.process import RunningServer, ServerCommand, reference_command, running
+from support_patience import PATIENCE_SECONDS
 
 GREETING = b'INFO {"version":"0.0.0","max_payload":1048576} \r\n'
-SCRIPT_TIMEOUT_S = 10.0
 
 
 @dataclass
@@ -42,7 +42,7 @@ def server(reference: ServerCommand) -> Iterator[RunningServer]:
 def scripted() -> Iterator[Callable[[bytes], Script]]:
     """A server that greets, answers the first PING, waits to be asked, says its bytes and ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(SCRIPT_TIMEOUT_S)
+        listener.settimeout(PATIENCE_SECONDS)
         threads: list[threading.Thread] = []
 
         def start(answer: bytes) -> Script:
@@ -60,7 +60,7 @@ def scripted() -> Iterator[Callable[[bytes], Script]]:
 def _play(listener: socket.socket, script: Script, answer: bytes) -> None:
     peer, _ = listener.accept()
     with peer:
-        peer.settimeout(SCRIPT_TIMEOUT_S)
+        peer.settimeout(PATIENCE_SECONDS)
         peer.sendall(GREETING)
         heard = b""
         while b"PING\r\n" not in heard:

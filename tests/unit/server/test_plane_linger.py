@@ -13,7 +13,8 @@ import pytest
 from penstock.broker.router import Router
 from penstock.server.plane import Plane
 from penstock.subjects.trie import SubList
-from support_peers import ANSWER_SECONDS, Embedded
+from support_patience import PATIENCE_SECONDS
+from support_peers import Embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def test_a_turn_ends_although_the_peer_keeps_answering(plane: Plane) -> None:
     with theirs, rallying(theirs, RALLY):
         while link.in_msgs < RALLY:
             before = link.in_msgs
-            assert select.select([plane], [], [], ANSWER_SECONDS)[0], "the rally went quiet"
+            assert select.select([plane], [], [], PATIENCE_SECONDS)[0], "the rally went quiet"
             plane.turn()
             longest = max(longest, link.in_msgs - before)
     plane.close_all("Test")

@@ -14,13 +14,13 @@ from penstock.server import system, system_requests
 from penstock.server.app import Server
 from penstock.server.options import AccountOptions, UserOptions
 from penstock.subjects.trie import Subscription
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from penstock.server.service import Service
 
-ANSWER_S = 5.0
 INBOX = "_INBOX.test"
 
 
@@ -44,7 +44,7 @@ class Ear:
         self.heard.put_nowait((subject, json.loads(payload or b"null")))
 
     async def next(self) -> tuple[str, Any]:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.heard.get()
 
 
@@ -109,7 +109,7 @@ async def test_a_storm_of_connections_is_told_at_once_and_once_more(
     for _ in range(100):
         voice._connections_changed(account)
     assert told.qsize() == 1
-    async with asyncio.timeout(ANSWER_S):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert [await told.get(), await told.get()] == ["$G", "$G"]
     voice.stop()
     assert told.empty()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support_patience import PATIENCE_SECONDS
 from support_servers import REFERENCE, ServerUnderTest
 from support_upgrades import BAD, GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ANSWER_SECONDS = 10.0
 CONFIG = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'
 
 
@@ -28,7 +28,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerUnderT
 
 def status_of(server: ServerUnderTest, request: bytes) -> int:
     host, _, port = server.websocket_url.rpartition("/")[2].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as peer:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as peer:
         peer.sendall(request)
         line = peer.makefile("rb").readline()
     return int(line.split(b" ", 2)[1])

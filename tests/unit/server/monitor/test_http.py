@@ -14,11 +14,11 @@ from penstock.server.app import Server
 from penstock.server.monitor import http
 from penstock.server.monitor.pages import Pages
 from penstock.server.options import Authorization
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ANSWER_S = 5.0
 SHORT_S = 0.05
 
 
@@ -33,7 +33,7 @@ class Peer:
         self.writer.write(raw)
 
     async def response(self, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {
                 name.lower(): value
@@ -47,7 +47,7 @@ class Peer:
         return await self.response()
 
     async def is_cut_off(self) -> bool:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             try:
                 return not await self.reader.read()
             except ConnectionError:
@@ -172,7 +172,7 @@ async def test_a_peer_that_never_reads_its_answer_is_cut_off(
         peer.writer.transport.pause_reading()
         for _ in range(20_000):
             peer.send(b"GET /varz HTTP/1.1\r\nHost: a\r\n\r\n")
-        _, unfinished = await asyncio.wait(conversations, timeout=ANSWER_S)
+        _, unfinished = await asyncio.wait(conversations, timeout=PATIENCE_SECONDS)
         assert not unfinished
 
 
