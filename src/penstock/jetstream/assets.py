@@ -109,6 +109,7 @@ class Assets:
         self.is_enabled = is_enabled
         self.hosts: dict[str, StreamHost] = {}
         self._held: dict[str, int] = {}
+        self._touched: set[str] = set()  # what they hold may differ from `_held`
         self._used = dict.fromkeys(Storage, 0)
         self._subjects = PatternIndex()
         self._names: list[bytes] = []  # in order
@@ -136,8 +137,14 @@ class Assets:
 
     # -- what is used
 
+    def touch(self, host: StreamHost) -> None:
+        """Something happened to a stream: it is looked at when somebody asks what is used."""
+        if self.hosts.get(host.name) is host:
+            self._touched.add(host.name)
+
     def recount(self, host: StreamHost) -> None:
         """A stream may hold more or less than when it was last looked at."""
+        self._touched.discard(host.name)
         storage = host.stream.cfg.storage
         held = host.stream.store.total_bytes
         grown = held - self._held.get(host.name, 0)
@@ -173,6 +180,7 @@ class Assets:
         del self.hosts[cfg.name]
         del self._names[bisect.bisect_left(self._names, _order(cfg.name))]
         self._count(cfg, -1)
+        self._touched.discard(cfg.name)
         held = self._held.pop(cfg.name, 0)
         self._used[cfg.storage] -= held
         self.room.grow(cfg.storage, -held)
@@ -191,15 +199,15 @@ class Assets:
         return is_configured or room.is_disk_low
 
     def used(self, storage: Storage) -> int:
-        """Bytes held; streams are looked at again unless that is done all the time anyway."""
-        if not self.is_limited:
-            for host in self.hosts.values():
-                self.recount(host)
+        """Bytes held; only streams to which something happened are looked at again."""
+        for name in tuple(self._touched):
+            self.recount(self.hosts[name])
         return self._used[storage]
 
     @property
     def consumers(self) -> int:
-        return sum(len(host.consumers) for host in self)
+        """How many there are; any thread may ask."""
+        return sum(len(host.consumers) for host in list(self.hosts.values()))
 
     def room_left(self, storage: Storage) -> int:
         """Bytes a stream may grow by before `room_for` must be asked."""

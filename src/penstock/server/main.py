@@ -77,18 +77,22 @@ def _serve(command: Run) -> int:
 
 async def _run_server(command: Run, output: LogOutput) -> int:
     from penstock.server.app import Server, StartError
+    from penstock.server.collecting import Freezer
 
     server = Server(command.options, reread=_rereader(command))
     # First, for whoever sees the ports file may send a signal, which would else kill the process.
     _install_signals(server, output)
+    # What is alive after the start stays alive: the collector need never look at it.
+    gc.collect()
+    gc.disable()
     try:
         await server.start()
     except StartError as error:
         log.log(FATAL, "%s", error)
         return EXIT_FAILURE
-    # What is alive now stays alive: the collector need not look at it again.
-    gc.collect()
     gc.freeze()
+    gc.callbacks.append(Freezer(server.service.count_assets))
+    gc.enable()
     await server.wait_stopped()
     log.info("Server Exiting..")
     return 0

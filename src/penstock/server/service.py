@@ -145,6 +145,11 @@ class Service:
             self.system.start()
         self.loop.add_reader(self.plane.fileno(), self.plane.turn)
 
+    def count_assets(self) -> int:
+        """Streams and consumers; any thread may ask."""
+        jetstream = self.jetstream
+        return 0 if jetstream is None else jetstream.count_assets()
+
     def stop(self, reason: str) -> None:
         """Closes every connection; nothing is served afterwards."""
         if self.system is not None:

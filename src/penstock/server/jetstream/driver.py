@@ -93,6 +93,7 @@ class HostDriver:
     def mark(self) -> None:
         """Something happened to the host."""
         self._edge.dirty[self] = None
+        self._account.assets.touch(self.host)
 
     def run(self) -> None:
         """Passes on everything that the host decided."""
@@ -110,6 +111,8 @@ class HostDriver:
             self._edge.resume_soon(self)
         if self._account.assets.is_limited:
             self.recount()
+        else:
+            self._account.assets.touch(host)
         self._edge.agenda.note(self, host.agenda.next_ns)
 
     def recount(self) -> None:

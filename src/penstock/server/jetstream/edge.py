@@ -315,6 +315,11 @@ class JetStreamEdge:
             driver.compact()
             driver.flush_consumers()
 
+    def count_assets(self) -> int:
+        """Streams and consumers; any thread may ask."""
+        accounts = list(self.accounts.values())
+        return sum(len(each.assets.hosts) + each.assets.consumers for each in accounts)
+
     # -- turns
 
     def _after_turn(self) -> None:
