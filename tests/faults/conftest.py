@@ -1,8 +1,9 @@
 """How long the fault tests run, and what they tried in all.
 
-`PENSTOCK_FAULT_ROUNDS` (1 by default, as in `make test`) multiplies the number of random lives and
-cuts; `make faults` sets it. Every test counts what it tried; the sums are printed at the end, so a
-run that quietly tried nothing is seen.
+A test runs one round of what it tries, as in `make test`. With `PENSTOCK_FAULT_TIMES`, which
+`make faults` sets to 1, it runs as many as its file's `LONG_ROUNDS`, chosen so that all files
+together take an hour; or so many times that. Every test counts what it tried; the sums are printed
+at the end, so a run that quietly tried nothing is seen.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 TRIED: Counter[str] = Counter()
 
 
-@pytest.fixture(scope="session")
-def rounds() -> int:
-    return max(1, int(os.environ.get("PENSTOCK_FAULT_ROUNDS", "1")))
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    times = int(os.environ.get("PENSTOCK_FAULT_TIMES", "0"))
+    long_rounds: int = request.module.LONG_ROUNDS
+    return max(1, times * long_rounds)
 
 
 @pytest.fixture

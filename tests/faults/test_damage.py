@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from penstock.store.contract import MessageRecord
 
+LONG_ROUNDS = 5
 MESSAGES = 90
 REMOVED = (3, 4, 20, 41, 42, 43, 70)
 ERASED = (10, 55)

@@ -20,6 +20,7 @@ from penstock.fold.digest import FoldDigest
 from penstock.fold.indexes import Index
 from support_folds import contents
 
+LONG_ROUNDS = 10
 VICTIM = Path(__file__).with_name("derived_victim.py")
 
 

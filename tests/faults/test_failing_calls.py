@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
+LONG_ROUNDS = 5
 STEPS = 60
 CALLS_MAX = 3000
 """A life that makes more calls than this has run away."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.kv.bucket import NatsBucket
 
+LONG_ROUNDS = 10
 PROGRAM = Path(__file__).with_name("fold_follower.py")
 KINDS = ["append-log, compacting", "sqlite", "lmdb"]
 LIVES = 4

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
+LONG_ROUNDS = 10
 VICTIM = Path(__file__).with_name("fold_victim.py")
 KINDS = [name for name in DURABLE if "synced" not in name]
 LIVES = 3

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+LONG_ROUNDS = 7
 KILLS = 2
 ANSWERS_MAX = 1_500
 READ_BATCH = 1_000_000

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
 
+LONG_ROUNDS = 10
 KILLS = 50
 ACKS_MAX = 25
 SMALL_BLOCKS = 32 * 1024

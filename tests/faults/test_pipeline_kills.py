@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.kv.types import KvUpdate
     from support_servers import ServerUnderTest
 
+LONG_ROUNDS = 15
 LAST = 600
 KEYS = 40
 COMMITS = 10

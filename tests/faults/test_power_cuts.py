@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.testing.crash_states import CrashImage
 
+LONG_ROUNDS = 10
 STEPS = 70
 IMAGES = 500
 KINDS: dict[str, tuple[int, dict[str, Any]]] = {

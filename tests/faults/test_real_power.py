@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("powercut.py")
 TOOLS = ("unshare", "mount", "umount", "mkfs.ext4")
 TRIAL = "truncate -s 8M $0/disk && mkfs.ext4 -q -F $0/disk && mount -o loop $0/disk $0 && umount $0"
+LONG_ROUNDS = 10
 CUTS = 6
 SECONDS_MAX = 600
 

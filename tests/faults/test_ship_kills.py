@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.fold import SnapshotStore
     from penstock.kv.types import KvEntry
 
+LONG_ROUNDS = 10
 VICTIM = Path(__file__).with_name("ship_victim.py")
 LIVES = 12
 LINES_MAX = 70

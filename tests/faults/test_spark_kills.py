@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from support_servers import ServerUnderTest
 
+LONG_ROUNDS = 15
 FILES = 8
 ROWS = 150
 WORKER_KILLS = 3
