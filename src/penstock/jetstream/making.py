@@ -50,6 +50,10 @@ def host_stream(
 ) -> StreamHost:
     """The machines of a stream whose files are there."""
     store = open_store(assets, cfg, files)
+    if cfg.mirror is not None and isinstance(store, FileStore) and store.recovery.unsynced:
+        # Elsewhere what was perhaps shown and then lost leaves a gap. A mirror gives no sequences
+        # out: its origin has those messages under the same ones, so they are copied again.
+        store.truncate(store.recovery.unsynced[0] - 1)
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
     if host.positions is not None and cfg.sources:
         host.positions.recall(host.stream)

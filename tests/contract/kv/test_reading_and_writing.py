@@ -58,7 +58,7 @@ async def test_nats_py_reads_what_we_write_and_the_reverse(
 async def test_a_bucket_of_a_domain_is_written_read_and_listed_there(start: Starter) -> None:
     server = start("jetstream { store_dir: store, domain: far }")
     async with (
-        asyncio.timeout(SECONDS),
+        asyncio.timeout(PATIENCE_SECONDS),
         NatsConnection(NatsConfig.of(server.url, domain="far")) as connection,
     ):
         bucket = await connection.bucket("b", BucketConfig())

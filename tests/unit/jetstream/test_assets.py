@@ -1,14 +1,20 @@
-"""What an account uses is what its streams hold, though only those that changed are looked at."""
+"""What an account uses is what its streams hold, though only those that changed are looked at; and
+where streams go on after a power cut."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.stream import Storage
-from support_archives import account, publish, stream
+from penstock.api.stream import Storage, StreamSource
+from penstock.jetstream.policy import Policy
+from penstock.jetstream.recovery import recover_account
+from penstock.store.contract import Appended
+from penstock.testing.simdisk import SimDisk
+from penstock.testing.simfiles import Lose
+from support_archives import START_NS, account, publish, stream
 
 if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
@@ -57,3 +63,34 @@ def test_only_streams_to_which_something_happened_are_looked_at(
     assert assets.used(Storage.MEMORY) == held(assets, Storage.MEMORY) > 0
     assert assets.used(Storage.MEMORY) == held(assets, Storage.MEMORY)
     assert seen == ["S3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "goes_on_behind"),
+    [("S", {}, 10), ("M", {"mirror": StreamSource(name="O"), "subjects": ()}, 5)],
+    ids=["stream", "mirror"],
+)
+def test_a_lazy_mirror_asks_again_for_what_a_power_cut_took(
+    name: str, config: dict[str, Any], goes_on_behind: int
+) -> None:
+    """Others never give out a sequence twice; what a mirror lost, its origin still has."""
+    disk = SimDisk()
+    store = stream(lazy(account(disk)), name, **config).stream.store
+    for number in range(10):
+        assert isinstance(store.append("a", b"", b"%d" % number, START_NS + number), Appended)
+        if number == 4:
+            work = store.pending_sync()
+            assert work is not None
+            work.run()
+            store.synced(work)
+    again = lazy(account(disk.crash(Lose())))
+    recover_account(again, START_NS)
+    state = again.hosts[name].stream.store.state()
+    assert state.msgs == 5
+    assert (state.last_seq == 5) == (goes_on_behind == 5)
+    assert state.last_seq >= goes_on_behind
+
+
+def lazy(assets: Assets) -> Assets:
+    assets.policy = Policy(lazy=True)
+    return assets
