@@ -15,12 +15,13 @@ def delivery(
     header: bytes = b"",
     sid: int = 7,
     domain: bool = False,
+    consumer: str = "c",
 ) -> bytes:
     """One record, with the position in its reply subject."""
     place = "hub.ACC." if domain else ""
     behind = ".rnd" if domain else ""
     numbers = f"1.{seq}.{consumer_seq}.{TIME_NS + seq}.{pending}"
-    reply = f"$JS.ACK.{place}S.c.{numbers}{behind}"
+    reply = f"$JS.ACK.{place}S.{consumer}.{numbers}{behind}"
     return message(subject, payload, reply=reply, header=header, sid=sid)
 
 

@@ -75,11 +75,20 @@ Item = Batch | Status | CaughtUpMark | PastEndMark | Broken
 
 
 class Feed:
-    """A queue with one reader; `on_room` is called when there is room again."""
+    """A queue with one reader; `on_room` is called when there is room again.
 
-    def __init__(self, intake: Intake, on_room: Callable[[], None]) -> None:
+    A watch wants records as soon as there are some. A read that ends wants few large batches, since
+    each costs its reader the same whatever is in it: with `whole_batches` records are handed on
+    when a batch is full, when anything comes behind them, or when nothing does for as long as the
+    reader waits.
+    """
+
+    def __init__(
+        self, intake: Intake, on_room: Callable[[], None], *, whole_batches: bool = False
+    ) -> None:
         self._intake = intake
         self._on_room = on_room
+        self._whole_batches = whole_batches
         self._items: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._byte_count = 0
@@ -91,6 +100,10 @@ class Feed:
     @property
     def has_records(self) -> bool:
         return bool(self._intake.gathered) or any(isinstance(one, Batch) for one in self._items)
+
+    @property
+    def _has_some(self) -> bool:
+        return bool(self._items) or (not self._whole_batches and bool(self._intake.gathered))
 
     def put(self, item: Item) -> None:
         """Behind everything gathered so far."""
@@ -107,18 +120,21 @@ class Feed:
 
     def wake(self) -> None:
         """Tell the reader, if it waits and there is something for it."""
-        if self._waiter is not None and (self._items or self._intake.gathered):
+        if self._waiter is not None and self._has_some:
             waiter, self._waiter = self._waiter, None
             if not waiter.done():
                 waiter.set_result(None)
 
     async def next(self, seconds: float) -> Item:
         """The next item; TimeoutError if none came in time."""
-        if not self._items and not self._intake.gathered:
+        if not self._has_some:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(seconds):
                     await self._waiter
+            except TimeoutError:
+                if not self._intake.gathered:
+                    raise
             finally:
                 self._waiter = None
         if not self._items:

@@ -88,6 +88,7 @@ class Following:
         *,
         after: int | None = None,
         stop_seq: int = 0,
+        whole_batches: bool = False,
         check: Callable[[StreamState, int], None] | None = None,
         reconnect_seconds: float = RECONNECT_SECONDS,
         release: Callable[[Link], Awaitable[None]] | None = None,
@@ -98,6 +99,7 @@ class Following:
         self._stream = stream
         self._selection = selection
         self._stop_seq = stop_seq
+        self._whole_batches = whole_batches
         self._check = check
         self._reconnect_seconds = reconnect_seconds
         self._link: Link | None = None
@@ -260,7 +262,9 @@ class Following:
         if self._check is not None and position is not None:
             self._check(await self._questions.stream_state(link, self._stream), position)
         name = self._selection.name_prefix + secrets.token_hex(8)
-        deliver, feed = link.follow(stop_seq=self._stop_seq, mark_caught_up=True)
+        deliver, feed = link.follow(
+            stop_seq=self._stop_seq, mark_caught_up=True, whole_batches=self._whole_batches
+        )
         selection = self._selection
         if position is not None:
             selection = replace(selection, start_seq=position + 1)

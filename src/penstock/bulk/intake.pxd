@@ -3,6 +3,10 @@
 from libc.stdint cimport int32_t, int64_t
 
 
+cdef enum:
+    NAMES_BYTES_MAX = 512  # longer names of stream and consumer are read anew each time
+
+
 cdef enum Step:
     WANTING = 0  # more bytes
     STEP_MESSAGE = 1
@@ -57,6 +61,8 @@ cdef class Intake:
     cdef int64_t expected
     cdef int64_t stop_seq
     cdef bint marking
+    cdef size_t names_bytes  # of the reply subjects of the followed consumer; 0 if not known
+    cdef char names[NAMES_BYTES_MAX]
     cdef Py_ssize_t records_max
     cdef size_t bytes_max
     cdef Py_ssize_t count
@@ -73,6 +79,8 @@ cdef class Intake:
     cdef bint is_full(self) noexcept nogil
     cdef Step read_delivery(self, const char* line, size_t line_bytes) noexcept nogil
     cdef Step sort_out(self) noexcept nogil
+    cdef void know_names(self, const Span* reply) noexcept nogil
+    cdef bint read_known_position(self, const Span* reply, int64_t* position) noexcept nogil
     cdef bint gather(self, const int64_t* position) noexcept nogil
     cdef object heard_line(self)
 

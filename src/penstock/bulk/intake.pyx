@@ -29,6 +29,7 @@ cdef enum:
     DOMAIN_NUMBERS_AT = 6
     ACK_PREFIX_BYTES = 8
     NUMBER_DIGITS_MAX = 19  # no number of these overflows 64 bits
+    POSITION_NUMBERS = 5
     COLUMN_BYTES = 65536
 
 # What next() heard.
@@ -87,12 +88,13 @@ cdef class Intake:
     def follow(self, long long sid, *, int64_t stop_seq=0, bint mark_caught_up=False):
         """Gather the deliveries of this subscription from a new consumer's first one on.
 
-        With `stop_seq` later ones are PAST_END; with `mark_caught_up` the first record that has
-        nothing pending behind it is followed by CAUGHT_UP.
+        With `stop_seq` a batch ends there and later ones are PAST_END; with `mark_caught_up` the
+        first record that has nothing pending behind it is followed by CAUGHT_UP.
         """
         self.sid = sid
         self.expected = 1
         self.stop_seq = stop_seq
+        self.names_bytes = 0
         self.marking = mark_caught_up
 
     @property
@@ -201,8 +203,10 @@ cdef class Intake:
         return STEP_FULL if self.is_full() else WANTING
 
     cdef bint is_full(self) noexcept nogil:
-        return self.count >= self.records_max or (
-            self.subjects.used + self.headers.used + self.payloads.used >= self.bytes_max
+        return (
+            self.count >= self.records_max
+            or self.subjects.used + self.headers.used + self.payloads.used >= self.bytes_max
+            or self.count > 0 and 0 < self.stop_seq <= self.seqs[self.count - 1]
         )
 
     cdef Step read_delivery(self, const char* line, size_t line_bytes) noexcept nogil:
@@ -245,8 +249,10 @@ cdef class Intake:
             return STEP_MESSAGE
         if self.delivery.sid != self.sid:
             return WANTING
-        if not read_position(reply, position):
-            return STEP_UNKNOWN
+        if not self.read_known_position(reply, position):
+            if not read_position(reply, position):
+                return STEP_UNKNOWN
+            self.know_names(reply)
         if position[2] != self.expected:
             self.gap_at = position[2]
             return STEP_GAP
@@ -259,6 +265,52 @@ cdef class Intake:
             self.marking = False
             return STEP_CAUGHT_UP
         return WANTING
+
+    cdef void know_names(self, const Span* reply) noexcept nogil:
+        """Stream and consumer are the same in every delivery of a subscription, so what stands in
+        front of the numbers is read once and then compared."""
+        cdef size_t size = reply.size
+        cdef int dots = 0
+        while size > 0 and dots < POSITION_NUMBERS:
+            size -= 1
+            dots += reply.data[size] == c"."
+        size += 1
+        self.names_bytes = 0
+        if size <= NAMES_BYTES_MAX and count_of(reply.data, size, c".") == NUMBERS_AT:
+            memcpy(self.names, reply.data, size)
+            self.names_bytes = size
+
+    cdef bint read_known_position(self, const Span* reply, int64_t* position) noexcept nogil:
+        """The numbers behind names that are known; False if they are others, or not five follow."""
+        cdef const char* at = reply.data + self.names_bytes
+        cdef const char* end = reply.data + reply.size
+        cdef const char* start
+        cdef uint64_t value
+        cdef unsigned char digit
+        cdef int index
+        if (
+            self.names_bytes == 0
+            or reply.size <= self.names_bytes
+            or memcmp(reply.data, self.names, self.names_bytes) != 0
+        ):
+            return False
+        for index in range(POSITION_NUMBERS):
+            start = at
+            value = 0
+            while at < end:
+                digit = <unsigned char> (at[0] - c"0")
+                if digit > 9:
+                    break
+                value = value * 10 + digit
+                at += 1
+            if at == start or at - start > NUMBER_DIGITS_MAX or value > <uint64_t> INT64_MAX:
+                return False
+            position[index] = <int64_t> value
+            if index < POSITION_NUMBERS - 1:
+                if at == end or at[0] != c".":
+                    return False
+                at += 1
+        return at == end
 
     cdef bint gather(self, const int64_t* position) noexcept nogil:
         if not (
@@ -354,11 +406,19 @@ cdef bint read_position(const Span* reply, int64_t* position) noexcept nogil:
     if count != PLAIN_TOKENS and count != DOMAIN_TOKENS and count != DOMAIN_TOKENS + 1:
         return False
     first = NUMBERS_AT if count == PLAIN_TOKENS else DOMAIN_NUMBERS_AT
-    for index in range(5):
+    for index in range(POSITION_NUMBERS):
         position[index] = numbers[first + index]
         if position[index] < 0:
             return False
     return True
+
+
+cdef int count_of(const char* data, size_t size, char wanted) noexcept nogil:
+    cdef size_t index
+    cdef int count = 0
+    for index in range(size):
+        count += data[index] == wanted
+    return count
 
 
 cdef long long number_in(const char* data, size_t size) noexcept nogil:

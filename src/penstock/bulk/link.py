@@ -167,13 +167,15 @@ class Link(asyncio.BufferedProtocol):
     def publish(self, subject: str, payload: bytes = b"") -> None:
         self._publish(subject, payload)
 
-    def follow(self, *, stop_seq: int = 0, mark_caught_up: bool = False) -> tuple[str, Feed]:
+    def follow(
+        self, *, stop_seq: int = 0, mark_caught_up: bool = False, whole_batches: bool = False
+    ) -> tuple[str, Feed]:
         """Subscribe to a new subject, for a consumer to deliver to; ends what was followed."""
         self.unfollow()
         self._followed = next(self._numbers)
         subject = f"{self._inbox}.d.{self._followed}"
         self._intake.follow(self._followed, stop_seq=stop_seq, mark_caught_up=mark_caught_up)
-        self._feed = Feed(self._intake, self._resume)
+        self._feed = Feed(self._intake, self._resume, whole_batches=whole_batches)
         self._write(b"SUB %b %d\r\n" % (subject.encode(), self._followed))
         return subject, self._feed
 

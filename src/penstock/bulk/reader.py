@@ -105,7 +105,9 @@ class BulkReader:
             heartbeat=heartbeat,
             name_prefix=self.consumer_prefix,
         )
-        following = self._following(stream, selection, stop_seq=last, check=check)
+        following = self._following(
+            stream, selection, stop_seq=last, whole_batches=True, check=check
+        )
         async with contextlib.aclosing(_until(following, last)) as batches:
             async for batch in batches:
                 yield batch
@@ -143,7 +145,8 @@ class BulkReader:
             heartbeat=RANGE_HEARTBEAT_SECONDS,
             name_prefix=self.consumer_prefix,
         )
-        async with contextlib.aclosing(_until(self._following(stream, selection))) as batches:
+        following = self._following(stream, selection, whole_batches=True)
+        async with contextlib.aclosing(_until(following)) as batches:
             async for batch in batches:
                 yield batch
 
@@ -171,6 +174,7 @@ class BulkReader:
         *,
         after: int | None = None,
         stop_seq: int = 0,
+        whole_batches: bool = False,
         check: Callable[[StreamState, int], None] | None = None,
     ) -> Following:
         return Following(
@@ -180,6 +184,7 @@ class BulkReader:
             selection,
             after=after,
             stop_seq=stop_seq,
+            whole_batches=whole_batches,
             check=check,
             reconnect_seconds=self.reconnect_seconds,
             release=self._release,

@@ -18,11 +18,11 @@ SID = 7
 class Source:
     """An intake with a feed on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole_batches: bool = False) -> None:
         self.intake = Intake(frame_bytes_max=1 << 20, records_max=100, bytes_max=1 << 20)
         self.intake.follow(SID)
         self.rooms = 0
-        self.feed = Feed(self.intake, self._room)
+        self.feed = Feed(self.intake, self._room, whole_batches=whole_batches)
         self._seq = 0
 
     def _room(self) -> None:
@@ -61,6 +61,29 @@ async def test_a_reader_that_waits_is_woken() -> None:
     source.record(b"1")
     source.feed.wake()
     assert payloads(await waiting) == [b"1"]
+
+
+async def test_whole_batches_are_waited_for_until_something_comes_behind_their_records() -> None:
+    source = Source(whole_batches=True)
+    waiting = asyncio.ensure_future(source.feed.next(10))
+    for payload in (b"1", b"2"):
+        await asyncio.sleep(0)
+        source.record(payload)
+        source.feed.wake()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    source.feed.put(CaughtUpMark())
+    source.feed.wake()
+    assert payloads(await waiting) == [b"1", b"2"]
+    assert await source.feed.next(1) == CaughtUpMark()
+
+
+async def test_a_batch_that_does_not_fill_is_handed_on_when_waiting_ends() -> None:
+    source = Source(whole_batches=True)
+    source.record(b"1")
+    assert payloads(await source.feed.next(0.001)) == [b"1"]
+    with pytest.raises(TimeoutError):
+        await source.feed.next(0.001)
 
 
 async def test_waiting_ends_in_time() -> None:

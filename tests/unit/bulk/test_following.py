@@ -62,7 +62,9 @@ class World:
 
     # -- a link
 
-    def follow(self, *, stop_seq: int, mark_caught_up: bool) -> tuple[str, World]:
+    def follow(
+        self, *, stop_seq: int, mark_caught_up: bool, whole_batches: bool
+    ) -> tuple[str, World]:
         return "inbox", self
 
     def unfollow(self) -> None:

@@ -103,9 +103,11 @@ def test_the_first_record_with_nothing_behind_it_is_marked_once() -> None:
 def test_records_beyond_the_end_are_dropped_and_told() -> None:
     into = make()
     into.follow(SID, stop_seq=5)
-    data = delivery("a", b"", seq=5, consumer_seq=1) + delivery("a", b"", seq=6, consumer_seq=2)
-    assert kinds(feed(into, data)) == [intake.PAST_END]
+    assert feed(into, delivery("a", b"", seq=4, consumer_seq=1)) == []
+    assert kinds(feed(into, delivery("a", b"", seq=5, consumer_seq=2))) == [intake.FULL]
     assert into.take().last == 5
+    assert kinds(feed(into, delivery("a", b"", seq=6, consumer_seq=3))) == [intake.PAST_END]
+    assert into.gathered == 0
 
 
 def test_what_is_no_record_comes_between_the_records_it_came_between() -> None:
@@ -181,6 +183,28 @@ def test_a_record_that_does_not_say_where_it_stands_is_not_guessed_at(reply: str
     assert kinds(heard) == [intake.UNKNOWN_POSITION]
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "1.2.2.5",
+        "1.2.2.5.",
+        "1.2.2..5",
+        "1.2.2.5.x",
+        "1.2.2.5.0.0",
+        "1.2.2.5.-1",
+        "1.2.2.5.99999999999999999999",
+        "1.2.2.5.9223372036854775808",
+    ],
+)
+def test_nor_behind_one_that_did(numbers: str) -> None:
+    into = make()
+    feed(into, delivery("a", b"", seq=1, consumer_seq=1))
+    assert kinds(feed(into, message("a", reply=f"$JS.ACK.S.c.{numbers}"))) == [
+        intake.UNKNOWN_POSITION
+    ]
+    assert into.gathered == 1
+
+
 @st.composite
 def talks(draw: st.DrawFn) -> bytes:
     """Anything a server may say while one consumer delivers."""
@@ -193,7 +217,17 @@ def talks(draw: st.DrawFn) -> bytes:
             seq += draw(st.integers(1, 3))
             consumer_seq += 1
             header = draw(st.sampled_from([b"", HEADER]))
-            said.append(delivery("a.é", payload, seq=seq, consumer_seq=consumer_seq, header=header))
+            said.append(
+                delivery(
+                    "a.é",
+                    payload,
+                    seq=seq,
+                    consumer_seq=consumer_seq,
+                    header=header,
+                    domain=draw(st.booleans()),
+                    consumer=draw(st.sampled_from(["c", "c", "c1", "x" * 600])),
+                )
+            )
         elif kind == "other":
             said.append(delivery("b", payload, seq=1, consumer_seq=9, sid=2))
         elif kind == "beat":
