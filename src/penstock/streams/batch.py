@@ -62,6 +62,7 @@ class _Staged(NamedTuple):
     subject: str
     header: bytes
     payload: bytes
+    fields: dict[bytes, bytes]
 
 
 class _Gathering:
@@ -117,7 +118,8 @@ class AtomicBatches:
             if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
                 return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
             msg = msg._replace(header=headers.without(msg.header, names.REQUIRED_API_LEVEL))
-        return self._take(batch_id, batch, msg, seq, commit, now_ns)
+            fields = headers.parse(msg.header)
+        return self._take(batch_id, batch, msg, fields, seq, commit, now_ns)
 
     def _fault(self, batch_id: str, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
         """What is wrong with the message by itself, before its batch is looked at."""
@@ -131,10 +133,10 @@ class AtomicBatches:
             return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
         if not cfg.allow_atomic:
             return refusals.ATOMIC_PUBLISH_DISABLED
-        if len(batch_id.encode("utf-8", "surrogateescape")) > BATCH_ID_BYTES_MAX:
+        if batch_id not in self._gathering and _is_too_long(batch_id):
             return refusals.ATOMIC_PUBLISH_INVALID_BATCH_ID
         number = fields.get(names.BATCH_SEQ)
-        if not number or not number.isdigit() or int(number[:21]) >= 2**64:
+        if not number or not number.isdigit() or (len(number) > 19 and int(number[:21]) >= 2**64):
             return refusals.ATOMIC_PUBLISH_MISSING_SEQ
         return None
 
@@ -158,6 +160,7 @@ class AtomicBatches:
         batch_id: str,
         batch: _Gathering,
         msg: Inbound,
+        fields: dict[bytes, bytes],
         seq: int,
         commit: bytes | None,
         now_ns: int,
@@ -172,18 +175,24 @@ class AtomicBatches:
         if size_fault is not None:
             return self._abandon(batch_id, msg, "large", size_fault)
         if commit is not None:
-            return self._commit(batch_id, batch, msg, commit, now_ns)
+            return self._commit(batch_id, batch, msg, fields, commit, now_ns)
         batch.last = seq
         batch.deadline_ns = now_ns + self._limits.idle_ns_max
-        batch.items.append(_Staged(msg.subject, msg.header, msg.payload))
+        batch.items.append(_Staged(msg.subject, msg.header, msg.payload, fields))
         return Answer(self._planner.said(msg.reply, b""))
 
     def _commit(
-        self, batch_id: str, batch: _Gathering, msg: Inbound, commit: bytes, now_ns: int
+        self,
+        batch_id: str,
+        batch: _Gathering,
+        msg: Inbound,
+        fields: dict[bytes, bytes],
+        commit: bytes,
+        now_ns: int,
     ) -> Planned:
         items = batch.items
         if commit == COMMIT:
-            items = [*items, _Staged(msg.subject, msg.header, msg.payload)]
+            items = [*items, _Staged(msg.subject, msg.header, msg.payload, fields)]
         planned = self._plan_all(items, now_ns)
         if isinstance(planned, Cold):
             # The message will come again, and find the batch as it was.
@@ -203,7 +212,9 @@ class AtomicBatches:
         staged = StagedLedger(self._ledger)
         planned: list[Publish] = []
         for item in items:
-            draft = self._planner.draft(item.subject, "", item.header, item.payload, now_ns)
+            draft = self._planner.draft(
+                item.subject, "", item.header, item.payload, now_ns, fields=item.fields
+            )
             verdict = _verdict(staged, draft)
             if verdict is not None:
                 return verdict
@@ -251,6 +262,10 @@ class AtomicBatches:
         """Forgets all batches, without a word: the stream ends or does not take them any more."""
         for batch_id in list(self._gathering):
             self._drop(batch_id)
+
+
+def _is_too_long(batch_id: str) -> bool:
+    return len(batch_id.encode("utf-8", "surrogateescape")) > BATCH_ID_BYTES_MAX
 
 
 def _verdict(staged: StagedLedger, draft: Draft) -> ApiError | Cold | None:

@@ -26,13 +26,15 @@ _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid"
 class StagedLedger(Ledger):
     """A ledger as it will be once the messages staged so far are stored."""
 
-    __slots__ = ("_bytes", "_newest", "expected", "msg_ids", "subjects")
+    __slots__ = ("_bytes", "_newest", "expected", "is_bounded", "msg_ids", "subjects")
 
     def __init__(self, ledger: Ledger) -> None:
         for name in Ledger.__slots__:
             setattr(self, name, getattr(ledger, name))
         self._bytes = 0
-        self._newest: dict[str, MessageRecord] = {}
+        self._newest: dict[str, tuple[int, Draft]] = {}
+        self.is_bounded = self.cfg.discard is Discard.NEW
+        """Whether limits of the stream refuse messages: else nobody asks how much is staged."""
         self.subjects: dict[str, int] = {}
         """How many messages of each subject are staged."""
         self.msg_ids: set[bytes] = set()
@@ -42,16 +44,19 @@ class StagedLedger(Ledger):
     def stage(self, draft: Draft) -> None:
         """The draft passed: the next one comes after it."""
         self.last_seq += 1
-        self._bytes += self.size_of(draft.subject, draft.header, draft.payload)
-        self._newest[draft.subject] = MessageRecord(
-            self.last_seq, draft.now_ns, draft.subject, draft.header, draft.payload
-        )
+        if self.is_bounded:
+            self._bytes += self.size_of(draft.subject, draft.header, draft.payload)
+        self._newest[draft.subject] = self.last_seq, draft
         self.subjects[draft.subject] = self.subjects.get(draft.subject, 0) + 1
         if draft.msg_id:
             self.msg_ids.add(draft.msg_id)
 
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
-        return self._newest.get(subject) or super().latest(subject)
+        staged = self._newest.get(subject)
+        if staged is None:
+            return super().latest(subject)
+        seq, draft = staged
+        return MessageRecord(seq, draft.now_ns, draft.subject, draft.header, draft.payload)
 
     def last_of(self, pattern: str) -> int:
         if pattern not in self.expected:
@@ -61,7 +66,7 @@ class StagedLedger(Ledger):
     def overflow(self, draft: Draft) -> Refusal | None:
         """Which limit of a stream that discards new messages this one would break."""
         cfg = self.cfg
-        if cfg.discard is not Discard.NEW:
+        if not self.is_bounded:
             return None
         if cfg.max_msgs > 0 or cfg.max_bytes > 0:
             state = self.store.state()
@@ -164,13 +169,18 @@ _PLACE_CHECKS: Final = checks.KeyedChecks(
 )
 
 
+_MEMBER_KEYS: Final = frozenset({names.BATCH_ID, names.BATCH_SEQ})
+"""What every message of a batch has; most have nothing else, and no check asks for these."""
+
+
 def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
     """Everything that is asked of one message of a batch."""
+    has_more = len(draft.fields) > len(_MEMBER_KEYS) or not draft.fields.keys() <= _MEMBER_KEYS
     verdict = header_size(ledger, draft)
-    if verdict is None:
+    if verdict is None and has_more:
         verdict = checks.first_verdict(_HEADER_CHECKS.called_for(draft.fields), ledger, draft)
     if verdict is None:
         verdict = checks.first_verdict(checks.REWRITES, ledger, draft)
-    if verdict is None:
+    if verdict is None and has_more:
         verdict = checks.first_verdict(_PLACE_CHECKS.called_for(draft.fields), ledger, draft)
-    return limits(ledger, draft) if verdict is None else verdict
+    return limits(ledger, draft) if verdict is None and ledger.is_bounded else verdict

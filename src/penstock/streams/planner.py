@@ -84,12 +84,17 @@ class Planner:
         now_ns: int,
         *,
         is_internal: bool = False,
+        fields: dict[bytes, bytes] | None = None,
     ) -> Draft:
-        """The message as the checks take it, under the subject the stream gives it."""
-        fields: dict[bytes, bytes] = {}
-        if names.SPECIAL_PREFIX in header:
-            header = headers.without(header, names.CLIENT_INFO)
-            fields = headers.parse(header)
+        """The message as the checks take it, under the subject the stream gives it.
+
+        `fields` is its header, where that was parsed before.
+        """
+        if fields is None or names.CLIENT_INFO in fields:
+            fields = {}
+            if names.SPECIAL_PREFIX in header:
+                header = headers.without(header, names.CLIENT_INFO)
+                fields = headers.parse(header)
         subject = self.stored_subject(subject)
         ts_ns = max(now_ns, self._ledger.last_ts_ns)
         return Draft(subject, reply, header, payload, fields, ts_ns, is_internal=is_internal)
