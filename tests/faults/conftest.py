@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support_servers import OURS, ServerPool
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from _pytest.terminal import TerminalReporter
+
+    from support_servers import ServerUnderTest
+
+STORE_FLAGS = ("-js", "-sd", "store")
 
 TRIED: Counter[str] = Counter()
 
@@ -30,6 +39,20 @@ def rounds(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def tried() -> Counter[str]:
     return TRIED
+
+
+@pytest.fixture
+def spark_server(tmp_path: Path) -> Iterator[ServerUnderTest]:
+    """A server with JetStream for drivers of Spark; without a Java there is nothing to drive."""
+    from penstock.spark.java import NoJava, java_home
+
+    try:
+        java_home()
+    except NoJava as error:
+        pytest.skip(f"SPARK IS NOT TESTED: {error}")
+    servers = ServerPool(tmp_path / "servers")
+    yield servers.get(OURS, flags=STORE_FLAGS)
+    servers.close()
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

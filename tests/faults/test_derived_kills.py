@@ -15,7 +15,8 @@ import pytest
 
 from faults.derived_victim import DerivedTask, size_of
 from faults.fold_victim import update_of
-from faults.test_fold_kills import BATCHES_MAX, KINDS, LIVES, MUTANT_LIVES_MAX, victims
+from faults.makers import victims
+from faults.test_fold_kills import BATCHES_MAX, KINDS, LIVES, MUTANT_LIVES_MAX, live_and_die
 from penstock.fold.digest import FoldDigest
 from penstock.fold.indexes import Index
 from support_folds import contents
@@ -57,7 +58,7 @@ def test_a_killed_process_leaves_what_is_derived_true_and_every_change_counted_o
     with victims(VICTIM) as making:
         for life in range(LIVES * rounds):
             task = DerivedTask(str(path), kind, life)
-            said = making.live_and_die(task, chance.randrange(1, BATCHES_MAX))
+            said = live_and_die(making, task, chance.randrange(1, BATCHES_MAX))
             cursor = check_derived(task)
             assert cursor >= said
             if kind == "sqlite":
@@ -70,7 +71,7 @@ def test_a_table_outside_the_transaction_is_found_out(tmp_path: Path) -> None:
         for life in range(MUTANT_LIVES_MAX):
             path = tmp_path / f"fold {life}"
             task = DerivedTask(str(path), "sqlite", life, mutant=True)
-            making.live_and_die(task, 1)
+            live_and_die(making, task, 1)
             with task.open() as store:
                 cursor = store.cursor.rank
             if counted(Path(f"{path}.changes")) != changes_up_to(cursor):

@@ -16,22 +16,19 @@ from typing import TYPE_CHECKING
 import nats
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from nats.js.api import KeyValueConfig
 
 from faults.pipeline_victim import SHARDS
 from penstock.fold import AppendLogSnapshot
 from penstock.fold.shards import by_hash, hash_of
 from penstock.fold.transport import transport_for
-from penstock.spark.java import NoJava, java_home
 from penstock.spark.jobs import open_archive
 from support_drivers import Driver, kill
 from support_folds import at, delete, put
-from support_servers import OURS, ServerPool, until
+from support_servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
 
     from penstock.kv.types import KvUpdate
     from support_servers import ServerUnderTest
@@ -44,18 +41,6 @@ COMMITS = 10
 WORKER_KILLS = 2
 LIFE_SECONDS = 600.0
 PROGRAM = Path(__file__).with_name("pipeline_victim.py")
-STORE_FLAGS = ("-js", "-sd", "store")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerUnderTest]:
-    try:
-        java_home()
-    except NoJava as error:
-        pytest.skip(f"SPARK IS NOT TESTED: {error}")
-    servers = ServerPool(tmp_path / "servers")
-    yield servers.get(OURS, flags=STORE_FLAGS)
-    servers.close()
 
 
 def update_of(revision: int) -> KvUpdate:
@@ -139,15 +124,15 @@ def check(directory: Path, bucket: str) -> None:
 
 
 def test_killed_workers_and_drivers_lose_and_double_nothing(
-    server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     bucket = "B"
-    asyncio.run(fill(server.url, bucket))
+    asyncio.run(fill(spark_server.url, bucket))
     for round_number in range(rounds):
         chance = Random(f"pipeline {round_number}")
         directory = tmp_path / f"round {round_number}"
         directory.mkdir()
-        arguments = (server.url, str(directory), bucket, str(LAST))
+        arguments = (spark_server.url, str(directory), bucket, str(LAST))
         drivers = [Driver(PROGRAM, *arguments, log=directory / "log")]
         try:
             killed = live_and_die(drivers[0], directory, chance)

@@ -7,20 +7,16 @@ never older than what was said to be published. The same test must find the muta
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 
 from faults.fold_victim import update_of
+from faults.makers import Victims, victims
 from faults.ship_victim import KEY, STORES, Task
 from penstock.fold import AppendLogSnapshot, ArtifactInvalid
 from support_folds import contents, model
@@ -42,46 +38,10 @@ ARTIFACT = re.compile(r"artifact-\d+")
 COPY = re.compile(r"copy-\d+")
 
 
-class Victims:
-    """Makes victims, one at a time."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._in: IO[str] = process.stdin
-        self._out: IO[str] = process.stdout
-
-    def live_and_die(self, task: Task, lines: int) -> int:
-        """One life, killed when it has said so many lines; the last cursor it published."""
-        self._in.write(task.line())
-        self._in.flush()
-        word, _, pid = self._out.readline().strip().partition(" ")
-        assert word == "pid", word
-        published = 0
-        for line in iter(self._out.readline, "gone\n"):
-            assert line, "the program that makes victims has died"
-            if line.startswith("published"):
-                published = int(line.split()[1])
-            lines -= 1
-            if lines == 0:
-                os.kill(int(pid), signal.SIGKILL)
-        assert lines <= 0, "a victim died before it was killed"
-        return published
-
-
-@contextmanager
-def victims() -> Iterator[Victims]:
-    tests = str(Path(__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, str(VICTIM)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
-    ) as process:
-        yield Victims(process)
-        assert process.stdin is not None
-        process.stdin.close()
+def live_and_die(making: Victims, task: Task, lines: int) -> int:
+    """One life, killed when it has said so many lines; the last cursor it published."""
+    said = making.live_and_die(task.line(), lines)
+    return max((int(line.split()[1]) for line in said if line.startswith("published")), default=0)
 
 
 class Judge:
@@ -179,10 +139,10 @@ async def test_a_killed_process_leaves_nothing_half_made(
     chance = Random(place)
     first = task_for(place, tmp_path, request)
     judge = Judge(tmp_path)
-    with victims() as making:
+    with victims(VICTIM) as making:
         for life in range(LIVES * rounds):
             task = Task(first.path, first.url, life, first.options)
-            published = making.live_and_die(task, chance.randrange(1, LINES_MAX))
+            published = live_and_die(making, task, chance.randrange(1, LINES_MAX))
             assert await judge.wrong_with(task, published) == ""
             tried["shipping processes killed"] += 1
 
@@ -195,7 +155,7 @@ async def test_two_that_ship_to_one_place_leave_nothing_half_made(
     for place in places:
         place.mkdir()
     judges = [Judge(place) for place in places]
-    with victims() as one, victims() as other:
+    with victims(VICTIM) as one, victims(VICTIM) as other:
         for life in range(LIVES // 2 * rounds):
             tasks = [
                 Task(str(place), str(tmp_path / "published"), life + number, shared=True)
@@ -203,8 +163,8 @@ async def test_two_that_ship_to_one_place_leave_nothing_half_made(
             ]
             lines = [chance.randrange(1, LINES_MAX) for _ in tasks]
             published = await asyncio.gather(
-                asyncio.to_thread(one.live_and_die, tasks[0], lines[0]),
-                asyncio.to_thread(other.live_and_die, tasks[1], lines[1]),
+                asyncio.to_thread(live_and_die, one, tasks[0], lines[0]),
+                asyncio.to_thread(live_and_die, other, tasks[1], lines[1]),
             )
             for judge, task in zip(judges, tasks, strict=True):
                 assert await judge.wrong_with(task, max(published)) == ""
@@ -213,12 +173,12 @@ async def test_two_that_ship_to_one_place_leave_nothing_half_made(
 
 async def test_one_that_publishes_before_it_uploads_is_found_out(tmp_path: Path) -> None:
     chance = Random(KEY)
-    with victims() as making:
+    with victims(VICTIM) as making:
         for life in range(MUTANT_LIVES_MAX):
             directory = tmp_path / f"{life}"
             directory.mkdir()
             task = Task(str(directory), str(directory / "published"), life, mutant=True)
-            published = making.live_and_die(task, chance.randrange(1, LINES_MAX))
+            published = live_and_die(making, task, chance.randrange(1, LINES_MAX))
             if "cannot be fetched" in await Judge(directory).wrong_with(task, published):
                 return
     raise AssertionError("no kill found the mutant")

@@ -10,18 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import pytest
-
 from penstock.spark.connecting import shared_reader
-from penstock.spark.java import NoJava, java_home
 from penstock.spark.options import ConnectionOptions, parse
 from support_drivers import Driver, kill
-from support_servers import OURS, ServerPool, until
+from support_servers import until
 from support_spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
 
     from support_servers import ServerUnderTest
 
@@ -32,18 +28,6 @@ WORKER_KILLS = 3
 LIFE_SECONDS = 300.0
 DELIVERIES = ("strict", "exactlyOnce")
 PROGRAM = Path(__file__).with_name("spark_victim.py")
-STORE_FLAGS = ("-js", "-sd", "store")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerUnderTest]:
-    try:
-        java_home()
-    except NoJava as error:
-        pytest.skip(f"SPARK IS NOT TESTED: {error}")
-    servers = ServerPool(tmp_path / "servers")
-    yield servers.get(OURS, flags=STORE_FLAGS)
-    servers.close()
 
 
 def victim(server: ServerUnderTest, directory: Path, delivery: str) -> Driver:
@@ -102,13 +86,13 @@ def survive(server: ServerUnderTest, directory: Path, delivery: str, chance: Ran
 
 
 def test_killed_workers_and_drivers_leave_every_row_stored_once(
-    server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     for number in range(rounds):
         delivery = DELIVERIES[number % len(DELIVERIES)]
         directory = tmp_path / f"round {number}"
         lines = lines_of(directory)
-        make_stream(server, "OUT", allow_atomic=True)
-        killed = survive(server, directory, delivery, Random(number))
+        make_stream(spark_server, "OUT", allow_atomic=True)
+        killed = survive(spark_server, directory, delivery, Random(number))
         tried[f"Spark processes killed, {delivery}"] += killed
-        assert sorted(one.data for one in stored(server, "OUT")) == lines
+        assert sorted(one.data for one in stored(spark_server, "OUT")) == lines
