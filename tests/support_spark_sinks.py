@@ -25,6 +25,7 @@ from penstock.spark.source import JetStream
 from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     import pyarrow as pa
@@ -45,11 +46,16 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # -- streams without Spark
 
 
-def with_client(server: ServerUnderTest, work: Callable[[Client], Awaitable[T]]) -> T:
+def with_client(
+    server: ServerUnderTest,
+    work: Callable[[Client], Awaitable[T]],
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> T:
     """Do something with nats-py."""
 
     async def run() -> T:
-        client = await nats.connect(server.url)
+        client = await nats.connect(server.url, tls=tls)
         try:
             return await work(client)
         finally:
@@ -58,7 +64,13 @@ def with_client(server: ServerUnderTest, work: Callable[[Client], Awaitable[T]])
     return asyncio.run(run())
 
 
-def call(server: ServerUnderTest, subject: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def call(
+    server: ServerUnderTest,
+    subject: str,
+    body: Mapping[str, Any],
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> dict[str, Any]:
     """A request to the JetStream API; an error fails the test."""
 
     async def ask(client: Client) -> dict[str, Any]:
@@ -69,15 +81,17 @@ def call(server: ServerUnderTest, subject: str, body: Mapping[str, Any]) -> dict
         assert "error" not in said, said
         return said
 
-    return with_client(server, ask)
+    return with_client(server, ask, tls=tls)
 
 
-def make_stream(server: ServerUnderTest, name: str, **config: Any) -> None:
+def make_stream(
+    server: ServerUnderTest, name: str, *, tls: ssl.SSLContext | None = None, **config: Any
+) -> None:
     """A stream that takes NAME.> and the ledger, made anew."""
     with contextlib.suppress(AssertionError):
-        call(server, f"STREAM.DELETE.{name}", {})
-    subjects = [f"{name}.>", f"ledger.{name}.>"]
-    call(server, f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects, **config})
+        call(server, f"STREAM.DELETE.{name}", {}, tls=tls)
+    config = {"name": name, "subjects": [f"{name}.>", f"ledger.{name}.>"], **config}
+    call(server, f"STREAM.CREATE.{name}", config, tls=tls)
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,13 @@ class Message:
     headers: dict[str, str]
 
 
-def stored(server: ServerUnderTest, stream: str, *, marks: bool = False) -> list[Message]:
+def stored(
+    server: ServerUnderTest,
+    stream: str,
+    *,
+    marks: bool = False,
+    tls: ssl.SSLContext | None = None,
+) -> list[Message]:
     """What a stream holds, in its order; marks of the ledger only if asked for."""
 
     async def read(client: Client) -> list[Message]:
@@ -105,7 +125,8 @@ def stored(server: ServerUnderTest, stream: str, *, marks: bool = False) -> list
             found.append(Message(message.subject, message.data.decode(), headers))
         return found
 
-    return [one for one in with_client(server, read) if marks or not one.subject.startswith("led")]
+    found = with_client(server, read, tls=tls)
+    return [one for one in found if marks or not one.subject.startswith("led")]
 
 
 # -- sabotage

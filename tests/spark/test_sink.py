@@ -8,11 +8,16 @@ import pytest
 from pyspark.errors import PySparkException
 
 from support_spark_sinks import Message, make_stream, stored
+from support_tls import Certificates, certificates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support_servers import ServerUnderTest, Starter
+
+__all__ = ["certificates"]
+
+STORE = "jetstream { store_dir: store }\n"
 
 
 def numbered(spark: SparkSession, count: int, stream: str = "OUT", parts: int = 2) -> DataFrame:
@@ -112,6 +117,48 @@ def test_rows_of_a_repeated_strict_write_that_differ_are_noticed(
     with pytest.raises(PySparkException, match="rows now come differently"):
         write(numbered(spark, 12), server, delivery="strict", writeId="w")
     assert len(stored(server, "OUT")) == 10
+
+
+def test_more_partitions_than_a_strict_write_had_before_are_refused(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    write(numbered(spark, 40, parts=2), server, delivery="strict", writeId="w")
+    with pytest.raises(PySparkException, match="rows now come differently"):
+        write(numbered(spark, 40, parts=4), server, delivery="strict", writeId="w")
+
+
+def test_fewer_partitions_than_a_strict_write_had_before_are_told(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    """An attempt that failed had written its third partition, which the next one does not have."""
+    make_stream(server, "OUT", allow_atomic=True)
+    third = numbered(spark, 40, parts=4).where("msgId BETWEEN 'id-20' AND 'id-29'")
+    write(third, server, delivery="strict", writeId="w")
+    with pytest.raises(PySparkException, match=r"other partitions: the 10 rows that ledger\.OUT"):
+        write(numbered(spark, 40, parts=2), server, delivery="strict", writeId="w")
+
+
+@pytest.mark.parametrize("delivery", ["exactlyOnce", "strict"])
+def test_rows_are_written_over_tls(
+    spark: SparkSession, start: Starter, certificates: Certificates, delivery: str
+) -> None:
+    tls = certificates.verifying("verify: true")
+    server = start(STORE + tls)
+    context = certificates.context(certificates.with_name)
+    make_stream(server, "OUT", tls=context, allow_atomic=True)
+    options = {
+        "url": server.url.replace("nats://", "tls://"),
+        "tlsCa": str(certificates.ca),
+        "tlsCert": str(certificates.with_name.cert),
+        "tlsKey": str(certificates.with_name.key),
+    }
+    rows = numbered(spark, 20)
+    write(rows, server, delivery=delivery, writeId="w", **options)
+    assert len(stored(server, "OUT", tls=context)) == 20
+    unknown = {**options, "tlsCa": str(certificates.stranger.cert), "reconnectTimeoutMs": "200"}
+    with pytest.raises(PySparkException, match="certificate"):
+        write(rows, server, **unknown)
 
 
 def test_a_strict_write_puts_rows_in_the_order_of_their_ids(

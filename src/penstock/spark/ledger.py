@@ -26,6 +26,8 @@ from penstock.spark.publishing import SinkError
 from penstock.wire.headers import EMPTY_BLOCK, added
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.spark.publishing import Outlet
     from penstock.spark.sink_rows import Rows
 
@@ -60,7 +62,7 @@ class Ledger:
         self._batch = batch
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._seen = 0
-        self._mark = self._read()
+        self._mark = read_mark(outlet, subject)
         self.skipped = 0
 
     def write(self, rows: Rows, *, is_last: bool) -> None:
@@ -73,7 +75,7 @@ class Ledger:
             if self._commit(rows, covered, is_last=is_last, tried=tried):
                 self.skipped += covered
                 break
-            self._mark = self._read()
+            self._mark = read_mark(self._outlet, self._subject)
         else:
             raise SinkError(f"stream {self._stream} did not take a batch in {TRIES_MAX} tries")
         self._digest.update(_spelt(rows, 0, rows.count))
@@ -171,25 +173,6 @@ class Ledger:
             header = added(header, key, value)
         return header
 
-    def _read(self) -> Mark:
-        """The newest mark, from whoever leads the stream."""
-        for tried in range(TRIES_MAX):
-            try:
-                found = self._outlet.call(
-                    f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}
-                )
-            except Refused as error:
-                if error.err_code == NO_MESSAGE_FOUND:
-                    return Mark()
-                raise
-            except (AnswerLate, LinkLost, NoResponders):
-                time.sleep(PAUSE_SECONDS * 2**tried)
-                continue
-            message = found["message"]
-            mark = msgspec.json.decode(base64.b64decode(message.get("data", "")), type=Mark)
-            return msgspec.structs.replace(mark, seq=message["seq"])
-        raise SinkError(f"the ledger in stream {self._stream} could not be read")
-
     def _diverged(self) -> SinkError:
         return SinkError(
             f"batch {self._batch} was written in part, and its rows now come differently "
@@ -197,6 +180,46 @@ class Ledger:
             "msgId, by which they are put in order, and keep their partitioning; to write on, "
             f"purge {self._subject} from the stream, which may repeat rows"
         )
+
+
+def read_mark(outlet: Outlet, subject: str) -> Mark:
+    """The newest mark of a ledger, from whoever leads the stream."""
+    stream = outlet.config["name"]
+    for tried in range(TRIES_MAX):
+        try:
+            found = outlet.call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except Refused as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return Mark()
+            raise
+        except (AnswerLate, LinkLost, NoResponders):
+            time.sleep(PAUSE_SECONDS * 2**tried)
+            continue
+        message = found["message"]
+        mark = msgspec.json.decode(base64.b64decode(message.get("data", "")), type=Mark)
+        return msgspec.structs.replace(mark, seq=message["seq"])
+    raise SinkError(f"the ledger in stream {stream} could not be read")
+
+
+def check_partitions(outlet: Outlet, ledgers: str, batch: int, written: Iterable[int]) -> None:
+    """Rows of this batch are counted in the ledgers of these partitions and of no others.
+
+    A task sees its own ledger only. Rows that an earlier attempt, cut into other partitions, wrote
+    under a number that now has none are seen here, when all is written: too late to prevent that
+    they are there twice, but not to tell.
+    """
+    stream = outlet.config["name"]
+    info = outlet.call(f"STREAM.INFO.{stream}", {"subjects_filter": f"{ledgers}.*"})
+    known = {f"{ledgers}.{partition}" for partition in written}
+    for subject in sorted(set(info["state"].get("subjects") or ()) - known):
+        mark = read_mark(outlet, subject)
+        if mark.batch == batch and mark.rows:
+            raise SinkError(
+                f"batch {batch} was written in part before, by an attempt with other partitions: "
+                f"the {mark.rows} rows that {subject} counts are stored by this attempt as well. "
+                "Keep the number of partitions between a failure and a restart, as with "
+                f'repartition(n, "msgId"); purge {subject} from the stream to write on'
+            )
 
 
 def _spelt(rows: Rows, start: int, stop: int) -> bytes:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.bulk.frames import RowError
-from penstock.spark.ledger import Ledger
+from penstock.spark.ledger import Ledger, check_partitions
 from penstock.spark.options import OptionError, parse
 from penstock.spark.publishing import Outlet, SinkError, outlet
 from penstock.spark.sink_options import Delivery, SinkOptions, check_sink
@@ -29,7 +29,7 @@ from penstock.spark.sink_rows import DATA, HEADERS, SUBJECT, Layout, check_colum
 from penstock.spark.sink_target import check_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -55,7 +55,7 @@ class Task:
 class Written(WriterCommitMessage):
     """What one task did: rows that are in the stream now, and how many of them were before."""
 
-    partition: int
+    task: Task
     rows: int
     repeated: int
 
@@ -73,6 +73,16 @@ class Plan:
         if self.options.delivery is Delivery.STRICT:
             return write_strictly(self, task, batches)
         return write_rows(self, task, batches)
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done; what they could not see, each by itself."""
+        written = [one for one in messages if isinstance(one, Written)]
+        if self.options.delivery is not Delivery.STRICT or not written:
+            return
+        options, task = self.options, written[0].task
+        partitions = [one.task.partition for one in written if one.rows]
+        with outlet(options, options.stream, lambda _: None) as out:
+            check_partitions(out, f"{options.ledger}.{task.query}", task.batch, partitions)
 
 
 def plan_sink(
@@ -109,6 +119,9 @@ class BatchSink(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.finish(messages)
+
 
 class StreamSink(DataSourceStreamArrowWriter):
     """Writes a streaming query, batch by batch."""
@@ -118,6 +131,9 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._plan.finish(messages)
 
 
 def this_task(write_id: str) -> Task:
@@ -140,8 +156,8 @@ def write_rows(plan: Plan, task: Task, batches: Iterable[pa.RecordBatch]) -> Wri
             for batch in chain((first,), batches):
                 count += publish(out, plan.layout, batch)
             out.settle()
-            return Written(task.partition, count, out.publisher.duplicates - before)
-    return Written(task.partition, 0, 0)
+            return Written(task, count, out.publisher.duplicates - before)
+    return Written(task, 0, 0)
 
 
 def publish(out: Outlet, layout: Layout, batch: pa.RecordBatch) -> int:
@@ -172,7 +188,7 @@ def write_strictly(plan: Plan, task: Task, batches: Iterable[pa.RecordBatch]) ->
             count += record(ledger, plan.layout, first, is_last=is_last)
             for batch, ends in slices:
                 count += record(ledger, plan.layout, batch, is_last=ends)
-    return Written(task.partition, count, ledger.skipped if ledger is not None else 0)
+    return Written(task, count, ledger.skipped if ledger is not None else 0)
 
 
 def record(ledger: Ledger, layout: Layout, batch: pa.RecordBatch, *, is_last: bool) -> int:
