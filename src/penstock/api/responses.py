@@ -94,7 +94,7 @@ class StreamListResponse(Paged, frozen=True, kw_only=True):
     """STREAM.LIST"""
 
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}stream_list_response"
-    streams: Annotated[tuple[StreamInfo, ...] | None, EMIT] = None
+    streams: Annotated[tuple[StreamInfo, ...], EMIT] = ()
     missing: tuple[str, ...] = ()
     offline: dict[str, str] = {}
 
@@ -190,7 +190,7 @@ class ConsumerListResponse(Paged, frozen=True, kw_only=True):
     """CONSUMER.LIST"""
 
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}consumer_list_response"
-    consumers: Annotated[tuple[ConsumerInfo, ...] | None, EMIT] = None
+    consumers: Annotated[tuple[ConsumerInfo, ...], EMIT] = ()
     missing: tuple[str, ...] = ()
     offline: dict[str, str] = {}
 

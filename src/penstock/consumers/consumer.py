@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
-
 from penstock.api.acks import Verb, parse_ack
 from penstock.api.consumer import AckPolicy, ConsumerInfo, PriorityGroupState, SequenceInfo
 from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
@@ -372,10 +370,6 @@ class Consumer:
     def retention_changed(self, *, by_interest: bool) -> None:
         """The stream keeps messages for its consumers from now on, or does not any more."""
         self._settling.keep_by_interest(by_interest)
-
-    def pause(self, until_ns: int | None, now_ns: int) -> list[Effect]:
-        """Deliver nothing before a time; go on if it is None, or has passed."""
-        return self.update(structs.replace(self.cfg, pause_until=until_ns), now_ns)
 
     def reset(self, seq: int, now_ns: int) -> Reset | ApiError:
         """Go on at a sequence, or with 0 at the first one not acknowledged; all is forgotten."""

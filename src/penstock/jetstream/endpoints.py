@@ -91,8 +91,8 @@ class Port(Protocol):
     def sweep(self) -> None:
         """Streams were deleted: take away what is left of them, some time."""
 
-    def describe_client(self, client: object) -> ClientInfo:
-        """A client as advisories show it."""
+    def describe_client(self, request: Request) -> ClientInfo:
+        """Who asks, as advisories show it."""
 
 
 class Call(NamedTuple):
@@ -192,7 +192,7 @@ class Endpoints:
             subjects.API_AUDIT,
             ApiAudit(
                 server=self._assets.ambient.server_name,
-                client=self._port.describe_client(request.client),
+                client=self._port.describe_client(request),
                 subject=request.subject,
                 request=request.body.decode(errors="replace"),
                 response=payload.decode(errors="replace"),

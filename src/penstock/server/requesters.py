@@ -36,23 +36,39 @@ def _info(header: bytes, service: Service, joined: Joined, source: Link | None) 
     if session.account.name != joined.importer:
         return _passed_on(header, joined)
     if joined.share:
-        return msgspec.structs.replace(describe(session, service), rtt=session.rtt_ns)
+        return describe(session, service)
     return ClientInfo(acc=session.account.name, rtt=session.rtt_ns)
 
 
 def _passed_on(header: bytes, joined: Joined) -> ClientInfo:
     """The request came through another account before: it says who asked there."""
-    raw = headers.get(header, REQUEST_INFO)
+    return _limited(_known(header), joined.importer)
+
+
+def _known(header: bytes) -> dict[str, object]:
     try:
-        known = msgspec.json.decode(raw or b"{}", type=dict[str, object])
+        raw = headers.get(header, REQUEST_INFO)
+        return msgspec.json.decode(raw or b"{}", type=dict[str, object])
     except msgspec.DecodeError:
-        known = {}
+        return {}
+
+
+def _limited(known: dict[str, object], svc: str) -> ClientInfo:
     acc, rtt = known.get("acc"), known.get("rtt")
     return ClientInfo(
-        acc=acc if isinstance(acc, str) else "",
-        svc=joined.importer,
-        rtt=rtt if isinstance(rtt, int) else 0,
+        acc=acc if isinstance(acc, str) else "", svc=svc, rtt=rtt if isinstance(rtt, int) else 0
     )
+
+
+def asked_by(client: object, header: bytes, account: str, service: Service) -> ClientInfo:
+    """Who asks the JetStream of an account: no more than its import shares, from elsewhere."""
+    shown = describe(client, service)
+    if not isinstance(client, Session) or client.account.name == account:
+        return shown
+    known = _known(header)
+    if "id" in known:  # the import shares who asks
+        return msgspec.structs.replace(shown, svc=account)
+    return msgspec.structs.replace(_limited(known, account), server=service.server_name)
 
 
 def describe(client: object, service: Service) -> ClientInfo:
@@ -69,6 +85,7 @@ def describe(client: object, service: Service) -> ClientInfo:
         name=options.name,
         lang=options.lang,
         ver=options.version,
+        rtt=client.rtt_ns,
         server=service.server_name,
         kind="Client",
         client_type="websocket" if client.kind == "WEBSOCKET" else "nats",

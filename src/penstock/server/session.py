@@ -209,6 +209,7 @@ class Session:
 
     def _refuse_login(self, why: str) -> None:
         log.error("%s - authentication error: %s", self, why)
+        self.user = self.options.user  # who it said it was, for those who look into it
         if self.service.system is not None:
             self.service.system.login_refused(self, reasons.AUTHENTICATION_FAILURE)
         self.link.close(reasons.AUTHENTICATION_FAILURE, "Authorization Violation")

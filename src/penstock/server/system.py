@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,6 +122,7 @@ class System:
                 self._answer(account, prefix + name, partial(self._page, name))
         for name in COMMAND_NAMES:
             self._answer(account, server + name, partial(self._command, name))
+        self._listen(account, "$SYS.REQ.ACCOUNT.*.CONNS", self._connections)
         for name in ACCOUNT_PAGE_NAMES:
             self._listen(account, f"$SYS.REQ.ACCOUNT.*.{name}", self._named_account)
         self._answer(account, "$SYS.REQ.ACCOUNT.PING.STATZ", self._all_statz)
@@ -172,6 +172,21 @@ class System:
         name, page = tokens[ACCOUNT_TOKEN], tokens[-1]
         if (name, page) != ("PING", "STATZ"):  # which has a subscription of its own
             self._reply(self._account, reply, self._account_page(name, page, payload))
+
+    def _connections(self, subject: str, reply: str, payload: bytes, source: Link | None) -> None:
+        """Asked by servers that share an account's limits; without clients of it, no answer."""
+        account = self._service.accounts.by_name.get(subject.split(".")[ACCOUNT_TOKEN])
+        if account is not None and account.connections:
+            from penstock.server.system_messages import connections_event
+            from penstock.server.system_requests import Malformed, read_body
+
+            try:
+                read_body(payload, dict[str, object])
+            except Malformed as error:
+                log.error("malformed request %s: %s", subject, error)
+                return
+            event = connections_event(self._service, account, self._identity())
+            self._service.plane.publish(self._account.interest, reply, compact(event))
 
     def _idz(self, payload: bytes) -> dict[str, Any]:
         service = self._service
@@ -278,8 +293,7 @@ class System:
         if self._heard(subject):
             from penstock.server.clients import Now, record_of
 
-            record = record_of(session, Now.read(), reason=reason)
-            self._tell_end(subject, replace(record, user=session.options.user))
+            self._tell_end(subject, record_of(session, Now.read(), reason=reason))
 
     def lame_duck(self) -> None:
         self._tell_identity("LAMEDUCK")

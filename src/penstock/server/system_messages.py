@@ -18,7 +18,7 @@ from penstock.server.monitor.accountz import Flow, FlowByKind, account_stat
 from penstock.server.monitor.process import processors, resident_bytes, usable_processors
 from penstock.server.monitor.totals import subscriptions_of, totals_of, traffic_by_account
 from penstock.server.monitor.values import clean, number, round_trip_ns, timestamp
-from penstock.server.monitor.varz import FEATURE_FLAGS
+from penstock.server.monitor.varz import FEATURE_FLAGS, persistence_of
 from penstock.server.service import Traffic
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 EVENT_ID_BYTES: Final = 11
 ADVISORY: Final = "io.nats.server.advisory.v1."
+#: JetStream, archives of today's form, consensus within accounts: what other servers may expect.
+CAPABILITIES: Final = 0b111
 CLIENT_TYPES: Final = {"WEBSOCKET": "websocket"}
 
 
@@ -37,6 +39,7 @@ class ServerIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str
     id: str
     cluster: str = ""
+    domain: str = ""
     ver: str
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, str] = {}
@@ -105,6 +108,7 @@ class ConnectionsEvent(Struct, frozen=True, kw_only=True):
 
 def identity(service: Service, seq: int, now_ns: int) -> ServerIdentity:
     options = service.options
+    edge = service.jetstream
     return ServerIdentity(
         name=service.server_name,
         host=service.client_address[0],
@@ -114,8 +118,9 @@ def identity(service: Service, seq: int, now_ns: int) -> ServerIdentity:
         tags=options.server_tags,
         metadata=options.server_metadata,
         feature_flags=FEATURE_FLAGS,
-        jetstream=False,
-        flags=0,
+        domain="" if edge is None else edge.options.domain,
+        jetstream=edge is not None,
+        flags=0 if edge is None else CAPABILITIES,
         seq=seq,
         time=timestamp(now_ns),
     )
@@ -190,7 +195,7 @@ def statsz(service: Service, share: ProcessorShare) -> dict[str, Any]:
         Flow(totals.out_msgs, totals.out_bytes),
         Flow(totals.in_msgs, totals.in_bytes),
     )
-    return {
+    told: dict[str, Any] = {
         "start": timestamp(service.start_ns),
         "mem": resident_bytes(),
         "cores": processors(),
@@ -205,8 +210,12 @@ def statsz(service: Service, share: ProcessorShare) -> dict[str, Any]:
         "received_from_clients": received,
         "slow_consumers": service.plane.slow_consumers,
         "active_servers": 1,
-        "gomaxprocs": usable_processors(),
     }
+    if service.jetstream is not None:
+        persistence = persistence_of(service)
+        persistence["config"].pop("store_dir")  # where files lie is told to nobody afar
+        told["jetstream"] = persistence
+    return told | {"gomaxprocs": usable_processors()}
 
 
 def event_id() -> str:

@@ -83,7 +83,7 @@ def is_meant(service: Service, wanted: Filter) -> bool:
         (wanted.server_name, service.server_name),
         (wanted.cluster, cluster),
         (wanted.host, service.client_address[0]),
-        (wanted.domain, ""),
+        (wanted.domain, "" if service.jetstream is None else service.jetstream.options.domain),
     )
     for asked, ours in pairs:
         if asked and (asked != ours if wanted.exact_match else asked not in ours):

@@ -35,6 +35,10 @@ accounts {
   $SYS { users [ { user: sys, password: pwd } ] }
 }
 """
+GLOBAL_USER = """
+jetstream { store_dir: store }
+authorization { users [ { user: global, password: pwd } ] }
+"""
 
 
 @pytest.fixture
@@ -51,6 +55,26 @@ def login(own_server: Callable[..., ServerUnderTest]) -> Iterator[Callable[[str]
     yield connect
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("accounts", "is_served"),
+    [
+        ("", True),
+        ("accounts { $SYS { users [ { user: sys, password: pwd } ] } }", True),
+        ("accounts { A { users [ { user: a, password: pwd } ] } }", False),
+        ("accounts { A { jetstream: on, users [ { user: a, password: pwd } ] } }", False),
+    ],
+)
+def test_the_global_account_has_jetstream_only_where_it_is_alone(
+    own_server: Callable[..., ServerUnderTest], accounts: str, is_served: bool
+) -> None:
+    options: Any = {"user": "global", "pass": "pwd"}
+    with JetStream(own_server(GLOBAL_USER + accounts), **options) as client:
+        if is_served:
+            client.done("STREAM.CREATE.X", {"name": "X"})
+        else:
+            assert client.refused("STREAM.CREATE.X", {"name": "X"}) == NOT_ENABLED
 
 
 def test_an_account_without_jetstream_is_told_so(login: Callable[[str], JetStream]) -> None:

@@ -41,6 +41,12 @@ accounts {
       { stream: { account: SHOP, subject: "deliver.>" } }
     ]
   }
+  FRIEND {
+    users [ { user: friend, password: pwd } ]
+    imports [
+      { service: { account: SHOP, subject: "$JS.API.>" }, to: "shop.api.>", share: true }
+    ]
+  }
   BRANCH {
     jetstream: enabled
     users [ { user: branch, password: pwd } ]
@@ -94,6 +100,24 @@ def test_the_api_answers_under_another_name(login: Login) -> None:
     assert ask(guest, "STREAM.NAMES")["streams"] == ["ORDERS"]
     assert ask(guest, "STREAM.INFO.ORDERS")["state"]["messages"] == COUNT
     assert ask(guest, "STREAM.INFO.NONE")["error"]["err_code"] == 10059
+
+
+@pytest.mark.parametrize(("user", "is_shared"), [("guest", False), ("friend", True)])
+def test_who_asks_from_elsewhere_is_audited_as_far_as_it_is_shared(
+    login: Login, user: str, is_shared: bool
+) -> None:
+    shop = orders(login, 0)
+    audits = shop.subscribe("$JS.EVENT.ADVISORY.API")
+    shop.fence()
+    asker = login(user)
+    ask(asker, "STREAM.INFO.ORDERS")
+    client = audits.next().json["client"]
+    told = {"acc", "svc", "rtt", "server"}
+    if is_shared:
+        told |= {"start", "host", "id", "user", "kind", "client_type"}
+        assert (client["user"], client["id"]) == (user, asker.info["client_id"])
+    assert set(client) == told
+    assert (client["acc"], client["svc"]) == (user.upper(), "SHOP")
 
 
 def test_a_publish_through_a_service_is_acknowledged(login: Login) -> None:

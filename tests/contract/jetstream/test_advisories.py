@@ -247,6 +247,7 @@ def test_every_request_is_audited_with_its_answer(jetstream: JetStream) -> None:
     client = event["client"]
     assert (client["acc"], client["kind"], client["client_type"]) == ("$G", "Client", "nats")
     assert client["id"] == jetstream.info["client_id"]
+    assert client["rtt"] > 0
 
 
 def test_a_refusal_is_audited_and_an_empty_request_left_out(jetstream: JetStream) -> None:

@@ -245,6 +245,20 @@ def test_a_time_that_is_not_ahead_is_no_pause(stream: Stream, body: bytes, until
     assert (answer["paused"], answer["pause_until"]) == (False, until_time)
 
 
+def test_a_pause_raises_the_level_a_consumer_needs(stream: Stream) -> None:
+    consumer = stream.consumer()
+
+    def level() -> str:
+        needed: str = consumer.info()["config"]["metadata"]["_nats.req.level"]
+        return needed
+
+    assert level() == "0"
+    consumer.call("PAUSE", {"pause_until": FAR})
+    assert level() == "1"
+    consumer.call("PAUSE")
+    assert level() == "0"
+
+
 @pytest.mark.parametrize("text", ["x", ""])
 def test_a_pause_needs_a_time(stream: Stream, text: str) -> None:
     refusal = stream.consumer().refused("PAUSE", {"pause_until": text})

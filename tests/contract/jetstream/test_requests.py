@@ -110,6 +110,8 @@ def test_a_request_about_nothing_is_refused(
         ("STREAM.INFO.nope", b"", {"total": 0, "offset": 0, "limit": 0}),
         ("STREAM.PURGE.nope", b"", {"purged": 0}),
         ("STREAM.NAMES", b"[1]", {"total": 0, "offset": 0, "limit": 0, "streams": None}),
+        ("STREAM.LIST", b"[1]", {"total": 0, "offset": 0, "limit": 0, "streams": []}),
+        ("CONSUMER.LIST.nope", b"", {"total": 0, "offset": 0, "limit": 0, "consumers": []}),
         ("CONSUMER.NAMES.nope", b"", {"total": 0, "offset": 0, "limit": 0, "consumers": []}),
         ("STREAM.RESTORE.nope", b"", {"deliver_subject": ""}),
         (

@@ -213,6 +213,17 @@ def test_subjects_are_counted_from_an_offset(jetstream: JetStream) -> None:
     assert len(info["state"]["subjects"]) == 1
 
 
+@pytest.mark.parametrize(("offset", "shown"), [(-3, 0), (4, 4), (5, 5), (30, 30)])
+def test_an_offset_into_subjects_is_not_held_to_the_end(
+    jetstream: JetStream, offset: int, shown: int
+) -> None:
+    stream = jetstream.stream()
+    stream.fill("a", "b", "c", "d")
+    info = stream.info(subjects_filter=">", offset=offset)
+    assert (info["total"], info["offset"]) == (4, shown)
+    assert len(info["state"].get("subjects", ())) == (4 if offset < 0 else 0)
+
+
 def test_deleted_messages_are_listed_when_asked_for(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d", "e")

@@ -8,13 +8,13 @@ import pytest
 
 from support_assets import JetStream
 from support_monitor import fetch, ordered, shape, without
-from support_servers import OURS, REFERENCE
+from support_servers import OURS, REFERENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support_monitor import Reply
-    from support_servers import ServerPool, ServerUnderTest
+    from support_servers import ServerPool, ServerUnderTest, Starter
 
 CONFIG = """
 http_port: -1
@@ -34,6 +34,12 @@ PAGES = [
     "/jsz?acc=$G&streams=1",
     "/jsz?acc=NOPE",
     "/jsz?accounts=1&offset=7",
+    "/jsz?accounts=1&offset=7&limit=-1",
+    "/jsz?streams=1",
+    "/jsz?streams=1&offset=1",
+    "/jsz?consumers=1&config=1",
+    "/jsz?direct-consumers=1",
+    "/jsz?raft=1",
     "/varz",
     "/healthz?account=$G&stream=S&consumer=C",
 ]
@@ -79,6 +85,47 @@ def test_a_page_has_the_reference_s_fields_kinds_and_order(
 def test_totals_are_the_same(servers: tuple[ServerUnderTest, ServerUnderTest], field: str) -> None:
     mine, theirs = pages(servers, "/jsz")
     assert mine.json[field] == theirs.json[field]
+
+
+def test_copies_are_shown_with_how_far_they_are(start: Starter) -> None:
+    server = start(CONFIG)
+    with JetStream(server) as client:
+        client.stream("ORIGIN")
+        client.stream("MIRROR", mirror={"name": "ORIGIN", "filter_subject": "ORIGIN.a"})
+        client.stream("SOURCED", subjects=["x"], sources=[{"name": "ORIGIN"}])
+        url = f"{server.http_url}/jsz?consumers=1&direct-consumers=1"
+
+        def streams() -> dict[str, Any]:
+            (account,) = fetch(url).json["account_details"]
+            return {each["name"]: each for each in account["stream_detail"]}
+
+        until(
+            lambda: len(streams()["ORIGIN"].get("direct_consumer_detail", ())) == 2,
+            "both copies read",
+        )
+        shown = streams()
+    assert (
+        shown["MIRROR"]["mirror"].items()
+        >= {
+            "name": "ORIGIN",
+            "lag": 0,
+            "filter_subject": "ORIGIN.a",
+        }.items()
+    )
+    assert [source["name"] for source in shown["SOURCED"]["sources"]] == ["ORIGIN"]
+    assert "consumer_detail" not in shown["ORIGIN"]
+    names = [each["name"][:6] for each in shown["ORIGIN"]["direct_consumer_detail"]]
+    assert sorted(names) == ["JS_MIR", "JS_SRC"]
+
+
+def test_the_global_account_is_not_shown_beside_others(start: Starter) -> None:
+    server = start(
+        "http_port: -1, jetstream { store_dir: store }\n"
+        "accounts { A { jetstream: enabled, users: [{user: u, password: p}] } }"
+    )
+    page = fetch(f"{server.http_url}/jsz?accounts=1").json
+    assert [each["name"] for each in page["account_details"]] == ["A"]
+    assert (page["accounts"], page["total"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,11 @@ def test_a_subject_filter_keeps_those_who_would_hear_it(pair: Pair) -> None:
     assert pair.ours.names(_rows(pair.ours, "filter_subject=zip.1&acc=A")) == ["bea"]
 
 
+def test_a_subject_filter_needs_an_account(pair: Pair) -> None:
+    for scene in _both(pair):
+        assert scene.names(_rows(scene, "filter_subject=zip.1")) == scene.names(_rows(scene, ""))
+
+
 def test_no_page_shows_a_password(pair: Pair) -> None:
     for path in [*PAGES, "/metrics", "/"]:
         for scene in _both(pair):

@@ -311,6 +311,45 @@ def test_a_refused_login_is_told(start: Starter, join: Join) -> None:
     assert "guess" not in json.dumps(event)
 
 
+def test_who_a_refused_login_said_it_was_is_told_at_its_end(start: Starter, join: Join) -> None:
+    server = start(CONFIG)
+    sam = join(server, "sam")
+    sam.wire.send("SUB $SYS.ACCOUNT.*.DISCONNECT 1\r\n")
+    sam.wire.drain()
+    with Wire(server.address) as stranger:
+        stranger.send('CONNECT {"user": "ann", "pass": "guess"}\r\n')
+        stranger.expect("-ERR 'Authorization Violation'")
+    subject, event = sam.next_event()
+    assert subject == "$SYS.ACCOUNT.$G.DISCONNECT"
+    assert (event["reason"], event["client"]["user"]) == ("Authentication Failure", "ann")
+
+
+def test_connections_of_an_account_can_be_asked_for(start: Starter, join: Join) -> None:
+    server = start(CONFIG)
+    sam = join(server, "sam")
+    join(server, "ann")
+    answer = sam.ask("$SYS.REQ.ACCOUNT.A.CONNS", "{}")
+    assert answer["type"] == "io.nats.server.advisory.v1.account_connections"
+    assert (answer["acc"], answer["conns"], answer["total_conns"]) == ("A", 1, 1)
+    for silent in ("B", "NOPE"):  # nobody is there: no answer, and no word of that either
+        sam.wire.send(f"PUB $SYS.REQ.ACCOUNT.{silent}.CONNS {INBOX} 0\r\n\r\n")
+    sam.wire.expect_quiet()
+
+
+def test_a_server_tells_that_it_has_jetstream(start: Starter, join: Join) -> None:
+    sam = join(start(CONFIG + "jetstream { store_dir: store, domain: hub }"), "sam")
+    answer = sam.ask("$SYS.REQ.SERVER.PING")
+    told = answer["server"]
+    assert (told["jetstream"], told["flags"], told["domain"]) == (True, 7, "hub")
+    persistence = answer["statsz"]["jetstream"]
+    assert persistence["config"]["domain"] == "hub"
+    assert "store_dir" not in persistence["config"]
+    assert persistence["stats"]["api"]["level"] == 5
+    assert sam.ask("$SYS.REQ.SERVER.PING.IDZ", '{"domain": "hub"}')["id"] == told["id"]
+    sam.wire.send(f'PUB $SYS.REQ.SERVER.PING {INBOX} 20\r\n{{"domain": "harbor"}}\r\n')
+    sam.wire.expect_quiet()
+
+
 def test_a_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")

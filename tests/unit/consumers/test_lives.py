@@ -79,9 +79,14 @@ def test_an_emptied_stream_is_followed_back() -> None:
 # -- pauses
 
 
+def pause(stage: Stage, until_ns: int | None) -> None:
+    cfg = structs.replace(stage.consumer.cfg, pause_until=until_ns)
+    stage.take(stage.consumer.update(cfg, T0))
+
+
 def test_a_paused_consumer_delivers_nothing_until_its_time() -> None:
     stage = Stage(pull_config(), before=["a"])
-    stage.take(stage.consumer.pause(T0 + SECOND, T0))
+    pause(stage, T0 + SECOND)
     stage.pull("1")
     info = stage.consumer.info(T0)
     assert (info.paused, info.pause_remaining, info.num_waiting) == (True, SECOND, 1)
@@ -96,9 +101,9 @@ def test_a_paused_consumer_delivers_nothing_until_its_time() -> None:
 
 def test_a_pause_may_be_ended() -> None:
     stage = Stage(pull_config(), before=["a"])
-    stage.take(stage.consumer.pause(T0 + SECOND, T0))
+    pause(stage, T0 + SECOND)
     stage.pull("1")
-    stage.take(stage.consumer.pause(None, T0))
+    pause(stage, None)
     assert stage.seqs() == [1]
 
 

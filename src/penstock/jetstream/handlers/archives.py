@@ -41,7 +41,7 @@ def snapshot(call: Call) -> Outcome:
     if call.port.num_transfers >= TRANSFERS_MAX:
         return refusals.STREAM_SNAPSHOT(err=TOO_MANY)
     extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
-    client = call.port.describe_client(call.request.client)
+    client = call.port.describe_client(call.request)
     ambient = call.assets.ambient
     transfer = Snapshot(
         host,
@@ -75,7 +75,7 @@ def restore(call: Call) -> Outcome:
     if call.port.num_transfers >= TRANSFERS_MAX:
         return refusals.STREAM_RESTORE(err=TOO_MANY)
     name = cfg.name
-    client = call.port.describe_client(call.request.client)
+    client = call.port.describe_client(call.request)
 
     def admit(wanted: StreamConfig) -> ApiError | None:
         return check_restored(wanted, stream_context(assets, wanted.name))

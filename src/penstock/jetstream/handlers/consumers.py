@@ -17,6 +17,7 @@ from penstock.api.consumer_changes import (
     decide,
     for_source,
     is_internal,
+    with_level,
 )
 from penstock.api.consumer_rules import check_group
 from penstock.api.refusals import ApiError
@@ -258,14 +259,14 @@ def pause(call: Call) -> Outcome:
         return found
     host, consumer = found
     until_ns = request.pause_until or None
-    cfg = structs.replace(consumer.cfg, pause_until=until_ns)
+    cfg = with_level(structs.replace(consumer.cfg, pause_until=until_ns))
     files = host.consumer_files.get(consumer.name)
     try:
         if files is not None:
             files.save(_meta(consumer, cfg))
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
-    host.touched(consumer, consumer.pause(until_ns, call.now_ns))
+    host.touched(consumer, consumer.update(cfg, call.now_ns))
     call.port.mark(host)
     is_paused = until_ns is not None and until_ns > call.now_ns
     return Held(

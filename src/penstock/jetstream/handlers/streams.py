@@ -170,7 +170,7 @@ def info(call: Call) -> Outcome:
     )
     if state.subjects:
         total, limit = len(state.subjects), SUBJECTS_LIMIT
-        start = page_start(request.offset, total)
+        start = max(0, request.offset)  # not held to the end, as the reference does it here alone
         page = sorted(state.subjects)[start : start + limit]
         state = structs.replace(state, subjects={name: state.subjects[name] for name in page})
     response = StreamInfoResponse(

@@ -21,7 +21,7 @@ from penstock.server.jetstream.perform import Performer
 from penstock.server.jetstream.reads import DirectReads
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
-from penstock.server.requesters import describe
+from penstock.server.requesters import asked_by
 from penstock.store.errors import StoreError
 from penstock.subjects.trie import Subscription
 
@@ -199,8 +199,8 @@ class AccountEdge:
         if failure is not None:
             log.warning("what is left of deleted streams could not be removed: %s", failure)
 
-    def describe_client(self, client: object) -> ClientInfo:
-        return describe(client, self.edge.service)
+    def describe_client(self, request: Request) -> ClientInfo:
+        return asked_by(request.client, request.header, self.name, self.edge.service)
 
     def shut_down(self) -> None:
         """Requests that wait are told that nobody will answer them."""

@@ -182,9 +182,12 @@ class JetStreamEdge:
         """What an account may use; None: nothing."""
         if account.name == self.service.system_account:
             return None
-        configured = {entry.name: entry for entry in self.service.options.accounts}
+        options = self.service.options
+        configured = {entry.name: entry for entry in options.accounts}
         if account.name not in configured:
-            return AccountLimits()
+            # The global account uses JetStream where no other says who does.
+            others = configured.keys() - {self.service.system_account}
+            return None if others or options.operators or options.trusted_keys else AccountLimits()
         given = configured[account.name].jetstream
         if given is None:
             return None

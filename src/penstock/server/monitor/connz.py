@@ -206,6 +206,8 @@ def _wanted(client: Client, options: ConnzOptions) -> bool:
         return False
     if options.user and client.user != options.user:
         return False
+    if not options.acc:  # subjects are those of an account: a filter alone chooses nobody
+        return True
     return not options.filter_subject or _listens(client, options.filter_subject)
 
 

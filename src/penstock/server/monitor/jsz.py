@@ -83,7 +83,7 @@ def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
         **head,
         "config": config(edge),
         "limits": limits(edge),
-        **totals(edge),
+        **_told(totals(edge), options),
     }
     details = []
     for each in _chosen(assets, options):
@@ -197,14 +197,25 @@ def totals(edge: JetStreamEdge) -> dict[str, int]:
     }
 
 
+def _told(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
+    """Totals as the page has them; a server without others leads all it has, if it has any."""
+    found: dict[str, int] = {}
+    for name, count in counted.items():
+        found[name] = count
+        if options.raft and count and name in ("streams", "consumers"):
+            found[f"{name}_leader"] = count
+    return found
+
+
 def _chosen(assets: list[Assets], options: JszOptions) -> list[Assets]:
     """The accounts that are shown."""
     if options.account:
         return [each for each in assets if each.ambient.account == options.account]
-    if not options.accounts:
+    if not (options.accounts or options.streams or options.consumer):
         return []
     ordered = sorted(assets, key=lambda each: each.ambient.account)
-    return ordered[options.offset : options.offset + (options.limit or LIMIT_DEFAULT)]
+    limit, start = options.limit or LIMIT_DEFAULT, max(options.offset, 0)
+    return ordered if limit < 0 else ordered[start : start + limit]  # below zero: all, as there
 
 
 def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
@@ -247,18 +258,30 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
     found["state"] = plain(host.stream.state(consumers=host.num_listed))
     yield
     if options.consumer:
-        details = []
-        for name in host.listed_consumers:
-            consumer = host.consumers.get(name)
-            if consumer is not None:
-                details.append(plain(consumer.info(now.wall_ns)))
-                yield
-        if not options.config:
-            for detail in details:
+        listed = host.listed_consumers
+        yield from _consumers(host, listed, options, now, found.setdefault("consumer_detail", []))
+        if options.direct_consumer:
+            direct = [name for name in host.consumers if name not in set(listed)]
+            details = found.setdefault("direct_consumer_detail", [])
+            yield from _consumers(host, direct, options, now, details)
+    if host.upstream is not None:
+        mirror = host.upstream.mirror_info(now.wall_ns)
+        found["mirror"] = None if mirror is None else plain(mirror)
+        found["sources"] = [plain(one) for one in host.upstream.source_infos(now.wall_ns)]
+    return {name: value for name, value in found.items() if value not in (None, [])}
+
+
+def _consumers(
+    host: StreamHost, names: list[str], options: JszOptions, now: Now, details: list[Json]
+) -> Generator[None, None, None]:
+    for name in names:
+        consumer = host.consumers.get(name)
+        if consumer is not None:
+            detail = plain(consumer.info(now.wall_ns))
+            if not options.config:
                 detail.pop("config", None)
-        if details:
-            found["consumer_detail"] = details
-    return found
+            details.append(detail)
+            yield
 
 
 def plain(value: Struct) -> Any:

@@ -203,14 +203,15 @@ def _other_listeners(service: Service) -> dict[str, Any]:
         "leaf": _leaf(options.leafnodes, ports.get("leafnodes", 0)),
         "mqtt": {},
         "websocket": _websocket(options.websocket, ports.get("websocket", 0)),
-        "jetstream": _jetstream(service),
+        "jetstream": persistence_of(service),
         "routes": 0,
         "remotes": 0,
         "leafnodes": 0,
     }
 
 
-def _jetstream(service: Service) -> dict[str, Any]:
+def persistence_of(service: Service) -> dict[str, Any]:
+    """What JetStream is set up for and uses; nothing without it."""
     edge = service.jetstream
     if edge is None:
         return {}
