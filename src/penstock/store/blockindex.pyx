@@ -9,13 +9,14 @@ before; it is checked again, as a whole, before the log is touched.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from penstock.records.codec cimport (
     ERASED, FLOOR, MARK, MESSAGE, REMOVE, RESERVE, SKIP, Keys, RecordView, make_keys, read_record,
 )
-from penstock.store.recordlog cimport Block, RecordLog
-from penstock.store.subjectindex cimport Subject
+from penstock.store.recordlog cimport Block, Entry, RecordLog
+from penstock.store.seqlist cimport prefetch, seqs_expect, seqs_push
+from penstock.store.subjectindex cimport Name, Subject
 from penstock.subjects.nodes cimport hash_bytes, xalloc, xrealloc, xzalloc
 
 from typing import NamedTuple
@@ -29,6 +30,8 @@ cdef enum:
     ALIGNMENT = 8
     PREFIX_BYTES = 12           # three counts
     GAP_MAX = 4096              # as in the record log
+    FETCH_AHEAD = 16            # entries whose subjects are asked for before they are needed
+    IN_USE = 1
     # flags of an entry
     PAD_MASK = 7
     HAS_HEADER = 8
@@ -302,44 +305,71 @@ cdef void next_listed(Cursor* cursor, Listed* entry) noexcept nogil:
     entry.size += 30 + (4 if flags & HAS_HEADER else 0)
     entry.expected = entry.offset + entry.length
 
-cdef struct Texts:
-    const unsigned char* at
-    uint32_t length
-    Subject* subject
-
-cdef bint read_texts(Cursor* cursor, Texts* texts, uint32_t count) noexcept nogil:
+cdef bint read_names(Cursor* cursor, Name* names, uint32_t count) noexcept nogil:
     cdef uint32_t i
     cdef uint64_t n
     for i in range(count):
         n = get_varint(cursor)
         if cursor.bad or n > <uint64_t>(cursor.end - cursor.at):
             return False
-        texts[i] = Texts(cursor.at, <uint32_t>n, NULL)
+        names[i] = Name(<const char*>cursor.at, <uint32_t>n, 0, NULL)
         cursor.at += n
     return True
 
-cdef bint holds(Cursor* cursor, uint32_t nentries, uint32_t nsubjects, uint64_t first_seq,
-                uint64_t last_seq, size_t head, size_t end) noexcept nogil:
-    """Whether every entry lies where entries of this block can lie, one behind the other."""
-    cdef Listed entry = Listed(first_seq - 1, 0, 0, 0, 0, 0, 0, head)
-    cdef uint64_t before
+cdef struct Span:
+    Entry* entries            # of every sequence from the block's first on, as in a block
+    uint32_t count
+    uint32_t cap
+
+cdef Entry* entry_in(Span* span, uint64_t at) noexcept nogil:
+    """The entry at a place behind all others; what lies between is empty."""
+    if at >= span.cap:
+        span.cap = max(<uint32_t>(at + 1), span.cap + span.cap // 2)
+        span.entries = <Entry*>xrealloc(span.entries, span.cap * sizeof(Entry))
+    memset(span.entries + span.count, 0, (at - span.count) * sizeof(Entry))
+    span.count = <uint32_t>(at + 1)
+    return span.entries + at
+
+cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
+                       uint32_t nsubjects, uint64_t first_seq, uint64_t last_seq, size_t head,
+                       size_t end, list deadlines):
+    """Every entry; False if one lies where none of this block can, or not behind the one before.
+
+    They name their subjects by the numbers these have in the index.
+    """
+    cdef Listed listed = Listed(first_seq - 1, 0, 0, 0, 0, 0, 0, head)
+    cdef uint64_t before, reach_max = (end // RECORD_OVERHEAD + 1) * (GAP_MAX + 1)
     cdef uint32_t i
-    for i in range(nentries):
-        before = entry.seq
-        next_listed(cursor, &entry)
-        if (cursor.bad or entry.seq <= before or entry.seq > last_seq or entry.offset < head
-                or entry.offset > end or entry.length > end - entry.offset
-                or entry.length < RECORD_OVERHEAD or entry.subject >= nsubjects):
+    cdef Entry* entry
+    for i in range(count):
+        before = listed.seq
+        next_listed(cursor, &listed)
+        if (cursor.bad or listed.seq <= before or listed.seq > last_seq or listed.offset < head
+                or listed.offset > end or listed.length > end - listed.offset
+                or listed.length < RECORD_OVERHEAD or listed.subject >= nsubjects
+                or listed.seq + 1 - first_seq >= reach_max):
             return False
-    return (entry.seq + 1 - first_seq) // (GAP_MAX + 1) <= end // RECORD_OVERHEAD
+        entry = entry_in(span, listed.seq - first_seq)
+        entry.ts = listed.ts
+        entry.offset = <uint32_t>listed.offset
+        entry.length = <uint32_t>listed.length
+        entry.subject = <uint32_t>listed.subject
+        entry.size = <uint32_t>listed.size
+        names[entry.subject].hash = IN_USE
+        if listed.deadline_ns:
+            deadlines.append((listed.seq, listed.deadline_ns))
+    for i in range(nsubjects):
+        if names[i].hash != IN_USE:
+            return False        # a subject without messages is none
+    return True
 
 def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
                uint64_t first_seq, uint64_t last_seq, size_t head, size_t used) -> IndexLoaded:
     """Adds a block by its index: its entries, then its ranges as events; or BadIndex."""
     cdef Cursor cursor = Cursor(<const unsigned char*>PyBytes_AS_STRING(index), NULL, False)
-    cdef Cursor ahead
     cdef uint32_t counts[3]
-    cdef Texts* texts
+    cdef Span span = Span(NULL, 0, 0)
+    cdef Name* names
     cdef Block* block
     cursor.end = cursor.at + PyBytes_GET_SIZE(index)
     if PyBytes_GET_SIZE(index) < PREFIX_BYTES:
@@ -348,36 +378,55 @@ def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
     cursor.at += PREFIX_BYTES
     if <size_t>counts[0] + counts[1] + counts[2] > <size_t>PyBytes_GET_SIZE(index):
         raise BadIndex("more is counted than there is")
-    texts = <Texts*>xalloc((counts[0] + 1) * sizeof(Texts))
+    names = <Name*>xalloc((counts[0] + 1) * sizeof(Name))
+    span.cap = counts[1]
+    span.entries = <Entry*>xalloc(span.cap * sizeof(Entry))
+    deadlines = []
     try:
-        sound = read_texts(&cursor, texts, counts[0])
-        ahead = cursor
-        if not sound or not holds(&ahead, counts[1], counts[0], first_seq, last_seq, head, used):
+        if not read_names(&cursor, names, counts[0]) or not read_entries(
+                &cursor, &span, counts[1], names, counts[0], first_seq, last_seq, head, used,
+                deadlines):
             raise BadIndex("an entry cannot be")
-        found = IndexLoaded(read_events(&ahead, counts[2]), [])
+        found = IndexLoaded(read_events(&cursor, counts[2]), deadlines)
         block = log.adopt_block(number, first_seq)
         block.head = head
         block.used = block.written = used
-        add_listed(log, block, &cursor, texts, counts[1], found.deadlines)
+        log.subjects.intern_all(names, counts[0])
+        add_entries(log, block, &span, names)
+        span.entries = NULL
         return found
     finally:
-        free(texts)
+        free(names)
+        free(span.entries)
 
-cdef int add_listed(RecordLog log, Block* block, Cursor* cursor, Texts* texts, uint32_t count,
-                    list deadlines) except -1:
-    cdef Listed entry = Listed(block.first_seq - 1, 0, 0, 0, 0, 0, 0, block.head)
-    cdef Texts* text
-    cdef uint32_t i
-    for i in range(count):
-        next_listed(cursor, &entry)
-        text = texts + entry.subject
-        if text.subject == NULL:
-            text.subject = log.subjects.intern(<const char*>text.at, text.length)
-        log.add_entry(block, entry.seq, entry.ts, <uint32_t>entry.offset, <uint32_t>entry.length,
-                      text.subject, <uint32_t>entry.size)
-        if entry.deadline_ns:
-            deadlines.append((entry.seq, entry.deadline_ns))
-    return 0
+cdef void add_entries(RecordLog log, Block* block, Span* span, Name* names) noexcept nogil:
+    """Gives the block its entries, and their subjects their sequences."""
+    cdef uint32_t i, ahead
+    cdef Entry* entry
+    cdef Subject* subject
+    for i in range(span.count):
+        if i + FETCH_AHEAD < span.count:        # an empty one has subject 0, which does no harm
+            prefetch(names[span.entries[i + FETCH_AHEAD].subject].subject)
+            ahead = span.entries[i + FETCH_AHEAD // 2].subject
+            seqs_expect(&names[ahead].subject.seqs)
+        entry = span.entries + i
+        if entry.offset == 0:
+            continue
+        subject = names[entry.subject].subject
+        entry.subject = subject.id
+        seqs_push(&subject.seqs, block.first_seq + i)
+        block.live += 1
+        block.live_bytes += entry.length
+        if log.msgs == 0:
+            log.first_seq = block.first_seq + i
+        log.msgs += 1
+        log.total_size += entry.size
+        log.last_ts_ns = entry.ts
+    if span.count:
+        log.last_seq = block.first_seq + span.count - 1
+    block.entries = span.entries
+    block.nentries = span.count
+    block.entries_cap = span.cap
 
 cdef list read_events(Cursor* cursor, uint32_t count):
     cdef uint64_t first = 0, last

@@ -2,6 +2,12 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+cdef extern from *:
+    """
+    static inline void penstock_prefetch(const void *p) { __builtin_prefetch(p); }
+    """
+    void prefetch "penstock_prefetch"(const void* p) noexcept nogil
+
 cdef enum:
     SEQS_PER_CHUNK = 510
 
@@ -31,3 +37,8 @@ cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil
 cdef uint64_t seqs_nth(SeqList* seqs, uint64_t index) noexcept nogil
 cdef void seqs_free(SeqList* seqs) noexcept nogil
 cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil
+
+cdef inline void seqs_expect(SeqList* seqs) noexcept nogil:
+    """Sequences are about to be pushed: lets the processor fetch where they will go."""
+    if seqs.flat != NULL:
+        prefetch(seqs.flat + seqs.flat_start + seqs.count)

@@ -16,6 +16,16 @@ cdef struct Subject:
 cdef inline char* subject_text(Subject* subject) noexcept nogil:
     return <char*>(subject + 1)
 
+cdef struct Slot:
+    uint32_t number      # id + 1; 0: empty
+    uint32_t hash        # of its subject, so that probing and growing look at no other memory
+
+cdef struct Name:
+    const char* text
+    uint32_t length
+    uint32_t hash
+    Subject* subject     # whose name this is, once it was looked up
+
 cdef class SubjectIndex:
     cdef uint64_t seed
     cdef Subject** by_id
@@ -24,7 +34,7 @@ cdef class SubjectIndex:
     cdef uint32_t* free_ids
     cdef uint32_t nfree
     cdef uint32_t free_cap
-    cdef uint32_t* slots     # id + 1, open addressing; 0: empty
+    cdef Slot* slots         # open addressing
     cdef uint32_t nslots
     cdef uint32_t count
     cdef Node* root          # made when a wildcard is first asked for
@@ -32,10 +42,13 @@ cdef class SubjectIndex:
     cdef Subject* named      # found by name, not by walking
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil
+    cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
     cdef Subject* intern(self, const char* text, size_t n) noexcept nogil
+    cdef Subject* intern_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
+    cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil
     cdef void release(self, Subject* subject) noexcept nogil
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil
     cdef Subject* matched(self, uint32_t i) noexcept nogil
-    cdef void place(self, Subject* subject) noexcept nogil
-    cdef void grow(self, Subject* newcomer) noexcept nogil
+    cdef void place(self, uint32_t number, uint32_t hashed) noexcept nogil
+    cdef void grow(self) noexcept nogil
     cdef void plant(self, Subject* subject) noexcept nogil

@@ -8,7 +8,7 @@ then on. A subject without messages is forgotten, so that streams of ever new su
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from penstock.store.seqlist cimport seqs_bytes, seqs_free
+from penstock.store.seqlist cimport prefetch, seqs_bytes, seqs_free
 from penstock.subjects.nodes cimport (
     LITERAL, SUB_SINK, descend, free_tree, hash_bytes, new_node, new_sub, prune, push_front, unlink,
     valid_pattern, walk_overlap, xrealloc, xzalloc,
@@ -16,6 +16,7 @@ from penstock.subjects.nodes cimport (
 
 cdef enum:
     SLOTS_MIN = 16
+    AT_ONCE = 32               # names looked up together: their waits for memory overlap
 
 
 cdef bint has_wildcard(const char* pattern, size_t n) noexcept nogil:
@@ -59,7 +60,7 @@ cdef class SubjectIndex:
     def memory(self) -> int:
         """Bytes held, the subjects themselves and the trie's nodes left out."""
         cdef uint32_t i
-        cdef size_t total = (self.ids_cap * sizeof(Subject*) + self.nslots * sizeof(uint32_t)
+        cdef size_t total = (self.ids_cap * sizeof(Subject*) + self.nslots * sizeof(Slot)
                              + self.free_cap * sizeof(uint32_t))
         for i in range(self.ids):
             if self.by_id[i] != NULL:
@@ -67,27 +68,32 @@ cdef class SubjectIndex:
         return total
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil:
-        cdef uint32_t hashed, i
+        return self.find_hashed(text, n, <uint32_t>hash_bytes(text, n, self.seed))
+
+    cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
+        cdef uint32_t i
         cdef Subject* subject
         if self.nslots == 0:
             return NULL
-        hashed = <uint32_t>hash_bytes(text, n, self.seed)
         i = hashed & (self.nslots - 1)
-        while self.slots[i]:
-            subject = self.by_id[self.slots[i] - 1]
-            if (subject.hash == hashed and subject.length == n
-                    and memcmp(subject_text(subject), text, n) == 0):
-                return subject
+        while self.slots[i].number:
+            if self.slots[i].hash == hashed:
+                subject = self.by_id[self.slots[i].number - 1]
+                if subject.length == n and memcmp(subject_text(subject), text, n) == 0:
+                    return subject
             i = (i + 1) & (self.nslots - 1)
         return NULL
 
     cdef Subject* intern(self, const char* text, size_t n) noexcept nogil:
         """The subject, made if it is new."""
-        cdef Subject* subject = self.find(text, n)
+        return self.intern_hashed(text, n, <uint32_t>hash_bytes(text, n, self.seed))
+
+    cdef Subject* intern_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
+        cdef Subject* subject = self.find_hashed(text, n, hashed)
         if subject != NULL:
             return subject
         subject = <Subject*>xzalloc(sizeof(Subject) + n)
-        subject.hash = <uint32_t>hash_bytes(text, n, self.seed)
+        subject.hash = hashed
         subject.length = <uint32_t>n
         memcpy(subject_text(subject), text, n)
         if self.nfree:
@@ -101,46 +107,79 @@ cdef class SubjectIndex:
             self.ids += 1
         self.by_id[subject.id] = subject
         if 4 * (self.count + 1) > 3 * self.nslots:
-            self.grow(subject)
-        self.place(subject)
+            self.grow()
+        self.place(subject.id + 1, hashed)
         self.count += 1
         if self.root != NULL:
             self.plant(subject)
         return subject
 
-    cdef void grow(self, Subject* newcomer) noexcept nogil:
-        """More slots for all subjects but the newcomer, whom the caller places."""
-        cdef uint32_t i
-        free(self.slots)
-        self.nslots = max(<uint32_t>SLOTS_MIN, 2 * self.nslots)
-        self.slots = <uint32_t*>xzalloc(self.nslots * sizeof(uint32_t))
-        for i in range(self.ids):
-            if self.by_id[i] != NULL and self.by_id[i] != newcomer:
-                self.place(self.by_id[i])
+    cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil:
+        """The subjects of many names. One by one they would each wait for memory three times."""
+        cdef uint32_t i, at, start, stop
+        cdef uint32_t numbers[AT_ONCE]
+        cdef Subject* subject
+        start = 0
+        while start < n:
+            stop = min(n, start + AT_ONCE)
+            for i in range(start, stop):
+                names[i].hash = <uint32_t>hash_bytes(names[i].text, names[i].length, self.seed)
+                if self.nslots:
+                    prefetch(self.slots + (names[i].hash & (self.nslots - 1)))
+            for i in range(start, stop):
+                at = names[i].hash & (self.nslots - 1)
+                while self.nslots and self.slots[at].number and self.slots[at].hash != names[i].hash:
+                    at = (at + 1) & (self.nslots - 1)
+                numbers[i - start] = self.slots[at].number if self.nslots else 0
+                if numbers[i - start]:
+                    prefetch(self.by_id + numbers[i - start] - 1)
+            for i in range(start, stop):
+                subject = self.by_id[numbers[i - start] - 1] if numbers[i - start] else NULL
+                names[i].subject = subject
+                if subject != NULL:
+                    prefetch(subject)
+                    prefetch(subject_text(subject))
+            for i in range(start, stop):
+                subject = names[i].subject
+                if (subject == NULL or subject.length != names[i].length
+                        or memcmp(subject_text(subject), names[i].text, names[i].length) != 0):
+                    names[i].subject = self.intern_hashed(names[i].text, names[i].length,
+                                                          names[i].hash)
+            start = stop
 
-    cdef void place(self, Subject* subject) noexcept nogil:
-        cdef uint32_t i = subject.hash & (self.nslots - 1)
-        while self.slots[i]:
+    cdef void grow(self) noexcept nogil:
+        cdef Slot* old = self.slots
+        cdef uint32_t n = self.nslots, i
+        self.nslots = max(<uint32_t>SLOTS_MIN, 2 * n)
+        self.slots = <Slot*>xzalloc(self.nslots * sizeof(Slot))
+        for i in range(n):
+            if old[i].number:
+                self.place(old[i].number, old[i].hash)
+        free(old)
+
+    cdef void place(self, uint32_t number, uint32_t hashed) noexcept nogil:
+        cdef uint32_t i = hashed & (self.nslots - 1)
+        while self.slots[i].number:
             i = (i + 1) & (self.nslots - 1)
-        self.slots[i] = subject.id + 1
+        self.slots[i] = Slot(number, hashed)
 
     cdef void release(self, Subject* subject) noexcept nogil:
         """Forgets a subject that holds nothing any more."""
         cdef uint32_t mask = self.nslots - 1
         cdef uint32_t i = subject.hash & mask, j, home
-        while self.slots[i] != subject.id + 1:
+        while self.slots[i].number != subject.id + 1:
             i = (i + 1) & mask
         j = i
         while True:
-            self.slots[i] = 0
+            self.slots[i].number = 0
             while True:
                 j = (j + 1) & mask
-                if self.slots[j] == 0:
+                if self.slots[j].number == 0:
                     break
-                home = self.by_id[self.slots[j] - 1].hash & mask
+                home = self.slots[j].hash & mask
                 if ((j - home) & mask) >= ((j - i) & mask):
                     break
-            if self.slots[j] == 0:
+            if self.slots[j].number == 0:
                 break
             self.slots[i] = self.slots[j]
             i = j
