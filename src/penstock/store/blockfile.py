@@ -17,13 +17,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.records.codec import checksum
+from penstock.store.blockheader import BlockHeader, block_header, read_block_header
 from penstock.store.blockindex import make_index
 from penstock.store.compression import Compression
 from penstock.store.encryption import WrongKey
 from penstock.store.errors import StoreError
 from penstock.store.frames import BadFrame, Binding, FrameReader, assemble
-from penstock.store.images import BlockHeader, read_block_header, survey
-from penstock.store.recordlog import block_header
+from penstock.store.images import survey
 from penstock.store.sealing import (
     PRELUDE_BYTES,
     BadSeal,

@@ -391,6 +391,7 @@ def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
         block = log.adopt_block(number, first_seq)
         block.head = head
         block.used = block.written = used
+        log.subjects.forget_tallies()       # what is loaded is not counted one by one
         log.subjects.intern_all(names, counts[0])
         add_entries(log, block, &span, names)
         span.entries = NULL

@@ -13,7 +13,7 @@ from penstock.records.codec cimport REMOVE
 from penstock.store.log cimport MessageLog
 from penstock.store.recordlog cimport Block, Entry, RecordLog
 from penstock.store.seqlist cimport SeqList, seqs_at_least, seqs_count_from, seqs_remove
-from penstock.store.subjectindex cimport Subject
+from penstock.store.subjectindex cimport Subject, count_message
 from penstock.subjects.nodes cimport xalloc
 
 from typing import NamedTuple
@@ -41,6 +41,7 @@ cdef void take(RecordLog log, Block* block, Entry* entry, uint64_t seq, Sum* tot
     block.dead_bytes += entry.length
     entry.offset = 0
     seqs_remove(&subject.seqs, seq)
+    count_message(log.subjects, subject.id, -1)
     if subject.seqs.count == 0:
         log.subjects.release(subject)
     log.msgs -= 1
@@ -100,6 +101,8 @@ cdef void take_everything(RecordLog log, Sum* total) noexcept nogil:
         subject = log.subjects.by_id[i]
         if subject != NULL:
             log.subjects.release(subject)
+    for i in range(log.subjects.ntallies):
+        log.subjects.tallies[i].msgs = 0
     log.msgs = log.total_size = 0
 
 cdef object told(RecordLog log, Sum* total, int64_t ts, bint noted):

@@ -1,18 +1,8 @@
 from typing import NamedTuple
 
 from penstock.store.blockfile import Trailer
+from penstock.store.blockheader import BlockHeader
 from penstock.store.recordlog import RecordLog
-
-class BlockHeader(NamedTuple):
-    length: int
-    form: int
-    incarnation: int
-    number: int
-    first_seq: int
-    created_ns: int
-    previous: int
-    flags: int
-    meta: bytes
 
 class Unwritten(NamedTuple):
     number: int
@@ -53,7 +43,6 @@ class BlockFacts(NamedTuple):
     warm: bool
     written: bool
 
-def read_block_header(data: bytes) -> BlockHeader | None: ...
 def blocks_of(log: RecordLog) -> list[BlockFacts]: ...
 def last_block(log: RecordLog) -> BlockFacts | None: ...
 def block_facts(log: RecordLog, number: int) -> BlockFacts | None: ...

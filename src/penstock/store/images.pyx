@@ -17,19 +17,13 @@ from penstock.records.codec cimport (
     ERASED, FLOOR, MARK, MESSAGE, REMOVE, SKIP, Keys, RecordView, erase_record, find_record,
     make_keys, read_record,
 )
-from penstock.records.xxh64 cimport xxh64
 from penstock.store.imagememory cimport let_go
 from penstock.store.recordlog cimport Block, RecordLog, grown
 from penstock.subjects.nodes cimport xalloc
 
-import struct
 from typing import NamedTuple
 
-from penstock.store.recordlog import BLOCK_MAGIC
-
 cdef enum:
-    HEADER_FIXED_BYTES = 64
-    HEADER_BYTES_MAX = 16777216
     IMAGE_BYTES_MIN = 65536
     RECORD_BYTES_MIN = 48
     GAP_MAX = 4096              # as in the record log
@@ -38,22 +32,6 @@ cdef enum:
     BAD_BODY = 3
 
 cdef size_t NO_HOLE = <size_t>-1
-
-_HEADER = struct.Struct("<8sIIQQQqQII")
-
-
-class BlockHeader(NamedTuple):
-    """What a block file says of itself. `form`: how it stores its image."""
-
-    length: int
-    form: int
-    incarnation: int
-    number: int
-    first_seq: int
-    created_ns: int
-    previous: int
-    flags: int
-    meta: bytes
 
 
 class Unwritten(NamedTuple):
@@ -111,22 +89,6 @@ class BlockFacts(NamedTuple):
     damaged: bool
     warm: bool
     written: bool
-
-
-def read_block_header(bytes data not None) -> BlockHeader | None:
-    """None if the bytes do not start as a block of ours, undamaged."""
-    if len(data) < HEADER_FIXED_BYTES + 8:
-        return None
-    (magic, length, form, incarnation, number, first_seq, created_ns, previous, meta_len,
-     flags) = _HEADER.unpack_from(data)
-    if (magic != BLOCK_MAGIC or length > min(len(data), HEADER_BYTES_MAX)
-            or length < HEADER_FIXED_BYTES + 8 + meta_len):
-        return None
-    if struct.unpack_from("<Q", data, length - 8)[0] != xxh64(PyBytes_AS_STRING(data), length - 8, 0):
-        return None
-    meta = data[HEADER_FIXED_BYTES:HEADER_FIXED_BYTES + meta_len]
-    return BlockHeader(length, form, incarnation, number, first_seq, created_ns, previous, flags,
-                       meta)
 
 
 # -------------------------------------------------------------------- blocks of a log

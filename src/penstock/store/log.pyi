@@ -1,21 +1,17 @@
 from array import array
 
 from penstock.store.recordlog import (
-    BLOCK_MAGIC,
     Cold,
     DamagedRecord,
     MessageRecord,
     RecordLog,
-    block_header,
 )
 
 __all__ = [
-    "BLOCK_MAGIC",
     "Cold",
     "DamagedRecord",
     "MessageLog",
     "MessageRecord",
-    "block_header",
 ]
 
 class MessageLog(RecordLog):

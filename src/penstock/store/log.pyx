@@ -8,24 +8,27 @@ from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memcmp
 
 from penstock.store.recordlog cimport Block
 from penstock.store.seqlist cimport (
     SeqList, seqs_at_least, seqs_at_most, seqs_count_from, seqs_first, seqs_last,
 )
 from penstock.store.subjectindex cimport Subject, subject_text
-from penstock.subjects.nodes cimport has_wildcard, token_length, valid_pattern
+from penstock.store.tally cimport (
+    Pattern, Tally, fits, free_pattern, is_counted, make_pattern,
+)
+from penstock.subjects.nodes cimport has_wildcard
 
 import array
 
 from penstock.store.recordlog import (  # noqa: F401 - the names of this module
-    BLOCK_MAGIC, Cold, DamagedRecord, MessageRecord, block_header,
+    Cold, DamagedRecord, MessageRecord,
 )
 
 
 cdef enum:
-    NEIGHBOURS_MAX = 16        # looked at before the index, which goes through all that match
+    NEIGHBOURS_MAX = 16        # looked at before the index, which may have to look at all that match
+    SPAN_MAX = 256             # messages looked at one by one before the index
 
 cdef inline str as_text(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
@@ -39,28 +42,6 @@ cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last)
     if count and seqs_last(seqs) > last:
         count -= seqs_count_from(seqs, max(start, last + 1))
     return count
-
-
-cdef bint fits(const char* p, size_t n, Subject* subject) noexcept nogil:
-    """Whether a pattern matches one subject; what the index does not know matches nothing."""
-    cdef const char* s = subject_text(subject)
-    cdef const char* pattern_end = p + n
-    cdef const char* subject_end = s + subject.length
-    cdef size_t wanted, found
-    if not valid_pattern(p, n) or not valid_pattern(s, subject.length):
-        return False
-    while True:
-        wanted, found = token_length(p, pattern_end), token_length(s, subject_end)
-        if wanted == 1 and p[0] == c'>':
-            return True
-        if not (wanted == 1 and p[0] == c'*') and (wanted != found or memcmp(p, s, wanted) != 0):
-            return False
-        p += wanted
-        s += found
-        if p == pattern_end or s == subject_end:
-            return p == pattern_end and s == subject_end
-        p += 1
-        s += 1
 
 
 cdef int by_number(const void* left, const void* right) noexcept nogil:
@@ -130,28 +111,23 @@ cdef class MessageLog(RecordLog):
         return self.find_next(filters, start)
 
     cdef uint64_t find_next(self, tuple filters, uint64_t start):
-        cdef uint64_t best = 0, seq
+        cdef uint64_t best = 0, seq = start
         cdef bytes raw
-        cdef Subject* subject
-        cdef uint32_t i, n
+        cdef uint32_t i
+        cdef Tally* tally
         if not filters or ">" in filters:
             return self.live_from(start)
         patterns = [as_raw(text) for text in filters]
-        seq = start
         for i in range(NEIGHBOURS_MAX):
             seq = self.live_from(seq)
             if seq == 0 or self.is_wanted(seq, patterns):
                 return seq
             seq += 1
+        tally = self.tally_of(patterns)
+        if tally != NULL:
+            return self.tallied_from(tally, seq)
         for raw in patterns:
-            if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
-                subject = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
-                if subject != NULL:
-                    seq = seqs_at_least(&subject.seqs, start)
-                    best = seq if seq and (best == 0 or seq < best) else best
-                continue
-            n = self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
-            for i in range(n):
+            for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
                 seq = seqs_at_least(&self.subjects.matched(i).seqs, start)
                 best = seq if seq and (best == 0 or seq < best) else best
         return best
@@ -159,11 +135,24 @@ cdef class MessageLog(RecordLog):
     cdef bint is_wanted(self, uint64_t seq, list patterns):
         cdef Block* block = NULL
         cdef Subject* subject = self.subjects.by_id[self.entry_at(seq, &block).subject]
+        cdef Pattern pattern
+        cdef bytes raw
+        cdef bint wanted = False
+        if subject.odd:
+            return False
+        for raw in patterns:
+            pattern = make_pattern(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            wanted = wanted or fits(&pattern, subject_text(subject), subject.length)
+            free_pattern(&pattern)
+        return wanted
+
+    cdef Tally* tally_of(self, list patterns):
+        """NULL where going through the subjects that match is the better way."""
         cdef bytes raw
         for raw in patterns:
-            if fits(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw), subject):
-                return True
-        return False
+            if has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
+                return self.subjects.tally(patterns)
+        return NULL
 
     def num_pending(self, uint64_t start, tuple filters not None, *, uint64_t last,
                     bint last_per_subject=False) -> int:
@@ -175,16 +164,20 @@ cdef class MessageLog(RecordLog):
         cdef bytes raw
         cdef uint32_t i
         cdef Subject* subject
+        cdef Tally* tally = NULL
         if start > last or start > self.last_seq:
             return 0
         if (not filters or ">" in filters) and not last_per_subject:
             return self.count_from(start) - (self.count_from(last + 1) if last < self.last_seq else 0)
-        if (not last_per_subject and min(last, self.last_seq) - start < self.subjects.count // 2
-                and any("*" in text or ">" in text for text in filters)):
-            return self.wanted_between(start, last, [as_raw(text) for text in filters])
+        patterns = [as_raw(text) for text in filters or (">",)]
+        if not last_per_subject:
+            if min(last, self.last_seq) - start < SPAN_MAX:
+                return self.wanted_between(start, last, patterns)
+            tally = self.tally_of(patterns)
+        if tally != NULL:
+            return self.tallied_between(tally, start, last)
         counted = set()
-        for text in filters or (">",):
-            raw = as_raw(text)
+        for raw in patterns:
             for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
                 subject = self.subjects.matched(i)
                 if len(filters) > 1:
@@ -198,12 +191,71 @@ cdef class MessageLog(RecordLog):
         return total
 
     def wanted_between(self, uint64_t start, uint64_t last, list patterns) -> int:
-        """The same, message by message: cheaper where they are fewer than the subjects."""
+        """The same, message by message: cheaper where they are few."""
         cdef uint64_t total = 0, seq = self.live_from(start)
         while seq and seq <= last:
             total += self.is_wanted(seq, patterns)
             seq = self.live_from(seq + 1)
         return total
+
+    # -- by a tally: a look at each entry, at the fewer of those that count and those that do not
+
+    cdef uint64_t tallied_between(self, Tally* tally, uint64_t start, uint64_t last) noexcept nogil:
+        if last > self.last_seq:
+            last = self.last_seq
+        if start > self.first_seq and start - self.first_seq > last - start:
+            return self.count_tallied(tally, start, last)
+        return (tally.msgs - (self.count_tallied(tally, self.first_seq, start - 1)
+                              if start > self.first_seq else 0)
+                - self.count_tallied(tally, last + 1, self.last_seq))
+
+    cdef uint64_t count_tallied(self, Tally* tally, uint64_t first, uint64_t last) noexcept nogil:
+        cdef uint64_t total = 0
+        cdef uint32_t i = self.index_at(first), at, stop
+        cdef Block* block
+        for i in range(i - 1 if i > self.block_first else i, self.block_last):
+            block = self.blocks[i]
+            if block.first_seq > last:
+                break
+            at = <uint32_t>(first - block.first_seq) if first > block.first_seq else 0
+            stop = <uint32_t>min(<uint64_t>block.nentries, last + 1 - block.first_seq)
+            while at < stop:
+                total += (block.entries[at].offset != 0
+                          and is_counted(tally, block.entries[at].subject))
+                at += 1
+        return total
+
+    cdef uint64_t tallied_from(self, Tally* tally, uint64_t start) noexcept nogil:
+        """The first sequence from `start` on; 0 if there is none."""
+        cdef uint32_t i = self.index_at(start)
+        cdef uint64_t at
+        cdef Block* block
+        if tally.msgs == 0:
+            return 0
+        for i in range(i - 1 if i > self.block_first else i, self.block_last):
+            block = self.blocks[i]
+            at = start - block.first_seq if start > block.first_seq else 0
+            while at < block.nentries and block.live:
+                if block.entries[at].offset and is_counted(tally, block.entries[at].subject):
+                    return block.first_seq + at
+                at += 1
+        return 0
+
+    cdef uint64_t tallied_before(self, Tally* tally, uint64_t seq) noexcept nogil:
+        """The last sequence not behind `seq`; 0 if there is none."""
+        cdef uint32_t i
+        cdef uint64_t at
+        cdef Block* block
+        if tally.msgs == 0:
+            return 0
+        for i in range(self.index_at(seq), self.block_first, -1):
+            block = self.blocks[i - 1]
+            at = min(seq - block.first_seq + 1, <uint64_t>block.nentries) if block.live else 0
+            while at > 0:
+                at -= 1
+                if block.entries[at].offset and is_counted(tally, block.entries[at].subject):
+                    return block.first_seq + at
+        return 0
 
     def count_from(self, uint64_t start) -> int:
         """Live messages at or after `start`."""
@@ -258,12 +310,12 @@ cdef class MessageLog(RecordLog):
         cdef bytes raw = as_raw(pattern)
         cdef uint64_t best = 0
         cdef uint32_t i
-        cdef Subject* subject
+        cdef Tally* tally
         if pattern == ">":
             return self.live_before(before_or_at)
-        if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
-            subject = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
-            return 0 if subject == NULL else seqs_at_most(&subject.seqs, before_or_at)
+        tally = self.tally_of([raw])
+        if tally != NULL:
+            return self.tallied_before(tally, before_or_at)
         for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
             best = max(best, seqs_at_most(&self.subjects.matched(i).seqs, before_or_at))
         return best

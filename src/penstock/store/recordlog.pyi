@@ -3,8 +3,6 @@ from typing import NamedTuple
 
 from penstock.store.subjectindex import SubjectIndex
 
-BLOCK_MAGIC: bytes
-
 class MessageRecord(NamedTuple):
     seq: int
     ts_ns: int
@@ -17,18 +15,6 @@ class Cold(NamedTuple):
     seq: int = 0
 
 class DamagedRecord(Exception): ...
-
-def block_header(
-    incarnation: int,
-    number: int,
-    first_seq: int,
-    created_ns: int,
-    previous: int,
-    meta: bytes,
-    *,
-    form: int = 0,
-    flags: int = 0,
-) -> bytes: ...
 
 class RecordLog:
     incarnation: int

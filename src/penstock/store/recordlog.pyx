@@ -16,27 +16,25 @@ from penstock.records.codec cimport (
     FLOOR, MARK, REMOVE, SKIP, erase_record, make_keys, message_length, put_message, put_range,
     read_record,
 )
-from penstock.records.xxh64 cimport xxh64
 from penstock.store.imagememory cimport first_image, grow_image
 from penstock.store.seqlist cimport seqs_push, seqs_remove
+from penstock.store.subjectindex cimport count_message
 from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
 
-import struct
 from typing import NamedTuple
+
+from penstock.store.blockheader import block_header
 
 cdef enum:
     RANGE_RECORD_BYTES = 56
     IMAGE_BYTES_MIN = 65536
     GAP_MAX = 4096              # empty entries a block may hold for a gap; a longer one ends it
-    BLOCK_HEADER_BYTES = 64     # before the meta bytes
     ALIGNED_START = 8
     LOOKS_MAX = 8               # records of a cold block; then all of it is worth reading
     NEAR_SEQS = 64              # who asks for one so near to the last is reading on
 
 cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
 
-BLOCK_MAGIC = b"PENBLK\x01\0"
-_HEADER = struct.Struct("<8sIIQQQqQII")
 cdef uint64_t LINEAGE_STEP = 0x9e3779b97f4a7c15ULL
 
 
@@ -59,16 +57,6 @@ class Cold(NamedTuple):
 
 class DamagedRecord(Exception):
     """The record of this sequence does not hold what it held when it was written."""
-
-
-def block_header(incarnation: int, number: int, first_seq: int, created_ns: int,
-                 previous: int, meta: bytes, *, form: int = 0, flags: int = 0) -> bytes:
-    """The start of a block file, as docs/formats/block.md has it."""
-    length = (BLOCK_HEADER_BYTES + len(meta) + 8 + 7) // 8 * 8
-    fixed = _HEADER.pack(BLOCK_MAGIC, length, form, incarnation, number, first_seq, created_ns,
-                         previous, len(meta), flags)
-    body = (fixed + meta).ljust(length - 8, b"\0")
-    return body + struct.pack("<Q", xxh64(<const char*>body, len(body), 0))
 
 
 cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length) noexcept nogil:
@@ -269,6 +257,7 @@ cdef class RecordLog:
         block.live += 1
         block.live_bytes += length
         seqs_push(&subject.seqs, seq)
+        count_message(self.subjects, subject.id, 1)
         if self.msgs == 0:
             self.first_seq = seq
         self.msgs += 1
@@ -454,6 +443,7 @@ cdef class RecordLog:
         block.dead_bytes += entry.length
         entry.offset = 0
         seqs_remove(&subject.seqs, seq)
+        count_message(self.subjects, subject.id, -1)
         if subject.seqs.count == 0:
             self.subjects.release(subject)
         self.msgs -= 1

@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from penstock.store.blockfile import Image
+    from penstock.store.blockheader import BlockHeader
     from penstock.store.contract import Range
     from penstock.store.disk import Disk
     from penstock.store.encryption import DataKey
     from penstock.store.endmark import End
-    from penstock.store.images import BlockHeader, Replayed
+    from penstock.store.images import Replayed
     from penstock.store.log import MessageLog
 
 SKIP, REMOVE, FLOOR, RESERVE, MARK = 2, 3, 4, 5, 6

@@ -14,6 +14,7 @@ from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
 cdef enum:
     FEW = 2
     FLAT_MAX = 256            # then chunks
+    HALVED_MAX = 16           # so few lie close together
 
 
 cdef inline uint64_t* flat_seqs(SeqList* seqs) noexcept nogil:
@@ -21,7 +22,26 @@ cdef inline uint64_t* flat_seqs(SeqList* seqs) noexcept nogil:
 
 cdef uint32_t lower_bound(const uint64_t* seqs, uint32_t n, uint64_t seq) noexcept nogil:
     """How many of the n come before `seq`."""
-    cdef uint32_t low = 0, high = n, middle
+    cdef uint32_t low = 0, high = n, middle, step = 1
+    if n > HALVED_MAX:
+        # As for chunks: guessed first, because halving waits for memory again and again.
+        if seqs[0] >= seq:
+            return 0
+        if seqs[n - 1] < seq:
+            return n
+        middle = guess(seqs[0], seqs[n - 1], n, seq)
+        if seqs[middle] < seq:
+            low = middle + 1
+            while high - low > step and seqs[low + step - 1] < seq:
+                low += step
+                step *= 2
+            high = min(high, low + step)
+        else:
+            high = middle
+            while high - low > step and seqs[high - step] >= seq:
+                high -= step
+                step *= 2
+            low = max(low, high - step if high > step else 0)
     while low < high:
         middle = (low + high) >> 1
         if seqs[middle] < seq:
@@ -30,18 +50,42 @@ cdef uint32_t lower_bound(const uint64_t* seqs, uint32_t n, uint64_t seq) noexce
             high = middle
     return low
 
+cdef inline uint32_t guess(uint64_t first, uint64_t last, uint32_t n, uint64_t seq) noexcept nogil:
+    """Where among n that lie evenly from `first` to `last` a sequence between these is."""
+    return <uint32_t>(<double>(seq - first) / <double>(last - first) * (n - 1))
+
+cdef inline uint64_t last_in(SeqChunk* chunk) noexcept nogil:
+    return chunk.seqs[chunk.start + chunk.n - 1]
+
 cdef uint32_t chunk_of(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """The first chunk whose last sequence is not before `seq`; chunk_last if there is none."""
-    cdef uint32_t low = seqs.chunk_first, high = seqs.chunk_last, middle
-    cdef SeqChunk* chunk
-    if low < high:
-        chunk = seqs.chunks[low]
-        if chunk.seqs[chunk.start + chunk.n - 1] >= seq:
-            return low          # limits take the oldest: no need to look at all others
+    """The first chunk whose last sequence is not before `seq`; chunk_last if there is none.
+
+    Guessed from how far `seq` is between first and last, then looked for around that. Halving alone
+    waits for the memory of a chunk a dozen times where there are millions of sequences.
+    """
+    cdef uint32_t low = seqs.chunk_first, high = seqs.chunk_last, middle, step = 1
+    cdef uint64_t first, last
+    if low == high or last_in(seqs.chunks[low]) >= seq:
+        return low              # limits take the oldest: no need to look at all others
+    first, last = last_in(seqs.chunks[low]), last_in(seqs.chunks[high - 1])
+    if last < seq:
+        return high
+    middle = low + guess(first, last, high - low, seq)
+    if last_in(seqs.chunks[middle]) < seq:
+        low = middle + 1
+        while high - low > step and last_in(seqs.chunks[low + step - 1]) < seq:
+            low += step
+            step *= 2
+        high = min(high, low + step)
+    else:
+        high = middle
+        while high - low > step and last_in(seqs.chunks[high - step]) >= seq:
+            high -= step
+            step *= 2
+        low = max(low, high - step if high > step else 0)
     while low < high:
         middle = (low + high) >> 1
-        chunk = seqs.chunks[middle]
-        if chunk.seqs[chunk.start + chunk.n - 1] < seq:
+        if last_in(seqs.chunks[middle]) < seq:
             low = middle + 1
         else:
             high = middle

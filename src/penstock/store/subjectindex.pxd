@@ -1,16 +1,21 @@
 """C surface of the subject index: which subjects a stream holds, and their sequences."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.store.seqlist cimport SeqList
-from penstock.subjects.nodes cimport Collector, Node, Sub
+from penstock.store.tally cimport Tally, is_counted
+from penstock.subjects.nodes cimport Node
+
+cdef enum:
+    TALLIES_MAX = 8
 
 cdef struct Subject:
     SeqList seqs
-    Sub* leaf            # in the trie, once there is one
+    Node* node           # in the trie, once it is there
     uint32_t id
     uint32_t hash
     uint32_t length
+    bint odd             # it has an empty token: no pattern finds it
     # the subject's bytes follow
 
 cdef inline char* subject_text(Subject* subject) noexcept nogil:
@@ -37,9 +42,17 @@ cdef class SubjectIndex:
     cdef Slot* slots         # open addressing
     cdef uint32_t nslots
     cdef uint32_t count
-    cdef Node* root          # made when a wildcard is first asked for
-    cdef Collector found
-    cdef Subject* named      # found by name, not by walking
+    cdef public uint32_t few           # subjects so few that they are gone through
+    cdef public uint32_t plant_slice   # subjects planted at a time
+    cdef Node* root          # made when a pattern is first asked for
+    cdef uint32_t planted    # subjects with a lower id are in the trie
+    cdef Subject** found
+    cdef uint32_t nfound
+    cdef uint32_t found_cap
+    cdef uint32_t budget     # nodes that a walk may still look at
+    cdef Tally* tallies[TALLIES_MAX]   # the one used last is the last
+    cdef uint32_t ntallies
+    cdef list tallied        # the patterns of each, as one
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil
     cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
@@ -49,6 +62,24 @@ cdef class SubjectIndex:
     cdef void release(self, Subject* subject) noexcept nogil
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil
     cdef Subject* matched(self, uint32_t i) noexcept nogil
+    cdef Tally* tally(self, list patterns)
+    cdef void forget_tallies(self)
     cdef void place(self, uint32_t number, uint32_t hashed) noexcept nogil
     cdef void grow(self) noexcept nogil
+    cdef void enter(self, Subject* subject) noexcept nogil
     cdef void plant(self, Subject* subject) noexcept nogil
+    cdef bint plant_some(self) noexcept nogil
+    cdef bint walk(self, Node* level, const char* p, const char* end) noexcept nogil
+    cdef bint walk_below(self, Node* level) noexcept nogil
+    cdef bint go_on(self, Node* node, const char* p, const char* end) noexcept nogil
+    cdef bint take(self, Node* node) noexcept nogil
+    cdef void add_found(self, Subject* subject) noexcept nogil
+    cdef bint is_few(self, const char* pattern, size_t n) noexcept nogil
+    cdef void scan(self, const char* pattern, size_t n) noexcept nogil
+
+cdef inline void count_message(SubjectIndex index, uint32_t number, int64_t by) noexcept nogil:
+    """A subject has one message more, or less."""
+    cdef uint32_t i
+    for i in range(index.ntallies):
+        if is_counted(index.tallies[i], number):
+            index.tallies[i].msgs += by

@@ -1,49 +1,48 @@
 """The subject index of one stream: every subject it holds, found by name or by pattern.
 
-A literal subject is one look-up in a hash table. Patterns are answered by a trie of the same
-nodes that route messages; it is planted when the first pattern is asked for, and kept up from
-then on. A subject without messages is forgotten, so that streams of ever new subjects do not grow.
+A literal subject is one look-up in a hash table. Patterns are answered in three ways, by how many
+subjects they match. Few: a trie of the nodes that route messages finds them. Many: all subjects are
+looked at, one after the other. Many and asked again: a tally is kept up. The trie is planted when
+the first pattern needs it, in slices, so that nobody waits for it among a million subjects.
+
+A subject without messages is forgotten, so that streams of ever new subjects do not grow.
 """
 
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.store.seqlist cimport prefetch, seqs_bytes, seqs_free
+from penstock.store.tally cimport (
+    Pattern, decide, fits, free_pattern, free_tally, make_pattern, new_tally, rule_out,
+)
 from penstock.subjects.nodes cimport (
-    LITERAL, SUB_SINK, descend, free_tree, hash_bytes, new_node, new_sub, prune, push_front, unlink,
-    valid_pattern, walk_overlap, xrealloc, xzalloc,
+    LITERAL, Sub, descend, has_wildcard, hash_bytes, is_rest, is_star, new_node, prune,
+    token_length, valid_pattern, xrealloc, xzalloc,
 )
 
 cdef enum:
     SLOTS_MIN = 16
     AT_ONCE = 32               # names looked up together: their waits for memory overlap
-
-
-cdef bint has_wildcard(const char* pattern, size_t n) noexcept nogil:
-    """Whether a token of a valid pattern stands for others."""
-    cdef size_t i
-    for i in range(n):
-        if pattern[i] in (c'*', c'>') and (i == 0 or pattern[i - 1] == c'.') and (
-            i + 1 == n or pattern[i + 1] == c'.'
-        ):
-            return True
-    return False
+    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
+    NAME_BYTES = 16            # of a name that are likely looked at
+    FEW = 4096                 # subjects that are gone through rather than tallied
+    EFFORT = 8                 # nodes a walk may look at for each subject it may find
+    PLANT_SLICE = 16384        # subjects planted at a time: some milliseconds
 
 
 cdef class SubjectIndex:
     def __cinit__(self, *, uint64_t seed=0):
         self.seed = seed
+        self.few = FEW
+        self.plant_slice = PLANT_SLICE
+        self.tallied = []
 
     def __dealloc__(self):
         cdef uint32_t i
-        cdef Sub* sub
-        cdef Sub* following
         if self.root != NULL:
-            sub = free_tree(self.root, NULL)
-            while sub != NULL:
-                following = sub.next
-                free(sub)
-                sub = following
+            free_nodes(self.root)
+        for i in range(self.ntallies):
+            free_tally(self.tallies[i])
         for i in range(self.ids):
             if self.by_id[i] != NULL:
                 seqs_free(&self.by_id[i].seqs)
@@ -51,8 +50,7 @@ cdef class SubjectIndex:
         free(self.by_id)
         free(self.free_ids)
         free(self.slots)
-        free(self.found.plain)
-        free(self.found.groups)
+        free(self.found)
 
     def __len__(self) -> int:
         return self.count
@@ -95,6 +93,7 @@ cdef class SubjectIndex:
         subject = <Subject*>xzalloc(sizeof(Subject) + n)
         subject.hash = hashed
         subject.length = <uint32_t>n
+        subject.odd = not valid_pattern(text, n)
         memcpy(subject_text(subject), text, n)
         if self.nfree:
             self.nfree -= 1
@@ -110,8 +109,7 @@ cdef class SubjectIndex:
             self.grow()
         self.place(subject.id + 1, hashed)
         self.count += 1
-        if self.root != NULL:
-            self.plant(subject)
+        self.enter(subject)
         return subject
 
     cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil:
@@ -183,10 +181,9 @@ cdef class SubjectIndex:
                 break
             self.slots[i] = self.slots[j]
             i = j
-        if subject.leaf != NULL:
-            unlink(&subject.leaf.node.plain, subject.leaf)
-            prune(subject.leaf.node)
-            free(subject.leaf)
+        if subject.node != NULL:
+            subject.node.plain = NULL
+            prune(subject.node)
         if self.nfree == self.free_cap:
             self.free_cap = 2 * self.free_cap + SLOTS_MIN
             self.free_ids = <uint32_t*>xrealloc(self.free_ids, self.free_cap * sizeof(uint32_t))
@@ -197,32 +194,210 @@ cdef class SubjectIndex:
         seqs_free(&subject.seqs)
         free(subject)
 
+    # -- patterns
+
+    cdef void enter(self, Subject* subject) noexcept nogil:
+        """A new subject, told to whatever knows which subjects there are."""
+        cdef uint32_t i
+        if subject.id < self.planted:
+            self.plant(subject)
+        for i in range(self.ntallies):
+            if subject.odd:
+                rule_out(self.tallies[i], subject.id)
+            else:
+                decide(self.tallies[i], subject.id, subject_text(subject), subject.length)
+
     cdef void plant(self, Subject* subject) noexcept nogil:
-        cdef Sub* leaf
-        if not valid_pattern(subject_text(subject), subject.length):
-            return      # no pattern can find it
-        leaf = new_sub(SUB_SINK, subject, b"", 0)
-        leaf.node = descend(self.root, subject_text(subject), subject.length, self.seed, True)
-        push_front(&leaf.node.plain, leaf)
-        subject.leaf = leaf
+        if subject.odd:
+            return
+        subject.node = descend(self.root, subject_text(subject), subject.length, self.seed, True)
+        subject.node.plain = <Sub*>subject      # the trie's own kind of member is never looked at
+
+    cdef bint plant_some(self) noexcept nogil:
+        """Goes on planting, no more than a slice; whether the trie has every subject now."""
+        cdef uint32_t stop = min(self.ids, self.planted + self.plant_slice)
+        if self.root == NULL:
+            self.root = new_node(NULL, LITERAL, b"", 0, 0)
+        while self.planted < stop:
+            if self.by_id[self.planted] != NULL:
+                self.plant(self.by_id[self.planted])
+            self.planted += 1
+        return self.planted == self.ids
 
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil:
         """How many subjects a pattern matches; `matched` gives them until the next call."""
-        cdef uint32_t i
-        self.found.nplain = self.found.ngroups = 0
-        self.named = NULL
+        cdef Subject* named
+        self.nfound = 0
         if not valid_pattern(pattern, n):
             return 0
         if not has_wildcard(pattern, n):
-            self.named = self.find(pattern, n)
-            return self.named != NULL
-        if self.root == NULL:
-            self.root = new_node(NULL, LITERAL, b"", 0, 0)
-            for i in range(self.ids):
-                if self.by_id[i] != NULL:
-                    self.plant(self.by_id[i])
-        walk_overlap(self.root, pattern, pattern + n, self.seed, &self.found)
-        return self.found.nplain
+            named = self.find(pattern, n)
+            if named != NULL:
+                self.add_found(named)
+        elif not self.is_few(pattern, n):
+            self.scan(pattern, n)
+        return self.nfound
 
     cdef Subject* matched(self, uint32_t i) noexcept nogil:
-        return self.named if self.named != NULL else <Subject*>self.found.plain[i].owner
+        return self.found[i]
+
+    cdef void add_found(self, Subject* subject) noexcept nogil:
+        if self.nfound == self.found_cap:
+            self.found_cap = 2 * self.found_cap + SLOTS_MIN
+            self.found = <Subject**>xrealloc(self.found, self.found_cap * sizeof(Subject*))
+        self.found[self.nfound] = subject
+        self.nfound += 1
+
+    cdef bint is_few(self, const char* pattern, size_t n) noexcept nogil:
+        """Whether the trie finds few subjects for a pattern, with little effort; then they are
+        found. A trie that is still being planted finds none."""
+        if self.planted < self.ids and (
+                self.ids - self.planted > self.plant_slice or not self.plant_some()):
+            return False
+        self.nfound = 0
+        self.budget = EFFORT * self.few
+        if self.root != NULL and self.walk(self.root, pattern, pattern + n):
+            return True
+        self.nfound = 0
+        return self.root == NULL
+
+    cdef void scan(self, const char* pattern, size_t n) noexcept nogil:
+        """Finds by looking at every subject: in the order of memory, that takes little for each.
+
+        A pattern that matches few of many is worth going on planting.
+        """
+        cdef Pattern compiled = make_pattern(pattern, n)
+        cdef uint32_t i
+        cdef Subject* subject
+        for i in range(self.ids):
+            if i + FETCH_AHEAD < self.ids:
+                prefetch_subject(self.by_id[i + FETCH_AHEAD])
+            subject = self.by_id[i]
+            if subject != NULL and not subject.odd and fits(
+                    &compiled, subject_text(subject), subject.length):
+                self.add_found(subject)
+        free_pattern(&compiled)
+        if self.nfound <= self.few:
+            self.plant_some()
+
+    cdef bint walk(self, Node* level, const char* p, const char* end) noexcept nogil:
+        """Finds what is below a node and matches the tokens from `p` on; False: too much to do."""
+        cdef size_t n = token_length(p, end)
+        cdef uint32_t i
+        cdef Node* node
+        if is_rest(p, n):
+            return self.walk_below(level)
+        if not is_star(p, n):
+            node = descend(level, p, n, self.seed, False)
+            return node == NULL or self.go_on(node, p + n, end)
+        for i in range(level.nslots):
+            if level.slots[i] != NULL and not self.go_on(level.slots[i], p + n, end):
+                return False
+        # Subjects may have been stored whose tokens are these very characters.
+        if level.star != NULL and not self.go_on(level.star, p + n, end):
+            return False
+        return level.rest == NULL or self.go_on(level.rest, p + n, end)
+
+    cdef bint go_on(self, Node* node, const char* p, const char* end) noexcept nogil:
+        if p == end:
+            return self.take(node)
+        if self.budget == 0:
+            return False
+        self.budget -= 1
+        return self.walk(node, p + 1, end)
+
+    cdef bint walk_below(self, Node* level) noexcept nogil:
+        cdef uint32_t i
+        for i in range(level.nslots):
+            if level.slots[i] != NULL and not (
+                    self.take(level.slots[i]) and self.walk_below(level.slots[i])):
+                return False
+        if level.star != NULL and not (self.take(level.star) and self.walk_below(level.star)):
+            return False
+        return level.rest == NULL or self.take(level.rest)
+
+    cdef bint take(self, Node* node) noexcept nogil:
+        if self.budget == 0 or self.nfound > self.few:
+            return False
+        self.budget -= 1
+        if node.plain != NULL:
+            self.add_found(<Subject*>node.plain)
+        return True
+
+    # -- tallies
+
+    cdef Tally* tally(self, list patterns):
+        """How many messages the subjects have that some pattern matches, and which those are.
+
+        NULL if each matches so few that `matching` is the better way. Good until the next call.
+        """
+        cdef bytes key = b"\n".join(patterns), raw
+        cdef Tally* tally
+        cdef uint32_t i
+        cdef bint few = True
+        if key in self.tallied:
+            i = self.tallied.index(key)
+            tally = self.tallies[i]
+            memmove(self.tallies + i, self.tallies + i + 1,
+                    (self.ntallies - i - 1) * sizeof(Tally*))
+            self.tallies[self.ntallies - 1] = tally
+            self.tallied.append(self.tallied.pop(i))
+            return tally
+        for raw in patterns:
+            few = few and (not has_wildcard(raw, len(raw)) or self.is_few(raw, len(raw)))
+        if few:
+            return NULL
+        if self.ntallies == TALLIES_MAX:
+            free_tally(self.tallies[0])
+            self.ntallies -= 1
+            memmove(self.tallies, self.tallies + 1, self.ntallies * sizeof(Tally*))
+            self.tallied.pop(0)
+        tally = new_tally(<uint32_t>len(patterns))
+        for i, raw in enumerate(patterns):
+            tally.patterns[i] = make_pattern(raw, len(raw))
+        if count_all(self, tally) <= self.few:
+            self.plant_some()
+        self.tallies[self.ntallies] = tally
+        self.ntallies += 1
+        self.tallied.append(key)
+        return tally
+
+    cdef void forget_tallies(self):
+        while self.ntallies:
+            self.ntallies -= 1
+            free_tally(self.tallies[self.ntallies])
+        self.tallied.clear()
+
+
+cdef inline void prefetch_subject(Subject* subject) noexcept nogil:
+    """Its name, and whether it is odd."""
+    if subject != NULL:
+        prefetch(&subject.length)
+        prefetch(subject_text(subject) + NAME_BYTES)
+
+cdef uint32_t count_all(SubjectIndex index, Tally* tally) noexcept nogil:
+    """Fills a new tally; answers how many subjects it has."""
+    cdef uint32_t i, subjects = 0
+    cdef Subject* subject
+    for i in range(index.ids):
+        if i + FETCH_AHEAD < index.ids:
+            prefetch_subject(index.by_id[i + FETCH_AHEAD])
+        subject = index.by_id[i]
+        if subject == NULL or subject.odd:
+            rule_out(tally, i)
+        elif decide(tally, i, subject_text(subject), subject.length):
+            tally.msgs += subject.seqs.count
+            subjects += 1
+    return subjects
+
+cdef void free_nodes(Node* node) noexcept nogil:
+    cdef uint32_t i
+    for i in range(node.nslots):
+        if node.slots[i] != NULL:
+            free_nodes(node.slots[i])
+    if node.star != NULL:
+        free_nodes(node.star)
+    if node.rest != NULL:
+        free_nodes(node.rest)
+    free(node.slots)
+    free(node)

@@ -27,7 +27,7 @@ from penstock.store.blockfile import (
 )
 from penstock.store.errors import DiskFull, NotFound
 from penstock.store.frames import FrameWriter
-from penstock.store.images import read_block_header
+from penstock.store.blockheader import read_block_header
 from penstock.store.rewriting import rewrite_image
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.store.blockheader import read_block_header
 from penstock.store.blockindex import BadIndex, load_index, make_index
 from penstock.store.images import (
     begin_block,
     blocks_of,
     image_part,
     live_map,
-    read_block_header,
     replay,
     survey,
 )

@@ -16,9 +16,15 @@ FILTERS = st.sampled_from(["a", "a.*", "a.>", "*.b", ">", "*", "b.c", "x.y", "*.
 class Logs(RuleBasedStateMachine):
     """Small blocks, so that every rule meets their edges."""
 
-    @initialize(durable=st.booleans())
-    def start(self, durable: bool) -> None:
+    @initialize(
+        durable=st.booleans(),
+        few=st.sampled_from([0, 2, 4096]),
+        plant_slice=st.sampled_from([1, 3, 16384]),
+    )
+    def start(self, durable: bool, few: int, plant_slice: int) -> None:
         self.log = MessageLog(durable=durable, block_bytes=600)
+        self.log.subjects.few = few
+        self.log.subjects.plant_slice = plant_slice
         self.model: dict[int, MessageRecord] = {}
         self.last = 0
         self.clock = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -62,3 +63,21 @@ class Lists(RuleBasedStateMachine):
 
 TestLists = Lists.TestCase
 TestLists.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_a_sequence_is_found_however_unevenly_they_lie() -> None:
+    chance = Random(1)
+    for spread in (1, 3, 12):  # from neighbours to leaps that no guess foresees
+        model = [1]
+        while len(model) < 30_000:
+            model.append(model[-1] + 1 + int(chance.random() ** spread * 10**spread))
+        seqs = SequenceList()
+        for seq in model:
+            seqs.push(seq)
+        for seq in chance.sample(model, 20_000):
+            assert seqs.remove(seq)
+            assert not seqs.remove(seq)
+            model.pop(bisect.bisect_left(model, seq))
+            probe = seq + chance.randrange(-5, 6)
+            at = bisect.bisect_left(model, probe)
+            assert seqs.at_least(probe) == (model[at] if at < len(model) else 0)
