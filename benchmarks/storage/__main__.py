@@ -1,10 +1,13 @@
 """Measures the file store: appends beside SQLite, LMDB and RocksDB, and what growth costs.
 
-    python -m benchmarks.storage --json out/storage.json          # everything, most of an hour
+    python -m benchmarks.storage --json out/storage.json          # everything
+    python -m benchmarks.storage --bars --json out/storage.json   # what has a bar; some minutes
     python -m benchmarks.storage --quick                          # a look, under a minute
 
-`tools/benchmark_page.py` makes the tables of docs/benchmarks.md from the file. The directory given
-with `--place` (default: a temporary one) decides which file system is measured.
+`--bars` measures as many messages as everything does, in fewer rounds, and leaves out the
+comparison of messages that are synced one by one. `tools/storage_page.py` makes the tables of
+docs/benchmarks.md from the file. The directory given with `--place` (default: a temporary one)
+decides which file system is measured.
 """
 
 from __future__ import annotations
@@ -18,17 +21,21 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.storage.appends import compare
+from benchmarks.storage.appends import SHAPES, compare
 from benchmarks.storage.growth import MESSAGES, grow
 
 JSON_VERSION = 1
 ROUNDS = 5
+BARS_ROUNDS = 3
 QUICK_SHARE = 0.05
 
 
 def main() -> int:
     options = _parser().parse_args()
-    share, rounds, largest = 1.0, options.rounds, max(MESSAGES)
+    share, largest, shapes = 1.0, max(MESSAGES), SHAPES
+    rounds = options.rounds or (BARS_ROUNDS if options.bars else ROUNDS)
+    if options.bars:
+        shapes = tuple(shape for shape in SHAPES if shape.batch > 1)
     if options.quick:
         share, rounds, largest = QUICK_SHARE, 2, min(MESSAGES)
     with tempfile.TemporaryDirectory(dir=options.place) as place:
@@ -42,7 +49,7 @@ def main() -> int:
                 "python": platform.python_version(),
             },
             "effort": {"rounds": rounds, "share": share},
-            "appends": compare(Path(place), rounds, share, _tell),
+            "appends": compare(shapes, Path(place), rounds, share, _tell),
             "growth": [] if options.no_growth else grow(Path(place), largest, _tell),
         }
     text = json.dumps(answer, indent=1)
@@ -58,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--place", help="directory on the file system to measure")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}; of bars {BARS_ROUNDS}")
+    parser.add_argument("--bars", action="store_true", help="only what has a bar, at full size")
     parser.add_argument("--quick", action="store_true", help="few messages, two rounds")
     parser.add_argument("--no-growth", action="store_true", help="only the comparison")
     return parser

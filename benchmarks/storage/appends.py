@@ -51,10 +51,14 @@ class Run:
 
 
 def compare(
-    place: Path, rounds: int, share: float, tell: Callable[[str], None]
+    shapes: tuple[Shape, ...],
+    place: Path,
+    rounds: int,
+    share: float,
+    tell: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """All shapes over all engines; `share` of the usual number of messages."""
-    return [_shape(shape, place, rounds, share, tell) for shape in SHAPES]
+    """Shapes over all engines; `share` of the usual number of messages."""
+    return [_shape(shape, place, rounds, share, tell) for shape in shapes]
 
 
 def _shape(

@@ -3,7 +3,8 @@
 One process per point, so that memory can be read off: it fills a store, times each operation over
 many calls, closes, and is followed by others that only open it: after a clean close, after a
 process that ended without one, and once without block images in memory, to weigh the index alone.
-Run as a program it is one such process.
+Run as a program it is one such process. The store is filled by batches, as the server's compiled
+lane does it; what is timed is single calls afterwards.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PAYLOAD = b"x" * 128
 BATCH = 1000
+SYNC_EVERY = 10_000
 CALLS = 10_000
 COLD_CALLS = 50
 VICTIM = "victim"
@@ -87,11 +89,23 @@ class Filler:
     """A store of a size, and what its operations cost."""
 
     def __init__(self, place: Path, messages: int, subjects: int) -> None:
+        self.place = place
         self.store = opened(place)
         self.messages = messages
         self.names = [f"s.{number}" for number in range(subjects)]
         self.chance = Random(messages + subjects)
         self.ts_ns = 0
+
+    def fill(self) -> None:
+        log = self.store.lane_parts()["log"]
+        names = [name.encode() for name in self.names]
+        for start in range(0, self.messages, BATCH):
+            self.ts_ns += BATCH
+            rows = [(names[at % len(names)], b"", PAYLOAD) for at in range(start, start + BATCH)]
+            log.append_batch(rows, self.ts_ns)
+            if (start + BATCH) % SYNC_EVERY == 0:
+                settle(self.store)
+        settle(self.store)
 
     def append(self, count: int, names: list[str] | None = None) -> None:
         names, store = names or self.names, self.store
@@ -116,9 +130,14 @@ class Filler:
         """Nanoseconds of CPU an operation; of purging, per message taken out.
 
         Not of wall time: after filling a large store the kernel writes for seconds, and a sync
-        that waits for it would be taken for a cost of the size.
+        that waits for it would be taken for a cost of the size. And "cold" is what is not in our
+        memory, but in the kernel's: a read of the device costs some 100 µs of the kernel's own CPU,
+        and whether one is needed is luck.
         """
         os.sync()
+        for file in self.place.iterdir():
+            if file.is_file():
+                file.read_bytes()
         store, chance = self.store, self.chance
         last = store.state().last_seq
         recent = [chance.randrange(last - BATCH, last) for _ in range(CALLS)]
@@ -163,7 +182,7 @@ def _nanoseconds(work: Callable[[], object], calls: int) -> float:
 def _fill(place: Path, messages: int, subjects: int) -> dict[str, float]:
     filler = Filler(place, messages, subjects)
     begun = time.perf_counter()
-    filler.append(messages)
+    filler.fill()
     fill_s = time.perf_counter() - begun
     costs = filler.costs()
     begun = time.perf_counter()

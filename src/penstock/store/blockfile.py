@@ -260,7 +260,7 @@ def read_footer(
 ) -> None:
     """Puts trailer and index into `found`, if the file ends with them and they hold."""
     end = found.size - TRAILER_BYTES
-    trailer = read_trailer(disk, file, found.size, binding)
+    trailer = found.ending or read_trailer(disk, file, found.size, binding)
     found.ending = trailer
     if trailer is None:
         return

@@ -7,17 +7,18 @@ find others, however many there are.
 from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.stdlib cimport qsort
+from libc.stdlib cimport free, qsort
 
 from penstock.store.recordlog cimport Block
 from penstock.store.seqlist cimport (
-    SeqList, seqs_at_least, seqs_at_most, seqs_count_from, seqs_first, seqs_last,
+    SeqList, prefetch, seqs_at_least, seqs_at_most, seqs_count_from, seqs_expect, seqs_first,
+    seqs_last,
 )
 from penstock.store.subjectindex cimport Subject, subject_text
 from penstock.store.tally cimport (
     Pattern, Tally, fits, free_pattern, is_counted, make_pattern,
 )
-from penstock.subjects.nodes cimport has_wildcard
+from penstock.subjects.nodes cimport has_wildcard, xzalloc
 
 import array
 
@@ -29,6 +30,8 @@ from penstock.store.recordlog import (  # noqa: F401 - the names of this module
 cdef enum:
     NEIGHBOURS_MAX = 16        # looked at before the index, which may have to look at all that match
     SPAN_MAX = 256             # messages looked at one by one before the index
+    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
+    WORDS_PER_SEQ = 8          # of 64 sequences: so sparse, they are sorted by comparing
 
 cdef inline str as_text(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
@@ -44,18 +47,41 @@ cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last)
     return count
 
 
+cdef extern from *:
+    """
+    static inline int penstock_lowest_bit(uint64_t word) { return __builtin_ctzll(word); }
+    """
+    int lowest_bit "penstock_lowest_bit"(uint64_t word) noexcept nogil
+
+
 cdef int by_number(const void* left, const void* right) noexcept nogil:
     cdef uint64_t a = (<const uint64_t*>left)[0], b = (<const uint64_t*>right)[0]
     return (a > b) - (a < b)
 
 
-cdef size_t distinct(uint64_t* seqs, size_t n) noexcept nogil:
-    """Keeps one of each of a sorted row, in front; how many that are."""
-    cdef size_t i, kept = 0
+cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last) noexcept nogil:
+    """Sorts sequences from `first` to `last`, and keeps one of each; how many that are."""
+    cdef size_t i, kept = 0, words = (last - first) // 64 + 1
+    cdef uint64_t* marks
+    cdef uint64_t word
+    if words > WORDS_PER_SEQ * n:
+        qsort(seqs, n, sizeof(uint64_t), by_number)
+        for i in range(n):
+            if kept == 0 or seqs[kept - 1] != seqs[i]:
+                seqs[kept] = seqs[i]
+                kept += 1
+        return kept
+    # Many of them: a bit for each, read in order, costs a fraction of comparing.
+    marks = <uint64_t*>xzalloc(words * sizeof(uint64_t))
     for i in range(n):
-        if kept == 0 or seqs[kept - 1] != seqs[i]:
-            seqs[kept] = seqs[i]
+        marks[(seqs[i] - first) >> 6] |= <uint64_t>1 << ((seqs[i] - first) & 63)
+    for i in range(words):
+        word = marks[i]
+        while word:
+            seqs[kept] = first + 64 * i + <uint64_t>lowest_bit(word)
             kept += 1
+            word &= word - 1
+    free(marks)
     return kept
 
 
@@ -98,12 +124,15 @@ cdef class MessageLog(RecordLog):
             n = self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
             array.resize_smart(lasts, count + n)
             for i in range(n):
+                if i + FETCH_AHEAD < n:
+                    prefetch(self.subjects.matched(i + FETCH_AHEAD))
+                    seqs_expect(&self.subjects.matched(i + FETCH_AHEAD // 2).seqs)
                 seq = seqs_at_most(&self.subjects.matched(i).seqs, at_or_before)
                 if seq:
                     lasts.data.as_ulonglongs[count] = seq
                     count += 1
-        qsort(lasts.data.as_ulonglongs, count, sizeof(uint64_t), by_number)
-        array.resize(lasts, distinct(<uint64_t*>lasts.data.as_ulonglongs, count))
+        array.resize(lasts, put_in_order(<uint64_t*>lasts.data.as_ulonglongs, count,
+                                         self.first_seq, max(self.first_seq, self.last_seq)))
         return lasts
 
     def next_seq(self, tuple filters not None, uint64_t start) -> int:
@@ -165,6 +194,7 @@ cdef class MessageLog(RecordLog):
         cdef uint32_t i
         cdef Subject* subject
         cdef Tally* tally = NULL
+        cdef bint whole
         if start > last or start > self.last_seq:
             return 0
         if (not filters or ">" in filters) and not last_per_subject:
@@ -176,6 +206,7 @@ cdef class MessageLog(RecordLog):
             tally = self.tally_of(patterns)
         if tally != NULL:
             return self.tallied_between(tally, start, last)
+        whole = start <= self.first_seq and self.last_seq <= last
         counted = set()
         for raw in patterns:
             for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
@@ -184,7 +215,9 @@ cdef class MessageLog(RecordLog):
                     if subject.id in counted:
                         continue
                     counted.add(subject.id)
-                if last_per_subject:
+                if last_per_subject and whole:
+                    total += 1
+                elif last_per_subject:
                     total += seqs_at_most(&subject.seqs, last) >= max(start, <uint64_t>1)
                 else:
                     total += count_between(&subject.seqs, start, last)

@@ -186,8 +186,19 @@ class Opening:
                 if header is None:
                     return None
                 found = BlockFile(name, number, header, size, header_damaged=True)
-            read_footer(self.disk, file, found, self._binding(found), self.keys)
+            found.ending = read_trailer(self.disk, file, size, self._binding(found))
             return found
+        finally:
+            self.disk.close_file(file)
+
+    def _read_index(self, found: BlockFile) -> None:
+        """The index is read when its block's turn comes: those of a large store, all at once,
+        take more memory than what is made of them."""
+        if found.ending is None or found.trailer is not None:
+            return
+        file = self.disk.open(found.name, writable=False)
+        try:
+            read_footer(self.disk, file, found, self._binding(found), self.keys)
         finally:
             self.disk.close_file(file)
 
@@ -206,6 +217,7 @@ class Opening:
         """The last mark that was written; the newest block has it, if it got that far."""
         for number in reversed(order):
             found = self.files[number]
+            self._read_index(found)
             if found.trailer is not None:
                 self.mark = Mark(found.trailer.mark_block, found.trailer.mark_place)
             else:
@@ -232,6 +244,7 @@ class Opening:
             self._miss(found.number, 0, expected, header.first_seq - 1)
         begin_block(self.log, header.first_seq)
         self._check_link(found, header)
+        self._read_index(found)
         if found.trailer is None or not self._load(found):
             self._scan(found, header, last=last)
         found.index = b""

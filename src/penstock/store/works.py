@@ -25,9 +25,9 @@ from penstock.store.blockfile import (
     read_image,
     renewed_header,
 )
+from penstock.store.blockheader import read_block_header
 from penstock.store.errors import DiskFull, NotFound
 from penstock.store.frames import FrameWriter
-from penstock.store.blockheader import read_block_header
 from penstock.store.rewriting import rewrite_image
 
 if TYPE_CHECKING:

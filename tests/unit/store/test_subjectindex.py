@@ -86,6 +86,8 @@ class Pair:
         assert log.next_seq(filters, start) == next((s for s in wanted if s >= start), 0)
         before = [s for s in sorted(self.model) if s <= last and fits(self.model[s], filters[:1])]
         assert log.last_match(filters[0], last) == (before[-1] if before else 0)
+        lasts = {self.model[seq]: seq for seq in wanted if seq <= last}
+        assert list(log.last_of_each(filters, last)) == sorted(lasts.values())
         states = log.subject_states(filters[0])
         assert sorted(states) == sorted({s for s in self.model.values() if fits(s, filters[:1])})
         assert log.num_pending(1, filters, last=ALL, last_per_subject=True) == len(
