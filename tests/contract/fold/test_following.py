@@ -13,7 +13,6 @@ from support_folds import DURABLE, KINDS, contents
 from support_following import (
     HEARTBEAT,
     QUICK,
-    SECONDS,
     assert_same,
     fill,
     folded_up_to,
@@ -21,6 +20,7 @@ from support_following import (
     ready,
     until,
 )
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ async def test_a_fold_goes_on_behind_its_cursor(
             changes = fold.changes()
             await ready(fold)
             await folded_up_to(fold, await fill(bucket, 5, first))
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not came or came[-1].key != f"k{first + 4}":
                     came += await anext(changes)
             # The second time nothing comes again that was there the first time.
@@ -222,12 +222,12 @@ def test_a_fold_for_threads_blocks(server: ServerUnderTest, tmp_path: Path) -> N
 
     asyncio.run(prepare())
     with BlockingFold.open(f"{server.url}/blocking", tmp_path / "fold") as fold:
-        fold.ready(timeout=SECONDS)
+        fold.ready(timeout=PATIENCE_SECONDS)
         entry = fold.get("a")
         assert entry is not None
         assert entry.value == b"1"
         changes = fold.changes()
-        fold.wait_for(asyncio.run(more()), timeout=SECONDS)
+        fold.wait_for(asyncio.run(more()), timeout=PATIENCE_SECONDS)
         assert [update.key for update in next(changes)] == ["b"]
         assert [entry.key for entry in fold.range()] == ["a", "b"]
         assert fold.export_to(tmp_path / "artifact").cursor == fold.cursor

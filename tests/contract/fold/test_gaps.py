@@ -26,7 +26,6 @@ from support_folds import contents
 from support_following import (
     HEARTBEAT,
     QUICK,
-    SECONDS,
     assert_same,
     back_up,
     fill,
@@ -37,6 +36,7 @@ from support_following import (
     recreate,
     until,
 )
+from support_patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -207,7 +207,7 @@ async def test_values_that_aged_out_stay_until_somebody_says_otherwise(
     async with following(bucket, tmp_path / "fold"):
         pass
     await fill(bucket, 3, 4)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await first_seq(bucket) < 7:
             pass
     async with Fold.open(bucket, tmp_path / "fold", batch=QUICK) as fold:
