@@ -37,6 +37,7 @@ CONF = {
     "spark.speculation.quantile": "0.25",
     "spark.speculation.minTaskRuntime": "100ms",
 }
+LONG_ROUNDS = 2
 ROUNDS_MAX = 4
 """Of every harm and delivery; a round costs half a minute."""
 

@@ -150,7 +150,8 @@ def test_a_subject_filter_keeps_those_who_would_hear_it(subject: str, found: lis
         replace(GONE, cid=1, subscriptions=(("1", "foo.>", None, 0, 0),)),
         replace(GONE, cid=2, subscriptions=(("1", "bar", "q", 0, 0),)),
     )
-    assert cids(service, filter_subject=subject) == found
+    assert cids(service, acc="$G", filter_subject=subject) == found
+    assert cids(service, filter_subject=subject) == [1, 2]  # subjects of which account?
 
 
 def test_users_and_accounts_are_shown_only_when_asked_for() -> None:
