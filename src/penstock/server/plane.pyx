@@ -144,6 +144,7 @@ cdef class Plane(Sender):
     cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept:
         """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
         return (n == 1 and now - self.answered_ns < ANSWER_NS
+                and not events[0].events & EPOLLOUT       # who takes more does not speak
                 and (<Link>events[0].data.ptr).sink.progress_ns == self.served_ns)
 
     cdef int linger(self, epoll_event* events) except -2:
