@@ -306,6 +306,7 @@ async def test_login_by_nkey(pool: ServerPool, implementation: Implementation) -
     await client.connect(server.url, allow_reconnect=False, signature_cb=sign)
     await _settled(client)
     await client.close()
+    await _refused(server)
 
 
 async def test_tls(
