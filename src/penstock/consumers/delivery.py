@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.consumers.waiting import Waiting
     from penstock.store.contract import MessageRecord
 
-PUMP_BYTES_MAX: Final = 262_144
+PUMP_BYTES_MAX: Final = 524_288
 """Delivered by one call; what is left waits for the next, so that nobody hogs the turn."""
 
 

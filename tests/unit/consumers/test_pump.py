@@ -60,6 +60,16 @@ def test_the_number_to_come_is_counted_down_with_every_message() -> None:
     assert (run.sent, run.to_come, run.counted_to, run.at_end) == (4, 0, 4, True)
 
 
+def test_numbers_of_every_length_are_written_whole() -> None:
+    subscribers = Subscribers(["in"])
+    pump = pump_over(filled(1), subscribers)
+    powers = [10**digits for digits in range(20)] + [2**32, 2**63, 2**64 - 1]
+    for number in [near for power in powers for near in (power - 1, power, power + 1)]:
+        if 0 < number < 2**64:
+            _, [one] = run_of(pump, subscribers, consumer_seq=number - 1)
+            assert one.reply == f"$JS.ACK.S.C.1.1.{number}.{T0}.0"
+
+
 def test_sizes_are_those_of_the_other_lane() -> None:
     subscribers = Subscribers(["in"])
     run, got = run_of(pump_over(filled(5, b"xy"), subscribers), subscribers)
