@@ -19,7 +19,6 @@ from penstock.store.encryption import (
     DataKey,
     ServerKey,
     open_data_key,
-    reseal_data_key,
     seal_data_key,
 )
 from penstock.store.frames import Binding, FrameReader, FrameWriter
@@ -82,11 +81,9 @@ def keys() -> None:
     record = seal_data_key(data, server, "$G/S", 1, salt=salt, nonce=nonce)
     print(f"first use of a server key  {(time.perf_counter() - begun) * 1e3:8.1f} ms")
     opening = seconds(lambda: open_data_key(record, [server], "$G/S", 1), 200)
-    anew = seconds(
-        lambda: reseal_data_key(record, [server], server, "$G/S", 1, salt=salt, nonce=nonce), 200
-    )
+    sealing = seconds(lambda: seal_data_key(data, server, "$G/S", 1, salt=salt, nonce=nonce), 200)
     print(f"open a key record          {opening * 1e6:8.1f} µs")
-    print(f"reseal it                  {anew * 1e6:8.1f} µs")
+    print(f"seal it anew               {sealing * 1e6:8.1f} µs")
     born = seconds(lambda: FrameWriter(HERE, 1, key=data), 200)
     print(f"writer of a block          {born * 1e6:8.1f} µs")
 

@@ -61,13 +61,6 @@ class SubListLife(RuleBasedStateMachine):
         for sublist, subscription in zip(self.lists, pair[1], strict=True):
             sublist.remove(subscription)
 
-    @rule(pairs=st.lists(consumes(inserted), max_size=4))
-    def remove_batch(self, pairs: list[tuple[Entry, list[Subscription]]]) -> None:
-        for entry, _ in pairs:
-            self.model.remove(entry)
-        for at, sublist in enumerate(self.lists):
-            sublist.remove_batch([made[at] for _, made in pairs])
-
     @rule(subject=any_subject.filter(lambda text: not is_valid_subject(text)))
     def refuse(self, subject: str) -> None:
         for sublist in self.lists:

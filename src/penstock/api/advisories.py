@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from penstock.api.codec import encode
 from penstock.api.fields import EMIT, Nanos, Time
-from penstock.api.stream import PeerInfo, StreamState
+from penstock.api.stream import StreamState
 
 ADVISORY_TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."
@@ -65,15 +65,6 @@ class ApiAudit(Event, frozen=True, kw_only=True):
     request: str = ""
     response: Annotated[str, EMIT] = ""
     domain: str = ""
-
-
-class ApiLimitReached(Event, frozen=True, kw_only=True):
-    """Requests were dropped, for too many waited."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}api_limit_reached"
-    server: Annotated[str, EMIT] = ""
-    domain: str = ""
-    dropped: Annotated[int, EMIT] = 0
 
 
 class StreamAction(Event, frozen=True, kw_only=True):
@@ -231,90 +222,3 @@ class GroupUnpinned(Event, frozen=True, kw_only=True):
     domain: str = ""
     group: Annotated[str, EMIT] = ""
     reason: Annotated[str, EMIT] = ""
-
-
-class DomainLeaderElected(Event, frozen=True, kw_only=True):
-    """A server leads the domain."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}domain_leader_elected"
-    leader: Annotated[str, EMIT] = ""
-    replicas: Annotated[tuple[PeerInfo, ...], EMIT] = ()
-    cluster: Annotated[str, EMIT] = ""
-    domain: str = ""
-
-
-class StreamLeaderElected(Event, frozen=True, kw_only=True):
-    """A server leads a stream."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}stream_leader_elected"
-    account: str = ""
-    stream: Annotated[str, EMIT] = ""
-    leader: Annotated[str, EMIT] = ""
-    replicas: Annotated[tuple[PeerInfo, ...], EMIT] = ()
-    domain: str = ""
-
-
-class StreamQuorumLost(Event, frozen=True, kw_only=True):
-    """Too few servers hold a stream."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}stream_quorum_lost"
-    account: str = ""
-    stream: Annotated[str, EMIT] = ""
-    replicas: Annotated[tuple[PeerInfo, ...], EMIT] = ()
-    domain: str = ""
-
-
-class ConsumerLeaderElected(Event, frozen=True, kw_only=True):
-    """A server leads a consumer."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}consumer_leader_elected"
-    account: str = ""
-    stream: Annotated[str, EMIT] = ""
-    consumer: Annotated[str, EMIT] = ""
-    leader: Annotated[str, EMIT] = ""
-    replicas: Annotated[tuple[PeerInfo, ...], EMIT] = ()
-    domain: str = ""
-
-
-class ConsumerQuorumLost(Event, frozen=True, kw_only=True):
-    """Too few servers hold a consumer."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}consumer_quorum_lost"
-    account: str = ""
-    stream: Annotated[str, EMIT] = ""
-    consumer: Annotated[str, EMIT] = ""
-    replicas: Annotated[tuple[PeerInfo, ...], EMIT] = ()
-    domain: str = ""
-
-
-class ServerOutOfSpace(Event, frozen=True, kw_only=True):
-    """A server has no room left."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}server_out_of_space"
-    server: Annotated[str, EMIT] = ""
-    server_id: Annotated[str, EMIT] = ""
-    stream: str = ""
-    cluster: Annotated[str, EMIT] = ""
-    domain: str = ""
-
-
-class ServerRemoved(Event, frozen=True, kw_only=True):
-    """A server left for good."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}server_removed"
-    server: Annotated[str, EMIT] = ""
-    server_id: Annotated[str, EMIT] = ""
-    cluster: Annotated[str, EMIT] = ""
-    domain: str = ""
-
-
-class MetaRescue(Event, frozen=True, kw_only=True):
-    """The quorum was lowered by hand."""
-
-    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}meta_rescue"
-    server: Annotated[str, EMIT] = ""
-    server_id: Annotated[str, EMIT] = ""
-    prev_quorum: Annotated[int, EMIT] = 0
-    new_quorum: Annotated[int, EMIT] = 0
-    cluster: Annotated[str, EMIT] = ""
-    domain: str = ""

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from msgspec import Struct
 
 from penstock.api.fields import Doc, Time, UInt64
-from penstock.api.stream import Placement, StreamConfig, StreamState
+from penstock.api.stream import StreamConfig, StreamState
 
 
 class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
@@ -118,22 +118,6 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     state: StreamState = StreamState()
 
 
-class PeerRequest(Struct, frozen=True, kw_only=True):
-    """STREAM.PEER.REMOVE, STREAM.PEER.EVACUATE and the same of consumers"""
-
-    wire_name: ClassVar[str] = "server.JSApiStreamRemovePeerRequest"
-
-    peer: str = ""
-
-
-class StepDownRequest(Struct, frozen=True, kw_only=True):
-    """STREAM.LEADER.STEPDOWN, CONSUMER.LEADER.STEPDOWN, META.LEADER.STEPDOWN"""
-
-    wire_name: ClassVar[str] = "server.JSApiLeaderStepdownRequest"
-
-    placement: Placement | None = None
-
-
 class PauseRequest(Struct, frozen=True, kw_only=True):
     """CONSUMER.PAUSE; no time means go on"""
 
@@ -156,34 +140,6 @@ class UnpinRequest(Struct, frozen=True, kw_only=True):
     wire_name: ClassVar[str] = "server.JSApiConsumerUnpinRequest"
 
     group: str = ""
-
-
-class ServerRemoveRequest(Struct, frozen=True, kw_only=True):
-    """SERVER.REMOVE, SERVER.EVACUATE"""
-
-    wire_name: ClassVar[str] = "server.JSApiMetaServerRemoveRequest"
-
-    peer: str = ""
-    peer_id: str = ""
-
-
-class RescueRequest(Struct, frozen=True, kw_only=True):
-    """META.RESCUE"""
-
-    wire_name: ClassVar[str] = "server.JSApiMetaRescueRequest"
-
-    quorum_needed: int = 0
-
-
-class StreamMoveRequest(Struct, frozen=True, kw_only=True):
-    """ACCOUNT.STREAM.MOVE"""
-
-    wire_name: ClassVar[str] = "server.JSApiMetaServerStreamMoveRequest"
-
-    server: str = ""
-    cluster: str = ""
-    domain: str = ""
-    tags: tuple[str, ...] = ()
 
 
 def is_empty_body(body: bytes) -> bool:

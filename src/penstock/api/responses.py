@@ -230,60 +230,7 @@ class ConsumerStepDownResponse(Done, frozen=True, kw_only=True):
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}consumer_leader_stepdown_response"
 
 
-class ConsumerRemovePeerResponse(Done, frozen=True, kw_only=True):
-    """CONSUMER.PEER.REMOVE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}consumer_remove_peer_response"
-
-
-class ConsumerEvacuatePeerResponse(Done, frozen=True, kw_only=True):
-    """CONSUMER.PEER.EVACUATE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}consumer_evacuate_peer_response"
-
-
-class MetaStepDownResponse(Done, frozen=True, kw_only=True):
-    """META.LEADER.STEPDOWN"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}meta_leader_stepdown_response"
-
-
-class ServerRemoveResponse(Done, frozen=True, kw_only=True):
-    """SERVER.REMOVE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}meta_server_remove_response"
-
-
-class ServerEvacuateResponse(Done, frozen=True, kw_only=True):
-    """SERVER.EVACUATE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}meta_server_evacuate_response"
-
-
-class RescueResponse(Response, frozen=True, kw_only=True):
-    """META.RESCUE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}meta_rescue_response"
-    server: Annotated[str, EMIT] = ""
-    server_id: Annotated[str, EMIT] = ""
-    prev_quorum: int = 0
-    new_quorum: int = 0
-
-
-class AccountPurgeResponse(Response, frozen=True, kw_only=True):
-    """ACCOUNT.PURGE"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}account_purge_response"
-    initiated: bool = False
-
-
 class SystemResponse(Response, frozen=True, kw_only=True):
     """any request of the system account"""
 
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}system_response"
-
-
-class OverloadedResponse(Response, frozen=True, kw_only=True):
-    """any request while too many wait"""
-
-    type: Annotated[str, EMIT] = f"{TYPE_PREFIX}system_overloaded"

@@ -72,10 +72,6 @@ class RevisionMismatch(BucketError):
         self.expected = expected
 
 
-class KeyNotFound(BucketError):
-    hint = "the key was never written, or was deleted"
-
-
 class OperationFailed(BucketError):
     """The server refused: `code` is its error code, 0 if it gave none."""
 

@@ -170,21 +170,6 @@ def open_data_key(
     raise WrongKey(f"the data of stream {stream!r} was encrypted under another server key")
 
 
-def reseal_data_key(
-    record: bytes,
-    former: Sequence[ServerKey],
-    server: ServerKey,
-    stream: str,
-    incarnation: int,
-    *,
-    salt: bytes,
-    nonce: bytes,
-) -> bytes:
-    """The same data key under a new server key: no block has to be written again."""
-    key = open_data_key(record, former, stream, incarnation).key
-    return seal_data_key(key, server, stream, incarnation, salt=salt, nonce=nonce)
-
-
 def _checked_head(record: bytes, incarnation: int) -> tuple[Cipher, int, bytes, bytes]:
     if len(record) != KEY_RECORD_BYTES:
         raise DamagedKeyRecord(f"a key record has {KEY_RECORD_BYTES} bytes, not {len(record)}")

@@ -153,10 +153,6 @@ cdef class SubList:
         self.reclaim()
         self.handles.discard(subscription)
 
-    def remove_batch(self, subscriptions) -> None:
-        for subscription in subscriptions:
-            self.remove(subscription)
-
     # -- asking
 
     def match(self, str subject not None) -> Matches:
