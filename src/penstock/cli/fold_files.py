@@ -169,13 +169,13 @@ Record = tuple[int, str, bytes, bytes, bool]
 
 def _records(data: bytes) -> Iterator[tuple[int, Record | None, str]]:
     """Each record and where it begins; in the end what is wrong there, if anything."""
-    from penstock.fold import logcodec, pgss
+    from penstock.fold import logscan, pgss
 
     offset = len(pgss.HEADER)
     while True:
-        found, end, verdict = logcodec.read_records(data, offset, 1)
+        found, end, verdict = logscan.read_records(data, offset, 1)
         if not found:
-            wrong = {logcodec.END: "", logcodec.TORN: "torn"}
+            wrong = {logscan.END: "", logscan.TORN: "torn"}
             yield offset, None, wrong.get(verdict, "damaged, or not a record")
             return
         yield offset, found[0], ""

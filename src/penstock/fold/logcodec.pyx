@@ -1,9 +1,8 @@
-"""The records of an append log, and the map they are folded into, where it goes by the million.
+"""Updates on their way into an append log and its map, where it goes by the million.
 
-Encodes updates and entries, reads records from a file's bytes, folds updates into a dict of value
-records. The layout is told in `pgss`, which also says what a verdict means; the spec of this module
-is the naive model in the tests. Nothing is changed by a call that raises. Every length is checked
-against the end of the bytes before anything behind it is looked at.
+Encodes updates and entries, and folds updates into a dict of value records; `logscan` reads them
+back. The layout is told in `pgss`; the spec is the naive model in the tests. Nothing is changed by
+a call that raises.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,48 +13,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from penstock.fold.logrecord cimport (
+    DELETE, HEAD_BYTES, KEY_BYTES_MAX, PUT, PUT_OVERHEAD, TOKEN_BYTES_MAX, VALUE_BYTES_MAX,
+    checksum, put_bytes, put_u32, value_record,
+)
+
 from penstock.kv.types import Op
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
-# What a reading ended with.
-END = 0
-FULL = 1
-TORN = 2
-DAMAGED = 3
-BAD_TYPE = 4
-BAD_ZEROS = 5
-BAD_VERSION = 6
-BAD_CURSOR = 7
-BAD_MEMO = 8
-
 cdef enum:
-    V_OK = -1
-    V_END = 0
-    V_FULL = 1
-    V_TORN = 2
-    V_DAMAGED = 3
-    V_BAD_TYPE = 4
-    V_BAD_ZEROS = 5
-    V_BAD_VERSION = 6
-    V_BAD_CURSOR = 7
-    V_BAD_MEMO = 8
-    PUT = 1
-    DELETE = 2
-    CURSOR = 3
-    HEAD_BYTES = 7
-    RECORD_BYTES_MIN = 6
-    TOKEN_BYTES_MAX = 10
     REVISION_BYTES = 8
-    MEMO_BYTES = 12
-    MEMO_TIMED_BYTES = 20
-    MEMO_EVICTING = 1
-    MEMO_TIMED = 2
-    KEY_BYTES_MAX = 65535
-    VALUE_BYTES_MAX = 16777216
-    PUT_OVERHEAD = 11
     BUFFER_BYTES_MIN = 65536
 
 cdef object PUT_OP = Op.PUT
@@ -64,17 +34,6 @@ cdef struct Buffer:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t room
-
-cdef struct Record:
-    int kind
-    Py_ssize_t key
-    Py_ssize_t key_size
-    Py_ssize_t value
-    Py_ssize_t value_size
-    Py_ssize_t version
-    Py_ssize_t version_size
-    bint evicting
-    Py_ssize_t stop
 
 cdef struct Version:
     uint8_t size
@@ -89,60 +48,6 @@ cdef struct Columns:
     const int32_t* subject_at
     const char* payloads
     const int32_t* payload_at
-
-
-# -- CRC-32 as in zlib, eight bytes at a time
-
-cdef uint32_t TABLES[8][256]
-
-
-cdef void make_tables() noexcept:
-    cdef uint32_t number, crc
-    cdef int bit, table
-    for number in range(256):
-        crc = number
-        for bit in range(8):
-            crc = (crc >> 1) ^ (<uint32_t>0xEDB88320 if crc & 1 else 0)
-        TABLES[0][number] = crc
-    for number in range(256):
-        for table in range(1, 8):
-            crc = TABLES[table - 1][number]
-            TABLES[table][number] = (crc >> 8) ^ TABLES[0][crc & 0xFF]
-
-
-make_tables()
-
-
-cdef uint32_t checksum(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    cdef uint32_t crc = 0xFFFFFFFF
-    cdef uint32_t low, high
-    while size >= 8:
-        low = crc ^ get_u32(data)
-        high = get_u32(data + 4)
-        crc = (
-            TABLES[7][low & 0xFF] ^ TABLES[6][(low >> 8) & 0xFF]
-            ^ TABLES[5][(low >> 16) & 0xFF] ^ TABLES[4][low >> 24]
-            ^ TABLES[3][high & 0xFF] ^ TABLES[2][(high >> 8) & 0xFF]
-            ^ TABLES[1][(high >> 16) & 0xFF] ^ TABLES[0][high >> 24]
-        )
-        data += 8
-        size -= 8
-    while size > 0:
-        crc = (crc >> 8) ^ TABLES[0][(crc ^ data[0]) & 0xFF]
-        data += 1
-        size -= 1
-    return crc ^ <uint32_t>0xFFFFFFFF
-
-
-cdef inline uint32_t get_u32(const uint8_t* at) noexcept nogil:
-    return at[0] | (<uint32_t>at[1] << 8) | (<uint32_t>at[2] << 16) | (<uint32_t>at[3] << 24)
-
-
-cdef inline void put_u32(uint8_t* at, uint32_t number) noexcept nogil:
-    at[0] = number & 0xFF
-    at[1] = (number >> 8) & 0xFF
-    at[2] = (number >> 16) & 0xFF
-    at[3] = (number >> 24) & 0xFF
 
 
 # -- values of updates
@@ -215,59 +120,6 @@ cdef inline const char* key_at(const Columns* columns, Py_ssize_t at) noexcept n
 
 cdef inline Py_ssize_t value_size(const Columns* columns, Py_ssize_t at) noexcept nogil:
     return columns.payload_at[at + 1] - columns.payload_at[at]
-
-
-def encode_columns(batch, Py_ssize_t skipped, bytes ops not None):
-    """As `encode_updates`, for the records of a bulk batch."""
-    cdef Buffer buffer = Buffer(NULL, 0, 0)
-    cdef Columns columns
-    cdef Version version
-    cdef Py_ssize_t at
-    open_columns(batch, skipped, ops, &columns)
-    try:
-        for at in range(columns.count):
-            put_revision(&version, <uint64_t>columns.seqs[at])
-            if columns.ops[at] == PUT:
-                add_put(
-                    &buffer, key_at(&columns, at), key_size(&columns, at),
-                    columns.payloads + columns.payload_at[at], value_size(&columns, at),
-                    <const uint8_t*>&version, 1 + version.size
-                )
-            else:
-                add_delete(&buffer, key_at(&columns, at), key_size(&columns, at), &version)
-        return PyBytes_FromStringAndSize(<const char*>buffer.data, buffer.size)
-    finally:
-        free(buffer.data)
-
-
-def fold_columns(
-    dict records, batch, Py_ssize_t skipped, bytes ops not None, set added, set removed
-):
-    """As `fold_updates`, for the records of a bulk batch, whose subjects are UTF-8."""
-    cdef Columns columns
-    cdef Version version
-    cdef Py_ssize_t at, size, change = 0
-    cdef bytes record
-    cdef PyObject* old
-    open_columns(batch, skipped, ops, &columns)
-    for at in range(columns.count):
-        size = key_size(&columns, at)
-        name = PyUnicode_DecodeUTF8(key_at(&columns, at), size, NULL)
-        old = PyDict_GetItem(records, name)
-        if old != NULL:
-            change -= PUT_OVERHEAD + size + PyBytes_GET_SIZE(<object>old)
-        if columns.ops[at] == PUT:
-            put_revision(&version, <uint64_t>columns.seqs[at])
-            record = joined(<const char*>&version, 1 + version.size,
-                            columns.payloads + columns.payload_at[at], value_size(&columns, at))
-            change += PUT_OVERHEAD + size + PyBytes_GET_SIZE(record)
-            if old == NULL:
-                added.add(name)
-            PyDict_SetItem(records, name, record)
-        elif old != NULL:
-            removed.add(name)
-            PyDict_DelItem(records, name)
-    return change
 
 
 # -- encoding
@@ -372,7 +224,56 @@ def encode_entries(dict records, list keys):
         free(buffer.data)
 
 
+def encode_columns(batch, Py_ssize_t skipped, bytes ops not None):
+    """As `encode_updates`, for the records of a bulk batch."""
+    cdef Buffer buffer = Buffer(NULL, 0, 0)
+    cdef Columns columns
+    cdef Version version
+    cdef Py_ssize_t at
+    open_columns(batch, skipped, ops, &columns)
+    try:
+        for at in range(columns.count):
+            put_revision(&version, <uint64_t>columns.seqs[at])
+            if columns.ops[at] == PUT:
+                add_put(
+                    &buffer, key_at(&columns, at), key_size(&columns, at),
+                    columns.payloads + columns.payload_at[at], value_size(&columns, at),
+                    <const uint8_t*>&version, 1 + version.size
+                )
+            else:
+                add_delete(&buffer, key_at(&columns, at), key_size(&columns, at), &version)
+        return PyBytes_FromStringAndSize(<const char*>buffer.data, buffer.size)
+    finally:
+        free(buffer.data)
+
+
 # -- folding
+
+cdef Py_ssize_t keep(
+    dict records, object name, Py_ssize_t size, bytes record, set added
+) except? -1:
+    """The key has this value; answers by how many bytes a log of the entries has grown."""
+    cdef PyObject* old = PyDict_GetItem(records, name)
+    cdef Py_ssize_t change = put_bytes(size, record)
+    if old == NULL:
+        added.add(name)
+    else:
+        change -= put_bytes(size, <object>old)
+    PyDict_SetItem(records, name, record)
+    return change
+
+
+cdef Py_ssize_t drop(dict records, object name, Py_ssize_t size, set removed) except? -1:
+    """The key has no value any more; answers as `keep` does."""
+    cdef PyObject* old = PyDict_GetItem(records, name)
+    cdef Py_ssize_t change
+    if old == NULL:
+        return 0
+    change = -put_bytes(size, <object>old)
+    removed.add(name)
+    PyDict_DelItem(records, name)
+    return change
+
 
 def fold_updates(dict records, batch, set added, set removed):
     """Fold updates into a map of value records, noting which keys came and went.
@@ -382,185 +283,41 @@ def fold_updates(dict records, batch, set added, set removed):
     cdef Py_ssize_t size = 0, change = 0
     cdef Version version
     cdef object name
-    cdef bytes record, value
-    cdef PyObject* old
+    cdef bytes value
     for update in batch:
         read_key(update.key, &size)
         read_version(update, &version)
     for update in batch:
         name = update.key
         read_key(name, &size)
-        old = PyDict_GetItem(records, name)
-        if old != NULL:
-            change -= PUT_OVERHEAD + size + PyBytes_GET_SIZE(<object>old)
         if is_put(update.op):
             value = update.value
             read_version(update, &version)
-            record = joined(<const char*>&version, 1 + version.size,
-                            PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
-            change += PUT_OVERHEAD + size + PyBytes_GET_SIZE(record)
-            if old == NULL:
-                added.add(name)
-            PyDict_SetItem(records, name, record)
-        elif old != NULL:
-            removed.add(name)
-            PyDict_DelItem(records, name)
+            change += keep(records, name, size, value_record(
+                <const char*>&version, 1 + version.size,
+                PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)), added)
+        else:
+            change += drop(records, name, size, removed)
     return change
 
 
-cdef bytes joined(const char* first, Py_ssize_t size, const char* second, Py_ssize_t more):
-    cdef bytes whole = PyBytes_FromStringAndSize(NULL, size + more)
-    memcpy(PyBytes_AS_STRING(whole), first, size)
-    memcpy(PyBytes_AS_STRING(whole) + size, second, more)
-    return whole
-
-
-# -- reading
-
-cdef int parse(
-    const uint8_t* data, Py_ssize_t size, Py_ssize_t start, Record* record
-) noexcept nogil:
-    """The record at `start`, or why there is none."""
-    cdef Py_ssize_t rest = size - start
-    cdef uint8_t kind
-    if rest < 5:
-        return V_TORN
-    kind = data[start + 4]
-    record.kind = kind
-    if kind == CURSOR:
-        return parse_cursor(data, size, start, record)
-    if kind != PUT and kind != DELETE:
-        return unknown(data, size, start)
-    if rest < HEAD_BYTES:
-        return V_TORN
-    record.key = start + HEAD_BYTES
-    record.key_size = data[start + 5] | (<Py_ssize_t>data[start + 6] << 8)
-    record.value = record.version = record.key + record.key_size
-    record.value_size = 0
-    if kind == PUT:
-        record.value += 4
-        if record.value > size:
-            return V_TORN
-        record.value_size = get_u32(data + record.version)
-        if record.value_size > VALUE_BYTES_MAX:
-            return damaged(size, record.value)
-        record.version = record.value + record.value_size
-    if record.version >= size:
-        return V_TORN
-    if data[record.version] > TOKEN_BYTES_MAX:
-        return V_BAD_VERSION
-    record.version_size = 1 + data[record.version]
-    record.stop = record.version + record.version_size
-    if record.stop > size:
-        return V_TORN
-    if checksum(data + start + 4, record.stop - start - 4) != get_u32(data + start):
-        return damaged(size, record.stop)
-    return V_OK
-
-
-cdef int parse_cursor(
-    const uint8_t* data, Py_ssize_t size, Py_ssize_t start, Record* record
-) noexcept nogil:
-    cdef Py_ssize_t length
-    cdef uint8_t flags
-    if size - start < RECORD_BYTES_MIN:
-        return V_TORN
-    length = data[start + 5]
-    if length > TOKEN_BYTES_MAX and length != MEMO_BYTES and length != MEMO_TIMED_BYTES:
-        return V_BAD_CURSOR
-    record.version = start + RECORD_BYTES_MIN
-    record.version_size = length
-    record.stop = record.version + length
-    record.evicting = False
-    if record.stop > size:
-        return V_TORN
-    if checksum(data + start + 4, length + 2) != get_u32(data + start):
-        return damaged(size, record.stop)
-    if length > TOKEN_BYTES_MAX:
-        record.version_size = data[record.version + TOKEN_BYTES_MAX]
-        flags = data[record.version + TOKEN_BYTES_MAX + 1]
-        record.evicting = flags & MEMO_EVICTING
-        if record.version_size > TOKEN_BYTES_MAX:
-            return V_BAD_MEMO
-        if ((flags & MEMO_TIMED) != 0) != (length == MEMO_TIMED_BYTES):
-            return V_BAD_MEMO
-    return V_OK
-
-
-cdef int unknown(const uint8_t* data, Py_ssize_t size, Py_ssize_t start) noexcept nogil:
-    """Space that was allocated and never written is a torn tail; else nobody wrote this."""
-    cdef Py_ssize_t at
-    for at in range(start, size):
-        if data[at] != 0:
-            return V_BAD_ZEROS if at >= start + 5 else V_BAD_TYPE
-    return V_TORN
-
-
-cdef inline int damaged(Py_ssize_t size, Py_ssize_t stop) noexcept nogil:
-    """A wrong checksum is a torn tail only where no other record fits behind it."""
-    return V_DAMAGED if size - stop >= RECORD_BYTES_MIN else V_TORN
-
-
-cdef str key_of(const uint8_t* data, Record* record):
-    return PyUnicode_DecodeUTF8(<const char*>data + record.key, record.key_size, NULL)
-
-
-def read_records(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t count_max):
-    """Up to so many records as (kind, key, value, version, evicting), where they end, a verdict."""
-    cdef Py_ssize_t size = view.shape[0]
-    cdef const uint8_t* data = &view[0] if size else NULL
-    cdef Record record
-    cdef int verdict = V_END
-    cdef list found = []
-    while start < size:
-        if len(found) >= count_max:
-            return found, start, FULL
-        verdict = parse(data, size, start, &record)
-        if verdict != V_OK:
-            return found, start, verdict
-        version = data[record.version:record.version + record.version_size]
-        if record.kind == CURSOR:
-            found.append((CURSOR, "", b"", version, bool(record.evicting)))
+def fold_columns(
+    dict records, batch, Py_ssize_t skipped, bytes ops not None, set added, set removed
+):
+    """As `fold_updates`, for the records of a bulk batch, whose subjects are UTF-8."""
+    cdef Columns columns
+    cdef Version version
+    cdef Py_ssize_t at, size, change = 0
+    cdef object name
+    open_columns(batch, skipped, ops, &columns)
+    for at in range(columns.count):
+        size = key_size(&columns, at)
+        name = PyUnicode_DecodeUTF8(key_at(&columns, at), size, NULL)
+        if columns.ops[at] == PUT:
+            put_revision(&version, <uint64_t>columns.seqs[at])
+            change += keep(records, name, size, value_record(
+                <const char*>&version, 1 + version.size,
+                columns.payloads + columns.payload_at[at], value_size(&columns, at)), added)
         else:
-            value = data[record.value:record.value + record.value_size]
-            found.append((record.kind, key_of(data, &record), value, version, False))
-        start = record.stop
-    return found, start, END
-
-
-def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
-    """Fold a file's records into an empty map: where it ends, a verdict, the cursor, its memo,
-    whether every record counted, and how long a log of the entries alone is."""
-    cdef Py_ssize_t size = view.shape[0], live = 0, begun
-    cdef const uint8_t* data = &view[0] if size else NULL
-    cdef Record record
-    cdef int verdict = V_END
-    cdef bint evicting = False, settled = True
-    cdef bytes cursor = b""
-    cdef PyObject* old
-    while start < size:
-        verdict = parse(data, size, start, &record)
-        if verdict != V_OK:
-            return start, verdict, cursor, bool(evicting), False, live
-        begun = start
-        start = record.stop
-        if record.kind == CURSOR:
-            settled = settled and not cursor
-            cursor = data[record.version:record.version + record.version_size]
-            evicting = evicting or record.evicting
-            continue
-        name = key_of(data, &record)
-        old = PyDict_GetItem(records, name)
-        if old != NULL:
-            live -= PUT_OVERHEAD + record.key_size + PyBytes_GET_SIZE(<object>old)
-            settled = False
-        if record.kind == PUT:
-            live += record.stop - begun
-            PyDict_SetItem(records, name, joined(
-                <const char*>data + record.version, record.version_size,
-                <const char*>data + record.value, record.value_size))
-        else:
-            settled = False
-            if old != NULL:
-                PyDict_DelItem(records, name)
-    return start, END, cursor, bool(evicting), bool(settled), live
+            change += drop(records, name, size, removed)
+    return change

@@ -16,7 +16,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from penstock.fold import logcodec
+from penstock.fold import logcodec, logscan
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError
 from penstock.kv.types import TOKEN_BYTES_MAX, KvUpdate, Op, WatchCursor
 from penstock.kv.updates import Updates, pieces_of
@@ -35,11 +35,11 @@ _MEMO_EVICTING = 1
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _WHAT_NOBODY_WROTE = {
-    logcodec.BAD_TYPE: "a record of no known type",
-    logcodec.BAD_ZEROS: "zeros before something else",
-    logcodec.BAD_VERSION: f"a version of more than {TOKEN_BYTES_MAX} bytes",
-    logcodec.BAD_CURSOR: f"a cursor of more than {TOKEN_BYTES_MAX} bytes",
-    logcodec.BAD_MEMO: "a cursor with a memo that is none",
+    logscan.BAD_TYPE: "a record of no known type",
+    logscan.BAD_ZEROS: "zeros before something else",
+    logscan.BAD_VERSION: f"a version of more than {TOKEN_BYTES_MAX} bytes",
+    logscan.BAD_CURSOR: f"a cursor of more than {TOKEN_BYTES_MAX} bytes",
+    logscan.BAD_MEMO: "a cursor with a memo that is none",
 }
 
 
@@ -103,7 +103,7 @@ def replay(data: bytes | mmap, *, path: str = "") -> Replay:
     check_header(data, path)
     entries: dict[str, bytes] = {}
     try:
-        end, verdict, cursor, evicting, settled, live_bytes = logcodec.replay_records(
+        end, verdict, cursor, evicting, settled, live_bytes = logscan.replay_records(
             data, len(HEADER), entries
         )
     except UnicodeDecodeError as error:
@@ -119,10 +119,10 @@ def read_updates(
 ) -> Iterator[tuple[list[KvUpdate], WatchCursor | None]]:
     """The updates of a file, so many at a time, each time with the last cursor among them."""
     check_header(data, path)
-    at, verdict = len(HEADER), logcodec.FULL
-    while verdict == logcodec.FULL:
+    at, verdict = len(HEADER), logscan.FULL
+    while verdict == logscan.FULL:
         try:
-            found, at, verdict = logcodec.read_records(data, at, count)
+            found, at, verdict = logscan.read_records(data, at, count)
         except UnicodeDecodeError as error:
             raise FoldFormatError("a key is not UTF-8", path=path) from error
         _check_verdict(data, at, verdict, path)
@@ -147,13 +147,13 @@ def check_header(data: bytes | mmap, path: str) -> None:
 
 def _check_verdict(data: bytes | mmap, end: int, verdict: int, path: str) -> None:
     """Raise unless the records ended well, or where the file was torn."""
-    if verdict == logcodec.TORN:
+    if verdict == logscan.TORN:
         # A damaged length looks like a torn record that hides all that follows it. Only a short
         # tail is given the benefit of the doubt, as others do with any tail.
         tail = data[end:]
         if len(tail) > TRUSTED_TAIL_BYTES_MAX and _holds_a_cursor(tail):
             raise FoldCorruptedError(f"records behind a torn one at byte {end}", path=path)
-    elif verdict == logcodec.DAMAGED:
+    elif verdict == logscan.DAMAGED:
         raise FoldCorruptedError(f"wrong checksum at byte {end}", path=path)
     elif verdict in _WHAT_NOBODY_WROTE:
         raise FoldFormatError(f"{_WHAT_NOBODY_WROTE[verdict]} at byte {end}", path=path)

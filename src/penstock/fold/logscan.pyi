@@ -1,0 +1,18 @@
+from mmap import mmap
+
+END: int
+FULL: int
+TORN: int
+DAMAGED: int
+BAD_TYPE: int
+BAD_ZEROS: int
+BAD_VERSION: int
+BAD_CURSOR: int
+BAD_MEMO: int
+
+def read_records(
+    view: bytes | mmap, start: int, count_max: int
+) -> tuple[list[tuple[int, str, bytes, bytes, bool]], int, int]: ...
+def replay_records(
+    view: bytes | mmap, start: int, records: dict[str, bytes]
+) -> tuple[int, int, bytes, bool, bool, int]: ...
