@@ -107,11 +107,7 @@ class Questions:
         heard = await link.request(f"{self.prefix}.{subject}", payload, seconds)
         answer: dict[str, Any] = json.loads(heard.payload)
         if error := answer.get("error"):
-            raise Refused(
-                error.get("description", ""),
-                code=error.get("code", 0),
-                err_code=error.get("err_code", 0),
-            )
+            raise Refused.said(error)
         return answer
 
 

@@ -106,9 +106,7 @@ class DirectReading:
         if error := answer.get("error"):
             if error.get("err_code") == NO_MESSAGE_FOUND:
                 return None
-            raise Refused(
-                error.get("description", ""), code=error["code"], err_code=error.get("err_code", 0)
-            )
+            raise Refused.said(error)
         told = answer["message"]
         return Row(
             seq=told["seq"],

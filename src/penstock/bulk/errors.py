@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: JetStream is there but not ready, as after a restart.
+UNAVAILABLE = 503
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 NO_MESSAGE_FOUND = 10037
@@ -48,6 +55,12 @@ class Refused(BulkError):
         self.code = code
         self.err_code = err_code
 
+    @classmethod
+    def said(cls, error: Mapping[str, Any]) -> Refused:
+        """As the `error` of an answer tells it."""
+        words = error.get("description", "")
+        return cls(words, code=error.get("code", 0), err_code=error.get("err_code", 0))
+
 
 class Evicted(BulkError):
     """The stream begins at `first_seq`; what was wanted from `wanted` on is gone."""
@@ -57,3 +70,12 @@ class Evicted(BulkError):
         self.stream = stream
         self.wanted = wanted
         self.first_seq = first_seq
+
+
+def may_pass(error: BulkError) -> bool:
+    """Whether trying again may help: the server is away, or not ready yet."""
+    if isinstance(error, AccessDenied):
+        return False
+    if isinstance(error, Refused):
+        return error.code == UNAVAILABLE
+    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)

@@ -24,10 +24,8 @@ from penstock.bulk.errors import (
     AccessDenied,
     AnswerLate,
     BulkError,
-    ConnectFailed,
     LinkLost,
-    NoResponders,
-    Refused,
+    may_pass,
 )
 from penstock.bulk.feed import Broken, CaughtUpMark, PastEndMark, Status
 
@@ -45,8 +43,6 @@ RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
 DELETE_SECONDS: Final = 2.0
 IDLE_CODE: Final = 100
-#: JetStream is there but not ready, as after a restart.
-UNAVAILABLE: Final = 503
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -245,7 +241,7 @@ class Following:
                 return await attempt()
             except BulkError as error:
                 self._drop_mute(error)
-                if not _may_pass(error) or loop.time() + pause > deadline:
+                if not may_pass(error) or loop.time() + pause > deadline:
                     raise
                 log.debug("not yet stream=%s reason=%s", self._stream, error)
             await asyncio.sleep(pause)
@@ -322,12 +318,3 @@ class Following:
 
 async def _close(link: Link) -> None:
     await link.close()
-
-
-def _may_pass(error: BulkError) -> bool:
-    """Whether trying again may help: the server is away, or not ready yet."""
-    if isinstance(error, AccessDenied):
-        return False
-    if isinstance(error, Refused):
-        return error.code == UNAVAILABLE
-    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from penstock.bulk.errors import BulkError
+from penstock.bulk.errors import BulkError, may_pass
 from penstock.spark.connecting import MS, shared_reader
-from penstock.spark.failures import explained, may_pass
+from penstock.spark.failures import explained
 from penstock.spark.offsets import Position
 from penstock.spark.options import OptionError
 from penstock.spark.places import AtSeq, AtTime, Earliest, Latest, Place

@@ -20,7 +20,6 @@ from penstock.bulk.errors import (
     Refused,
 )
 
-UNAVAILABLE: Final = 503
 ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
 
 
@@ -37,15 +36,6 @@ def lost(what: str) -> DataLoss:
         f"{what}. Set failOnDataLoss to false to go on with what is there, or begin anew with "
         "another checkpointLocation"
     )
-
-
-def may_pass(error: BulkError) -> bool:
-    """Whether trying again may help."""
-    if isinstance(error, AccessDenied):
-        return False
-    if isinstance(error, Refused):
-        return error.code == UNAVAILABLE
-    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)
 
 
 def explained(error: BulkError, stream: str) -> SourceError:

@@ -112,9 +112,5 @@ def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> d
     heard = publisher.ask(subject, json.dumps(body).encode() if body else b"")
     answer: dict[str, Any] = json.loads(heard.payload)
     if error := answer.get("error"):
-        raise Refused(
-            error.get("description", ""),
-            code=error.get("code", 0),
-            err_code=error.get("err_code", 0),
-        )
+        raise Refused.said(error)
     return answer

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.bulk.errors import BulkError, NotPermitted, Refused
+from penstock.bulk.errors import BulkError, NotPermitted, Refused, may_pass
 from penstock.spark.connecting import BATCH_BYTES, BATCH_RECORDS, MS, shared_reader
-from penstock.spark.failures import DataLoss, explained, lost, may_pass
+from penstock.spark.failures import DataLoss, explained, lost
 from penstock.spark.offsets import Position
 from penstock.spark.planning import StreamView, fault_of
 from penstock.spark.rows import RowMaker

@@ -71,6 +71,16 @@ async def overfill(bucket: NatsBucket, count: int, first: int = 1) -> int:
     return revision
 
 
+async def overrun(make: Maker, path: Path) -> NatsBucket:
+    """A bucket that a fold has followed up to revision 6, and that dropped values since."""
+    bucket = await make(SMALL)
+    await overfill(bucket, 6)
+    async with following(bucket, path):
+        pass
+    await overfill(bucket, 30, 7)
+    return bucket
+
+
 async def first_seq(bucket: NatsBucket) -> int:
     watcher = bucket.watcher()
     assert watcher is not None
@@ -223,11 +233,7 @@ async def test_values_that_aged_out_stay_until_somebody_says_otherwise(
 async def test_what_a_full_bucket_dropped_is_not_deleted_on_suspicion(
     repair: Repair, make: Maker, tmp_path: Path
 ) -> None:
-    bucket = await make(SMALL)
-    await overfill(bucket, 6)
-    async with following(bucket, tmp_path / "fold"):
-        pass
-    await overfill(bucket, 30, 7)
+    bucket = await overrun(make, tmp_path / "fold")
     async with Fold.open(bucket, tmp_path / "fold", repair=repair, batch=QUICK) as fold:
         await until(lambda: fold.state is FoldState.STALE)
         assert fold.count() == 6
@@ -254,11 +260,7 @@ async def test_a_bucket_seen_dropping_values_is_never_trusted_again(
     make: Maker, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """Its limit is lifted before the fold comes back: what it dropped is still not there."""
-    bucket = await make(SMALL)
-    await overfill(bucket, 6)
-    async with following(bucket, tmp_path / "fold"):
-        pass
-    await overfill(bucket, 30, 7)
+    bucket = await overrun(make, tmp_path / "fold")
     await bucket.requests.demand(
         f"STREAM.UPDATE.KV_{bucket.name}", bucket.stream_config | {"max_bytes": -1}
     )
