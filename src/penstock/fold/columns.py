@@ -114,7 +114,7 @@ def _values(page: list[KvEntry], codec: Codec[Any] | None) -> list[Any]:
 def _decoded(codec: Codec[Any], value: bytes) -> Any:
     try:
         decoded = codec.decode(value)
-    except Exception:
+    except Exception:  # a codec is the application's: it may raise anything
         return None
     dump = getattr(decoded, "model_dump", None)
     return msgspec.to_builtins(decoded if dump is None else dump(mode="json"))

@@ -154,7 +154,7 @@ def _as_json(codec: Codec[Any]) -> Any:
     def as_json(value: bytes) -> str | None:
         try:
             return msgspec.json.encode(codec.decode(value)).decode()
-        except Exception:
+        except Exception:  # a codec is the application's: it may raise anything
             return None
 
     return as_json

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
+    from penstock.store.contract import Cold
 
 FIRST_NAME: Final = 2
 """Where the part behind `$JS.API` begins."""
@@ -78,7 +79,7 @@ class Port(Protocol):
     def perform(self, effects: list[Effect]) -> None:
         """Carry these out now."""
 
-    def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
+    def fetch(self, host: StreamHost, cold: Cold, again: Callable[[], None]) -> None:
         """Read a block, then call again."""
 
     @property

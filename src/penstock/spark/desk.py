@@ -7,6 +7,7 @@ options say. Every failure comes out as a `SourceError` that says what to do.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.bulk.errors import BulkError, may_pass
@@ -38,7 +39,7 @@ class Desk:
         reader = shared_reader(self._options)
         found = {}
         for name in self.streams:
-            state = self._ask(name, lambda name=name: reader.stream_state(name))  # type: ignore[misc]
+            state = self._ask(name, partial(reader.stream_state, name))
             found[name] = StreamView.of(state)
         return found
 

@@ -17,7 +17,8 @@ from penstock.spark.options import Doc, Milliseconds, OptionError
 from penstock.spark.sink_options import PublishOptions
 from penstock.spark.source_options import ReadOptions
 
-FAIL, SKIP, REPORT = "fail", "skip", "report"
+FAIL: Final = "fail"
+REPORT: Final = "report"
 TTL_MS_MIN: Final = 1000
 
 
@@ -71,7 +72,7 @@ class KvWriteOptions(PublishOptions, frozen=True, kw_only=True):
     on_conflict: Annotated[
         Literal["fail", "skip", "report"],
         Doc("What to do with a row whose key has another revision; `report` publishes it."),
-    ] = FAIL  # type: ignore[assignment]
+    ] = FAIL
     conflict_subject: Annotated[
         str, Doc("Where `report` publishes such rows: a subject that a stream takes.")
     ] = ""

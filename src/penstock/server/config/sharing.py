@@ -106,6 +106,7 @@ def _export(node: Node, problems: Problems) -> Export | None:
                 raise Fault(node, f"Detected {what} directive on non-service")
     fields.pop("allow_trace", None)
     subject = fields.pop(kind.value)
+    # Here and below: `read_map` has read every field by its declared type.
     return Export(kind=kind, subject=subject, **fields)  # type: ignore[arg-type]
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.server.crossings import Shadow
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.link import Link
+    from penstock.store.contract import Cold
 
 
 INFO_SUBJECT: Final = API_PREFIX + "INFO"
@@ -180,8 +181,8 @@ class AccountEdge:
     def perform(self, effects: list[Effect]) -> None:
         self.performer.perform(effects)
 
-    def fetch(self, host: StreamHost, cold: object, again: Callable[[], None]) -> None:
-        self._drivers[host.name].fetch(cold, again)  # type: ignore[arg-type]
+    def fetch(self, host: StreamHost, cold: Cold, again: Callable[[], None]) -> None:
+        self._drivers[host.name].fetch(cold, again)
 
     @property
     def num_transfers(self) -> int:

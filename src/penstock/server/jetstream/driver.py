@@ -140,6 +140,7 @@ class HostDriver:
             effects, host.now = host.now, []
             self._account.performer.perform(effects)
             for effect in effects:
+                # `base` cannot name what lives in layers above it, so effects hold objects.
                 if isinstance(effect, Fetch):
                     self.fetch(effect.cold)  # type: ignore[arg-type]
                 elif isinstance(effect, Begin):

@@ -40,6 +40,7 @@ class Performer:
     def perform(self, effects: Iterable[Effect]) -> None:
         post, interest = self._plane.post, self._interest
         for effect in effects:
+            # Asked for its type, not whether it is an instance: this runs per message.
             kind = type(effect)
             if kind is Deliver:
                 to, subject, reply, header, payload = effect  # type: ignore[misc]
