@@ -230,7 +230,12 @@ class PullSide:
             if need_pin:
                 self.pin.release()
             return Verdict.DROP
-        return Verdict.SERVE if self._listens(waiting, now_ns) else Verdict.DROP
+        if self._listens(waiting, now_ns):
+            return Verdict.SERVE
+        if need_pin:
+            # The reference leaves the pin with whoever is gone, and all wait until it times out.
+            self.pin.release()
+        return Verdict.DROP
 
     def _judge_pin(
         self, waiting: Waiting, *, need_pin: bool, now_ns: int, out: list[Effect]

@@ -270,6 +270,16 @@ def test_a_silent_client_loses_its_pin() -> None:
     assert stage.consumer.info(stage.now_ns).priority_groups[0].pinned_client_id == ""
 
 
+def test_a_pin_is_not_left_with_who_no_longer_listens() -> None:
+    stage = grouped(PriorityPolicy.PINNED_CLIENT)
+    stage.pull('{"batch":1,"group":"g"}', reply="gone")
+    stage.deaf.add("gone")
+    stage.pass_time(1)
+    stage.publish()
+    stage.pull('{"batch":1,"group":"g"}', reply="y")
+    assert [d.to for d in stage.deliveries()] == ["y"]
+
+
 def test_acks_are_not_needed_where_there_are_none() -> None:
     stage = Stage(pull_config(ack_policy=AckPolicy.NONE), before=["a", "a"])
     stage.pull("2")
