@@ -1,0 +1,3 @@
+module github.com/synadia-io/orbit.go/ntf
+
+go 1.25
