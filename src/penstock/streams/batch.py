@@ -151,7 +151,7 @@ class AtomicBatches:
 
     def _size_fault(self, seq: int, commit: bytes | None) -> ApiError | None:
         size = seq - 1 if commit == COMMIT_WITHOUT else seq
-        if size <= self._limits.msgs_max:
+        if 0 <= size <= self._limits.msgs_max:  # the reference counts without sign
             return None
         return refusals.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=self._limits.msgs_max)
 

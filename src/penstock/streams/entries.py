@@ -80,6 +80,11 @@ class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
     before_seq: int = 0
     keep: int = 0
 
+    @property
+    def is_of_all(self) -> bool:
+        """Whether nothing stays, so that the stream has begun even if nothing was there."""
+        return self.subject in ("", ">") and not self.keep and self.before_seq != 1
+
 
 class Remove(msgspec.Struct, frozen=True, tag="rm", array_like=True):
     """Messages to be taken out by sequence; those that are gone already do not matter."""

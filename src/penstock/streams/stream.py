@@ -256,7 +256,7 @@ class Stream:
         if type(entry) is Update:
             self._reconfigure()
         elif type(entry) is Purge:
-            self._begun = True
+            self._begun |= entry.is_of_all
         return applied
 
     def _reconfigure(self) -> None:

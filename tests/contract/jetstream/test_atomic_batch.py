@@ -185,6 +185,11 @@ def test_a_batch_has_1000_messages_at_most(stream: Stream) -> None:
     assert stream.state()["messages"] == 0
 
 
+def test_an_end_that_comes_before_any_message_counts_as_too_large(stream: Stream) -> None:
+    assert refusal(send(stream, "b", 0, "a", "eob").json)[:2] == (400, 10199)
+    assert refusal(send(stream, "b", 0, "a", "1").json)[:2] == (400, 10176)
+
+
 def test_50_batches_may_be_open(stream: Stream) -> None:
     for number in range(50):
         assert send(stream, f"b{number}", 1).payload == b""

@@ -328,3 +328,29 @@ def test_expired_work_is_not_delivered(jetstream: JetStream) -> None:
     waiting = consumer.pull()
     stream.publish("b", b"fresh")
     assert stream_sequences([waiting.next()]) == [2]
+
+
+# -- purges of nothing
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        ({}, 1),
+        ({"keep": 0}, 1),
+        ({"filter": ">"}, 1),
+        ({"seq": 2}, 2),
+        ({"seq": 1}, 0),
+        ({"keep": 2}, 0),
+        ({"filter": "other"}, 0),
+        ({"filter": "other", "seq": 3}, 0),
+        ({"filter": ">", "keep": 1}, 0),
+    ],
+)
+def test_a_purge_of_all_of_nothing_begins_the_stream_and_one_of_some_does_not(
+    jetstream: JetStream, storage: str, body: dict[str, Any], first: int
+) -> None:
+    stream = jetstream.stream(storage=storage)
+    assert stream.purge(**body) == 0
+    assert stream.state()["first_seq"] == first

@@ -429,14 +429,6 @@ def test_a_purge_beyond_the_end_moves_the_sequence_on(jetstream: JetStream) -> N
     assert (state["first_seq"], state["last_seq"]) == (100, 99)
 
 
-@pytest.mark.parametrize("storage", ["file", "memory"])
-def test_a_purge_of_nothing_begins_the_stream(jetstream: JetStream, storage: str) -> None:
-    stream = jetstream.stream(storage=storage)
-    assert stream.purge() == 0
-    state = stream.state()
-    assert (state["first_seq"], state["last_seq"]) == (1, 0)
-
-
 def test_a_purge_keeps_by_sequence_or_by_count(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     body = {"seq": 2, "keep": 1}
