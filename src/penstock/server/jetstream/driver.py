@@ -101,7 +101,7 @@ class HostDriver:
         if host.is_closed:
             self._release()
             return
-        self._edge.keep_up(self)
+        self._edge.upkeep.want(self)
         self._edge.look_at_space(self._edge.now_ns())
         if self._syncing or not host.waits_for_sync:
             self._turn()

@@ -27,6 +27,7 @@ from penstock.server.jetstream.account import AccountEdge
 from penstock.server.jetstream.commit import Committer
 from penstock.server.jetstream.directory import open_store_dir
 from penstock.server.jetstream.nuid import Nuids
+from penstock.server.jetstream.upkeep import Upkeep
 from penstock.server.logs import log
 from penstock.server.session import Session
 from penstock.store.errors import NotFound
@@ -60,8 +61,6 @@ SPACE_EVERY_NS: Final = 10_000_000
 """How often it is asked how much is free, while something is stored. On a small disk, always."""
 NS: Final = 1_000_000_000
 SALT_FILE: Final = "salt"
-UPKEEP_S: Final = 0.25
-"""How often what nobody waits for is written: acknowledgements without a reply, above all."""
 
 
 class JetStreamEdge:
@@ -99,8 +98,7 @@ class JetStreamEdge:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._interval: asyncio.TimerHandle | None = None
-        self._upkeep: asyncio.TimerHandle | None = None
-        self._untidy: dict[HostDriver, None] = {}
+        self.upkeep = Upkeep(self.loop.call_later)
         self._resuming: dict[HostDriver, None] = {}
 
     def _num_found(self) -> int:
@@ -232,7 +230,8 @@ class JetStreamEdge:
 
     def shut_down(self) -> None:
         """Tells waiting requests that nobody will answer them; clients are still there."""
-        for timer in (self._timer, self._interval, self._upkeep):
+        self.upkeep.stop()
+        for timer in (self._timer, self._interval):
             if timer is not None:
                 timer.cancel()
         for account in self.accounts.values():
@@ -304,19 +303,6 @@ class JetStreamEdge:
             log.error("%s: hardly any space left, messages are refused", self.store_dir)
         else:
             log.info("%s: there is space for messages again", self.store_dir)
-
-    def keep_up(self, driver: HostDriver) -> None:
-        """Something happened to a host that should be written some time soon."""
-        if not self._untidy:
-            self._upkeep = self.loop.call_later(UPKEEP_S, self._upkeep_due)
-        self._untidy[driver] = None
-
-    def _upkeep_due(self) -> None:
-        """Consumers' states are written, and space of removed messages is won back."""
-        untidy, self._untidy = self._untidy, {}
-        for driver in untidy:
-            driver.compact()
-            driver.flush_consumers()
 
     def count_assets(self) -> int:
         """Streams and consumers; any thread may ask."""
