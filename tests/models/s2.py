@@ -58,3 +58,13 @@ def number(block: bytes, at: int, count: int) -> int:
     if at + count > len(block):
         raise IndexError
     return int.from_bytes(block[at : at + count], "little")
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

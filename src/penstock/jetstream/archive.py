@@ -25,7 +25,7 @@ from penstock.records.varints import pack, unpack
 from penstock.store.consumer_deltas import ENTRIES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MAGIC: Final = b"NATSARC1"
 STATE_NAME: Final = b"state.json"
@@ -170,6 +170,7 @@ class ArchiveReader:
         self._steps: Iterator[Item | None] = self._items()
         self.is_whole = False
         """Whether the end of the archive was read."""
+        self._is_among_messages = False
 
     def feed(self, data: bytes) -> None:
         """More of the archive."""
@@ -178,6 +179,14 @@ class ArchiveReader:
     def next(self) -> Item | None:
         """The next item; None if it is not all there, or there is none. Raises InvalidArchive."""
         return next(self._steps, None)
+
+    def hand_over(self, take: Callable[[bytearray], int]) -> int:
+        """Lets somebody else read messages; `take` answers how many bytes it did with."""
+        if not self._is_among_messages:
+            return 0
+        taken = take(self._buffer)
+        del self._buffer[:taken]
+        return taken
 
     def _items(self) -> Iterator[Item | None]:
         while len(self._buffer) < len(MAGIC):
@@ -193,6 +202,7 @@ class ArchiveReader:
             while (told := self._entry()) is None:
                 yield None
             yield _read_consumer(told)
+        self._is_among_messages = True
         while True:
             found = self._entry()
             if found is None:
@@ -203,6 +213,7 @@ class ArchiveReader:
                 raise InvalidArchive("a message without sequence")
             else:
                 self.is_whole = True
+                self._is_among_messages = False
                 return
 
     def _entry(self) -> _Entry | None:

@@ -21,11 +21,13 @@ from penstock.api.consumer_changes import Surroundings, decide
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Storage
 from penstock.jetstream.archive import Created, Extent, Gone, InvalidArchive, SavedConsumer
+from penstock.jetstream.archivelane import Intake
 from penstock.jetstream.files import ConsumerMeta, StreamMeta
 from penstock.jetstream.making import build_host, host_consumer, open_store
 from penstock.jetstream.policy import consumer_caps
 from penstock.store.contract import SEQ_MAX
 from penstock.store.errors import StoreError
+from penstock.store.indexed import IndexedStore
 from penstock.streams import names
 from penstock.streams.ttl import parse_ttl, ttl_ns
 from penstock.subjects.tokens import is_valid_subject
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from penstock.store.contract import Store
 
 
+RUN_BYTES: Final = 256 << 10
+"""Of entries that are stored at once."""
 SUBJECT_LENGTH_MAX: Final = 16_383
 """Longer subjects could have more bytes than a record has room for."""
 
@@ -67,6 +71,24 @@ class Rebuilding:
         self._host: StreamHost | None = None
         self._held = 0
         self.unsynced_bytes = 0
+        self._intake = self._make_intake()
+
+    def _make_intake(self) -> Intake | None:
+        """The short way in, for messages without a time to live that no limit is about."""
+        cfg, store = self._cfg, self.store
+        if not isinstance(store, IndexedStore):
+            return None
+        bytes_max = self._assets.policy.max_payload
+        if cfg.max_msg_size >= 0:
+            bytes_max = min(bytes_max, cfg.max_msg_size)
+        return Intake(
+            store.lane_parts()["log"],
+            message_bytes_max=bytes_max,
+            takes_headers=not cfg.allow_msg_ttl,
+            msgs_max=cfg.max_msgs,
+            bytes_max=cfg.max_bytes,
+            per_subject_max=cfg.max_msgs_per_subject,
+        )
 
     def _open(self) -> Store:
         try:
@@ -90,6 +112,18 @@ class Rebuilding:
             self._identify(item)
         else:
             self._store(item)
+
+    def take_run(self, entries: bytearray) -> int:
+        """Stores the ordinary messages at the start of some entries; answers their bytes."""
+        intake = self._intake
+        if intake is None:
+            return 0
+        before = intake.taken_bytes
+        taken = intake.copy_in(entries, 0, RUN_BYTES)
+        if taken:
+            self._last_seq, self._last_ts_ns = self.store.last_seq, self.store.last_ts_ns
+            self.unsynced_bytes += intake.taken_bytes - before
+        return taken
 
     def _identify(self, item: Created) -> None:
         if item.name != self._cfg.name:

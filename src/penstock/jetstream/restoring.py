@@ -45,6 +45,8 @@ IDLE_NS: Final = 5_000_000_000
 STEP_BYTES: Final = 256 << 10
 """Of messages that are stored in one step, before others have a turn."""
 STEP_ITEMS: Final = 100
+ITEM_BYTES: Final = STEP_BYTES // STEP_ITEMS
+"""What an item that is looked at one by one counts in a step: it takes as long as so many bytes."""
 SYNC_BYTES: Final = 8 << 20
 """Of messages that may wait for their sync while chunks are acknowledged."""
 QUEUED_BYTES_MAX: Final = 64 << 20
@@ -277,6 +279,9 @@ class Restore:
     def _read(self) -> bool:
         stored = 0
         for _ in range(STEP_ITEMS):
+            stored += self._read_run()
+            if stored >= STEP_BYTES:
+                return True
             item = None if self._reader is None else self._reader.next()
             if item is None:
                 piece = self._inflater.next()
@@ -289,11 +294,16 @@ class Restore:
                     self._begin()
                 assert self._rebuilding is not None
                 self._rebuilding.take(item)
-            if stored >= STEP_BYTES:
-                return True
+                stored += ITEM_BYTES
         else:
             return True
         return False
+
+    def _read_run(self) -> int:
+        """Ordinary messages, as many as a step may have; answers how many bytes."""
+        if self._rebuilding is None or not isinstance(self._reader, ArchiveReader):
+            return 0
+        return self._reader.hand_over(self._rebuilding.take_run)
 
     def _pass_on(self, piece: bytes) -> None:
         """Finds out by the first bytes what kind of archive it is."""

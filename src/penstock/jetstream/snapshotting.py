@@ -16,9 +16,11 @@ from penstock.api import subjects
 from penstock.api.advisories import SnapshotComplete
 from penstock.base.effects import Advise, Send
 from penstock.jetstream import archive
+from penstock.jetstream.archivelane import copy_out
 from penstock.jetstream.transfer import Step
 from penstock.records.s2stream import Deflater
 from penstock.store.contract import Cold
+from penstock.store.indexed import IndexedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,9 +236,16 @@ class Snapshot:
     def _read(self, head: list[bytes]) -> Iterator[bytes | Cold]:
         """The archive in pieces; a block that is not in memory stands where it is needed."""
         yield from head
+        store = self._host.stream.store
+        log = store.lane_parts()["log"] if isinstance(store, IndexedStore) else None
         seq = 0
         while seq <= self._last_seq:
-            found = self._host.stream.store.next_match((), seq)
+            if log is not None:
+                run, seq = copy_out(log, seq, self._last_seq, STEP_BYTES)
+                if run:
+                    yield run
+                    continue
+            found = store.next_match((), seq)
             if isinstance(found, Cold):
                 yield found
                 continue

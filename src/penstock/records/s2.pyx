@@ -27,7 +27,36 @@ cdef enum:
 
 ENCODED_BYTES_MAX = 65536
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    /* Most processors of the day have this checksum as an instruction; who has it is asked once. */
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("sse4.2")))
+    static uint32_t penstock_crc_quick(const uint8_t *at, size_t n) {
+        uint64_t crc = 0xFFFFFFFF, word;
+        while (n >= 8) {
+            memcpy(&word, at, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+            at += 8; n -= 8;
+        }
+        while (n--) crc = __builtin_ia32_crc32qi((uint32_t)crc, *at++);
+        return (uint32_t)crc ^ 0xFFFFFFFF;
+    }
+    static int penstock_has_crc(void) { return __builtin_cpu_supports("sse4.2") != 0; }
+    #else
+    static uint32_t penstock_crc_quick(const uint8_t *at, size_t n) { (void)at; (void)n; return 0; }
+    static int penstock_has_crc(void) { return 0; }
+    #endif
+    static inline int penstock_zero_bytes(uint64_t word) { return __builtin_ctzll(word) >> 3; }
+    """
+    uint32_t crc_quick "penstock_crc_quick"(const uint8_t* at, size_t n) noexcept nogil
+    bint has_crc "penstock_has_crc"() noexcept nogil
+    int low_zero_bytes "penstock_zero_bytes"(uint64_t word) noexcept nogil
+
 cdef uint32_t crc_table[8][256]
+cdef bint is_quick = has_crc()
 
 
 cdef void make_crc_table() noexcept:
@@ -51,6 +80,11 @@ cdef inline uint32_t load32(const uint8_t* at) noexcept nogil:
     memcpy(&value, at, 4)
     return value
 
+cdef inline uint64_t load64(const uint8_t* at) noexcept nogil:
+    cdef uint64_t value
+    memcpy(&value, at, 8)
+    return value
+
 cdef inline uint64_t load_few(const uint8_t* at, int count) noexcept nogil:
     """A number of up to 8 bytes, least significant first."""
     cdef uint64_t value = 0
@@ -63,6 +97,8 @@ cdef inline uint64_t load_few(const uint8_t* at, int count) noexcept nogil:
 cdef uint32_t crc_of(const uint8_t* at, size_t n) noexcept nogil:
     cdef uint32_t crc = 0xFFFFFFFF
     cdef uint64_t word
+    if is_quick:
+        return crc_quick(at, n)
     while n >= 8:
         word = load_few(at, 8) ^ crc
         crc = (crc_table[7][word & 255] ^ crc_table[6][(word >> 8) & 255]
@@ -76,6 +112,12 @@ cdef uint32_t crc_of(const uint8_t* at, size_t n) noexcept nogil:
         at += 1
         n -= 1
     return crc ^ <uint32_t>0xFFFFFFFF
+
+
+def set_quick(bint wanted):
+    """Whether the processor's own checksum is used, if it has one; the other is for those without."""
+    global is_quick
+    is_quick = wanted and has_crc()
 
 
 def crc32c(const uint8_t[::1] data not None):
@@ -128,6 +170,12 @@ cdef int tag_bytes(const uint8_t* src, size_t n, size_t* length, size_t* offset)
     length[0] += 1
     return extra + 1
 
+cdef inline void copy_short(uint8_t* to, const uint8_t* what, size_t n) noexcept nogil:
+    """Up to 16 bytes, without asking how many: as many may be read and written."""
+    memcpy(to, what, 8)
+    if n > 8:
+        memcpy(to + 8, what + 8, 8)
+
 cdef bint expand(const uint8_t* src, size_t n, uint8_t* dst, size_t size) noexcept nogil:
     """Fills all of `dst`; False if the block does not do exactly that."""
     cdef size_t at = 0, done = 0, length = 0, offset = 0, i
@@ -142,10 +190,15 @@ cdef bint expand(const uint8_t* src, size_t n, uint8_t* dst, size_t size) noexce
         if is_literal:
             if length > n - at:
                 return False
-            memcpy(dst + done, src + at, length)
+            if length <= 16 and n - at >= 16 and size - done >= 16:
+                copy_short(dst + done, src + at, length)
+            else:
+                memcpy(dst + done, src + at, length)
             at += length
         elif offset == 0 or offset > done:
             return False
+        elif length <= 16 and offset >= 16 and size - done >= 16:
+            copy_short(dst + done, dst + done - offset, length)
         elif offset >= length:
             memcpy(dst + done, dst + done - offset, length)
         else:
@@ -226,6 +279,12 @@ cdef inline size_t slot_of(const uint8_t* at) noexcept nogil:
 
 cdef inline size_t match_length(const uint8_t* src, size_t old, size_t at, size_t n) noexcept nogil:
     cdef size_t length = 4
+    cdef uint64_t unlike
+    while at + length + 8 <= n:
+        unlike = load64(src + old + length) ^ load64(src + at + length)
+        if unlike:
+            return length + low_zero_bytes(unlike)
+        length += 8
     while at + length < n and src[old + length] == src[at + length]:
         length += 1
     return length
