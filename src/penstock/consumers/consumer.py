@@ -386,9 +386,14 @@ class Consumer:
         self._settling.note(self._around.store.state().first_seq, seq - 1)
         self._delivery.last_ns = self._settling.last_ns = 0
 
+    def news(self, now_ns: int) -> list[Effect]:
+        """What is told of it when it has been made, besides that it was."""
+        until_ns = self.cfg.pause_until or 0
+        return [self._events.paused(until_ns, paused=True)] if until_ns > now_ns else []
+
     def unpin(self, group: str, now_ns: int) -> list[Effect]:
-        """Set the pinned client of a group free."""
-        if self._pull is None or not self._pull.pin.id:
+        """Set the pinned client of a group free; it is told even if there was none."""
+        if self._pull is None:
             return []
         self._pull.pin.release()
         return [self._events.unpinned(group, "admin"), *self.wake(now_ns)]

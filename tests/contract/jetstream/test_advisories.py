@@ -187,6 +187,28 @@ def test_pauses_are_told(stream: Stream, consumer: Consumer) -> None:
     assert heard(inbox) == {**same, "paused": False, "pause_until": "0001-01-01T00:00:00Z"}
 
 
+def test_a_consumer_that_begins_with_a_pause_is_told_as_paused(stream: Stream) -> None:
+    inbox = listen(stream.client, f"CONSUMER.PAUSE.{stream.name}.*")
+    stream.consumer("past", pause_until="2020-01-01T00:00:00Z")
+    stream.consumer("ahead", pause_until="2099-01-01T00:00:00Z")
+    assert heard(inbox) == {
+        "type": KIND + "consumer_pause",
+        "stream": stream.name,
+        "consumer": "ahead",
+        "paused": True,
+        "pause_until": "2099-01-01T00:00:00Z",
+    }
+
+
+@pytest.mark.parametrize("policy", ["pinned_client", "overflow", "prioritized"])
+def test_unpinning_is_told_even_if_nobody_was_pinned(stream: Stream, policy: str) -> None:
+    consumer = stream.consumer(ack_policy="explicit", priority_groups=["g"], priority_policy=policy)
+    inbox = listen(stream.client, f"CONSUMER.UNPINNED.{stream.name}.{consumer.name}")
+    consumer.call("UNPIN", {"group": "g"})
+    told = heard(inbox)
+    assert (told["group"], told["reason"]) == ("g", "admin")
+
+
 def test_pins_are_told(stream: Stream) -> None:
     consumer = stream.consumer(
         ack_policy="explicit", priority_groups=["g"], priority_policy="pinned_client"

@@ -129,7 +129,8 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
     call.port.watch(host, consumer)
     call.port.mark(host)
-    call.port.perform([consumer_told(subjects.CONSUMER_CREATED, host, name, "create")])
+    created = consumer_told(subjects.CONSUMER_CREATED, host, name, "create")
+    call.port.perform([created, *consumer.news(call.now_ns)])
     info = show_consumer(consumer, call.now_ns)
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
