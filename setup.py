@@ -20,11 +20,14 @@ DIRECTIVES = {
 }
 
 
+#: Without what a debugger needs, which Python's own flags ask for: a fifth of the time to compile,
+#: and most of the size.
+FLAGS = ["-O2", "-fno-semantic-interposition", "-g0"]
+
+
 def extension(source: Path) -> Extension:
     module = ".".join(source.relative_to("src").with_suffix("").parts)
-    return Extension(
-        module, [str(source)], extra_compile_args=["-O2", "-fno-semantic-interposition"]
-    )
+    return Extension(module, [str(source)], extra_compile_args=FLAGS)
 
 
 def extensions() -> list[Extension]:

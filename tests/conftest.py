@@ -1,18 +1,32 @@
 """What holds for all tests: no timing, and how they are shared out to several processes.
 
-A file stays together, because its servers and stores are made once per process; all that needs
-Spark stays together as well, because starting Spark costs more than most of those tests.
+A file stays together, because its servers and stores are made once per process; all that needs the
+shared session of Spark stays together as well, because starting it costs more than most of those
+tests. What takes longest begins first, so that no process is left alone with it in the end.
+
+With `--cpu COUNT` the end of a run shows which files took the most CPU time.
 """
 
 from __future__ import annotations
 
+import resource
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from _pytest.terminal import TerminalReporter
+
 TESTS = Path(__file__).parent
+FAULTS = TESTS / "faults"
 SPARK = TESTS / "spark"
+SHARED_SPARK = "spark"
+"""The fixture with the session that all share, and the name of their group."""
 
 # How long an example takes says how busy the machine is, nothing about the code.
 settings.register_profile("untimed", deadline=None)
@@ -23,6 +37,75 @@ settings.load_profile("untimed")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.pluginmanager.hasplugin("xdist"):
         return
-    for item in items:
-        group = "spark" if SPARK in item.path.parents else str(item.path.relative_to(TESTS))
+    sharing = {item.path for item in items if SHARED_SPARK in fixtures(item)}
+    groups = {
+        item: SHARED_SPARK if item.path in sharing else str(item.path.relative_to(TESTS))
+        for item in items
+    }
+    for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
+    if config.getoption("loadgroup", False):
+        sizes = Counter(groups.values())
+        items.sort(key=lambda item: (turn(item, groups[item]), -sizes[groups[item]], groups[item]))
+
+
+def fixtures(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(getattr(item, "fixturenames", ()))
+
+
+def turn(item: pytest.Item, group: str) -> int:
+    """When a group begins; the fewer processes and lives its tests start, the later."""
+    if group == SHARED_SPARK:
+        return 0
+    if SPARK in item.path.parents or "spark_server" in fixtures(item):
+        return 1
+    return 2 if FAULTS in item.path.parents else 3
+
+
+# -- CPU time ------------------------------------------------------------------------------
+# Unlike the durations of pytest it says the same on a busy machine. A process that a test started
+# counts once it has ended and was waited for: a server that files share counts for the last of
+# them, the Java of Spark not at all.
+
+CPU = "cpu seconds"
+SPENT: Counter[str] = Counter()
+before = 0.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", type=int, default=0, help="so many files that took the most CPU time")
+
+
+def cpu_seconds() -> float:
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    usages = [resource.getrusage(one) for one in whose]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def pytest_collection_finish() -> None:
+    global before
+    before = cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    global before
+    report = yield
+    now = cpu_seconds()
+    report.user_properties.append((CPU, now - before))
+    before = now
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    for name, value in report.user_properties:
+        if name == CPU and isinstance(value, float):
+            SPENT[report.nodeid.partition("::")[0]] += value
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    count: int = config.getoption("cpu")
+    if count:
+        terminalreporter.section(f"CPU seconds, {sum(SPENT.values()):,.0f} in all")
+        for path, seconds in SPENT.most_common(count):
+            terminalreporter.write_line(f"{seconds:>9,.1f}  {path}")

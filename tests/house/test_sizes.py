@@ -9,8 +9,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMPILED = sorted((ROOT / "src").rglob("*.pyx"))
@@ -49,38 +47,61 @@ def cython_functions(text: str) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=shown)
-def test_a_python_file_is_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= FILE_LINES_MAX
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines()
 
 
-@pytest.mark.parametrize("path", COMPILED, ids=shown)
-def test_a_compiled_file_is_read_in_one_sitting(path: Path) -> None:
-    lines = path.read_text().splitlines()
-    assert len(lines) <= COMPILED_LINES_MAX
-    assert max(map(len, lines)) <= LINE_BYTES_MAX
+def python_functions(text: str) -> list[tuple[str, int]]:
+    """Name and length of each function."""
+    return [
+        (node.name, (node.end_lineno or 0) - node.lineno + 1)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=shown)
-def test_a_python_function_fits_on_a_screen(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno + 1 <= FUNCTION_LINES_MAX, node.name
+def too_long(functions: list[tuple[str, int]]) -> list[str]:
+    return [name for name, length in functions if length > FUNCTION_LINES_MAX]
 
 
-@pytest.mark.parametrize("path", COMPILED, ids=shown)
-def test_a_compiled_function_fits_on_a_screen(path: Path) -> None:
-    for name, length in cython_functions(path.read_text()):
-        assert length <= FUNCTION_LINES_MAX, name
+# One test for all files, not one for each: thousands of tests would cost more than what they read.
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *COMPILED], ids=shown)
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    text = path.read_text().strip()
-    assert not text or text.startswith('"""'), "starts with its docstring"
+def test_there_is_something_to_measure() -> None:
+    for paths in (SOURCES, COMPILED, TESTS):
+        assert len(paths) > 20
+    assert too_long(python_functions("def f():\n" + "    pass\n" * FUNCTION_LINES_MAX)) == ["f"]
+    assert too_long(cython_functions("cdef f():\n" + "    pass\n" * FUNCTION_LINES_MAX))
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *COMPILED, *TESTS], ids=shown)
-def test_a_file_is_named_after_what_it_holds(path: Path) -> None:
-    assert not UNTOLD_NAMES.search(path.stem)
+def test_a_python_file_is_read_in_one_sitting() -> None:
+    sizes = {shown(path): len(lines_of(path)) for path in [*SOURCES, *TESTS]}
+    assert not {name: size for name, size in sizes.items() if size > FILE_LINES_MAX}
+
+
+def test_a_compiled_file_is_read_in_one_sitting() -> None:
+    for path in COMPILED:
+        lines = lines_of(path)
+        assert len(lines) <= COMPILED_LINES_MAX, shown(path)
+        assert max(map(len, lines)) <= LINE_BYTES_MAX, shown(path)
+
+
+def test_a_python_function_fits_on_a_screen() -> None:
+    found = {shown(path): too_long(python_functions(path.read_text())) for path in SOURCES + TESTS}
+    assert not {name: functions for name, functions in found.items() if functions}
+
+
+def test_a_compiled_function_fits_on_a_screen() -> None:
+    found = {shown(path): too_long(cython_functions(path.read_text())) for path in COMPILED}
+    assert not {name: functions for name, functions in found.items() if functions}
+
+
+def test_a_module_says_what_it_is_for() -> None:
+    texts = {shown(path): path.read_text().strip() for path in SOURCES + COMPILED}
+    silent = [name for name, text in texts.items() if text and not text.startswith('"""')]
+    assert not silent, "starts with its docstring"
+
+
+def test_a_file_is_named_after_what_it_holds() -> None:
+    paths = SOURCES + COMPILED + TESTS
+    assert not [shown(path) for path in paths if UNTOLD_NAMES.search(path.stem)]

@@ -1,7 +1,8 @@
-"""Every transcript, on both servers, in every way its bytes can arrive.
+"""Every transcript on both servers, and on ours in every way its bytes can arrive.
 
 The scripts beside this file say what a server must answer; the reference has answered exactly so.
-A case is replayed whole, in one burst, byte by byte and in random pieces: framing may not matter.
+On ours a case is replayed whole, in one burst, byte by byte and in random pieces: framing may not
+matter. The reference vouches for the law alone, and plays it whole.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ ARRIVALS = {
     "pieces": (cut_randomly, False),
 }
 PLAYS = [
-    pytest.param(case, arrival, id=f"{case.source}: {case.law} [{arrival}]")
+    pytest.param(name, case, arrival, id=f"{name}-{case.source}: {case.law} [{arrival}]")
+    for name in ("ours", "reference")
     for case in CASES
     for arrival in ARRIVALS
-    if arrival == "whole" or not case.whole
+    if arrival == "whole" or (name == "ours" and not case.whole)
 ]
 
 
-@pytest.mark.parametrize(("case", "arrival"), PLAYS)
+@pytest.mark.parametrize(("implementation", "case", "arrival"), PLAYS, indirect=["implementation"])
 def test_transcript(
-    case: Case, arrival: str, pool: ServerPool, implementation: Implementation
+    implementation: Implementation, case: Case, arrival: str, pool: ServerPool
 ) -> None:
     cut, burst = ARRIVALS[arrival]
     if not case.fresh:
