@@ -36,6 +36,7 @@ STRUCTS: tuple[type[Struct], ...] = (
     permission_values.ResponsePermission,
     declared.AccountOptions,
     declared.AccountLimits,
+    declared.TokenDirectory,
     sharing_values.Export,
     sharing_values.Import,
     sharing_values.Mapping,

@@ -103,7 +103,10 @@ class Server:
         if self._is_embedded and self.options.jetstream and not self.options.store_dir:
             self._store = TemporaryDirectory(prefix="penstock-")
             self.options = replace(self.options, store_dir=self._store.name)
-        self.service = Service(self.options, asyncio.get_running_loop())
+        try:
+            self.service = Service(self.options, asyncio.get_running_loop())
+        except ConfigError as error:
+            raise StartError(str(error)) from error
         self.service.reload = self.reload
         self._log_identity()
         try:

@@ -131,6 +131,15 @@ class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
     limits: Annotated[JetStreamLimits, Doc("Bounds for all accounts.")] = JetStreamLimits()
 
 
+class TokenDirectory(Struct, frozen=True, kw_only=True):
+    """A directory that holds the JWTs of accounts, each in a file; system users may change them."""
+
+    path: Annotated[str, Doc("The directory; it is made if need be.")]
+    allow_delete: Annotated[bool, Doc("Whether operators may have accounts deleted.")] = False
+    hard_delete: Annotated[bool, Doc("Delete files, rather than rename them.")] = False
+    limit: Annotated[int, Doc("Accounts it may hold; 0 is unlimited.")] = 0
+
+
 class AccountOptions(Struct, frozen=True, kw_only=True):
     """An isolated subject space with its users."""
 
@@ -274,7 +283,10 @@ class Options(Struct, frozen=True, kw_only=True):
         tuple[str, ...], Doc("JWTs of trusted operators: accounts and users come as JWTs, too.")
     ] = ()
     trusted_keys: Annotated[tuple[str, ...], Doc("Public operator nkeys, without their JWTs.")] = ()
-    resolver: Annotated[str, Doc("Where the JWTs of accounts are: MEMORY or nowhere.")] = ""
+    resolver: Annotated[str, Doc("Where the JWTs of accounts are: MEMORY, FULL or nowhere.")] = ""
+    resolver_directory: Annotated[
+        TokenDirectory | None, Doc("With FULL: the directory that has them all.")
+    ] = None
     resolver_preload: Annotated[
         abc.Mapping[str, str], Doc("JWTs of accounts by their public nkeys.")
     ] = {}

@@ -16,6 +16,8 @@ from penstock.server.config.reload import reloadable_changes
 from penstock.server.logs import log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.server.auth.values import Refused
     from penstock.server.options import Options
     from penstock.server.service import Service
@@ -30,16 +32,22 @@ def take_over(service: Service, fresh: Options) -> list[str]:
     changes = reloadable_changes(service.options, fresh)
     service.configure(fresh)
     for session in list(service.sessions.values()):
-        session.apply_limits()
-        session.apply_crossings()
         session.link.set_traced(fresh.trace)
-        _judge_again(session)
-    _close_surplus(service)
+    judge(service, service.sessions.values())
     service.plane.settle()
     for change in changes:
         log.info("%s", change)
     log.info("Reloaded server configuration")
     return changes
+
+
+def judge(service: Service, sessions: Iterable[Session]) -> None:
+    """Their users and accounts have changed: clients have what is their due now, or have to go."""
+    for session in list(sessions):
+        session.apply_limits()
+        session.apply_crossings()
+        _judge_again(session)
+    _close_surplus(service)
 
 
 def _judge_again(session: Session) -> None:

@@ -99,7 +99,8 @@ class Session:
             first_ping_s + self.service.jitter(first_ping_s / 5), self._ping_due
         )
 
-    def apply_limits(self) -> None:
+    def apply_limits(self, *, anew: bool = False) -> None:
+        """`anew`: to a client that has subscribed already."""
         options = self.service.options
         payloads = [options.max_payload]
         subs = [options.max_subscriptions] if options.max_subscriptions > 0 else []
@@ -115,8 +116,8 @@ class Session:
             max_subs=min(subs, default=0),
             max_sub_tokens=options.max_sub_tokens,
         )
-        if subs and not min(subs):
-            # As the reference: who may not subscribe at all may not stay.
+        if subs and min(subs) <= (self.link.subscriptions if anew else 0):
+            # As the reference: who may not subscribe any more may not stay.
             self.link.close(reasons.MAX_SUBSCRIPTIONS, "maximum subscriptions exceeded")
 
     def await_handshake(self, timeout_s: float) -> None:
@@ -304,9 +305,8 @@ class Session:
     def judged_again(self, decision: Accepted | Refused) -> None:
         """The users have changed under the client."""
         if isinstance(decision, Refused) or decision.account != self.account.name:
-            is_revoked = isinstance(decision, Refused) and decision.revoked
-            why = "User Authentication Revoked" if is_revoked else "Authorization Violation"
-            self.link.close(reasons.CREDENTIALS_REVOKED, why)
+            untold = isinstance(decision, Refused) and decision.untold
+            self.link.close(reasons.CREDENTIALS_REVOKED, None if untold else _farewell(decision))
             return
         self.claimed = decision.claimed
         self.apply_limits()
@@ -473,3 +473,8 @@ class Session:
 
     def __str__(self) -> str:
         return f"{self.ip}:{self.port} - cid:{self.cid}"
+
+
+def _farewell(decision: Accepted | Refused) -> str:
+    is_revoked = isinstance(decision, Refused) and decision.revoked
+    return "User Authentication Revoked" if is_revoked else "Authorization Violation"

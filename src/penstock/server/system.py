@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.link import Link
     from penstock.server.service import Service
     from penstock.server.session import Session
+    from penstock.server.system_claims import Handler
     from penstock.server.system_messages import ServerIdentity
 
     Answerer = Callable[[bytes], dict[str, Any] | None]
@@ -126,6 +127,23 @@ class System:
         for name in ACCOUNT_PAGE_NAMES:
             self._listen(account, f"$SYS.REQ.ACCOUNT.*.{name}", self._named_account)
         self._answer(account, "$SYS.REQ.ACCOUNT.PING.STATZ", self._all_statz)
+        self._serve_claims(account)
+
+    def _serve_claims(self, account: Account) -> None:
+        if self._service.trusting.trust is None:
+            return
+        from penstock.server.system_claims import handlers_of
+
+        for subject, handler in handlers_of(self._service).items():
+            self._listen(account, subject, partial(self._claims, handler), needs_reply=False)
+
+    def _claims(
+        self, handler: Handler, subject: str, reply: str, payload: bytes, source: Link | None
+    ) -> None:
+        said = handler(subject, payload)
+        for one in said if reply else ():
+            answer = one if isinstance(one, bytes) else compact({"server": self._identity(), **one})
+            self._service.plane.publish(self._account.interest, reply, answer)
 
     def _answer(self, account: Account, subject: str, answerer: Answerer) -> None:
         """Answers requests on a subject whoever sends them."""
@@ -140,11 +158,13 @@ class System:
         account: Account,
         subject: str,
         respond: Callable[[str, str, bytes, Link | None], None],
+        *,
+        needs_reply: bool = True,
     ) -> None:
         def received(
             subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
         ) -> None:
-            if not reply:
+            if needs_reply and not reply:
                 return
             try:
                 respond(subject, reply, payload, source)

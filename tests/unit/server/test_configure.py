@@ -303,7 +303,7 @@ def test_bad_value_is_told_with_its_place(
     [
         "mqtt {port: 1883}",
         "resolver: URL(http://a)",
-        "resolver: {type: full, dir: x}",
+        "resolver: {type: cache, dir: x}",
         "syslog: true",
         "ocsp: true",
         "proxy_protocol: true",

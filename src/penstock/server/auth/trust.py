@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 COMPILED_MAX: Final = 1024
 """Permissions of users that are kept compiled."""
+ACCOUNTS_DECODED_MAX: Final = 4096
+"""Tokens of accounts that are kept read: all are looked at whenever one of them changes."""
 CONNECTION_TYPES: Final = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
@@ -69,10 +71,14 @@ class Trust:
     def __init__(self, options: Options, now_s: float) -> None:
         self.accounts: dict[str, Known] = {}
         self.warnings: list[str] = []
+        self._keys: set[str] = set()
+        self._strict: set[str] = set()
+        """Operators, and keys of theirs, that want accounts to be signed by such keys only."""
         self._pinned = frozenset(options.resolver_pinned_accounts)
         self._sentinel = options.default_sentinel
-        strict: set[str] = set()
-        keys = set(options.trusted_keys)
+        strict = self._strict
+        keys = self._keys
+        keys |= set(options.trusted_keys)
         for token in options.operators:
             operator = decode(token, OperatorClaims)
             subordinate = set(operator.signing_keys)
@@ -82,20 +88,31 @@ class Trust:
                 keys.add(operator.about.subject)
             keys |= subordinate
         for name, token in options.resolver_preload.items():
-            self._add(name, token, keys, strict, now_s)
+            self._add(name, token, now_s)
         if self._pinned and options.system_account:
             self._pinned |= {options.system_account}
 
-    def _add(self, name: str, token: str, keys: set[str], strict: set[str], now_s: float) -> None:
-        claims = decode(token, AccountClaims)
+    def issuer_fault(self, issuer: str) -> str | None:
+        """Why an issuer's word on accounts counts for nothing; None: it does count."""
+        if issuer in self._keys:
+            return None
+        if issuer in self._strict:
+            return "operator requires issuer to be a signing key"
+        return "issuer is not trusted"
+
+    def is_operator(self, key: str) -> bool:
+        return key in self._keys or key in self._strict
+
+    def _add(self, name: str, token: str, now_s: float) -> None:
+        claims = account_claims(token)
         faults = account_faults(claims, now_s)
         if faults:
             self.warnings.append(f"Account [{name}] has validation issues:")
             self.warnings += [f"  - {fault}" for fault in faults]
         elif _is_over(claims.about, now_s) or claims.about.subject != name:
             return
-        elif claims.about.issuer in keys:
-            self.accounts[name] = Known(claims, token, claims.about.issuer not in strict)
+        elif claims.about.issuer in self._keys:
+            self.accounts[name] = Known(claims, token, claims.about.issuer not in self._strict)
 
     # -- users
 
@@ -114,7 +131,9 @@ class Trust:
         known = self.accounts.get(user.account)
         if known is None or (self._pinned and user.account not in self._pinned):
             return Refused(f"account {user.account} is not known or not trusted")
-        licence = self._licence(user, known)
+        if not _vouches(known, user.about.issuer):
+            return Refused("issuer is not known", untold=True)
+        licence = licence_of(user, known.claims, known.claims.scopes.get(user.about.issuer))
         refusal = _may_not_connect(licence, known.claims, login) or _unproven(user, licence, login)
         if refusal is not None:
             return refusal
@@ -131,13 +150,17 @@ class Trust:
                 raise
         return self._sentinel, decode(self._sentinel, UserClaims)
 
-    def _licence(self, user: UserClaims, known: Known) -> Licence:
-        issuer = user.about.issuer
-        scopes = known.claims.scopes
-        is_own = known.signs_users and issuer == known.claims.about.subject
-        if not is_own and issuer not in scopes:
-            raise ClaimsFault("issuer is not known")
-        return licence_of(user, known.claims, scopes.get(issuer))
+
+def _vouches(known: Known, issuer: str) -> bool:
+    """Whether the account speaks through this key."""
+    is_own = known.signs_users and issuer == known.claims.about.subject
+    return is_own or issuer in known.claims.scopes
+
+
+@lru_cache(ACCOUNTS_DECODED_MAX)
+def account_claims(token: str) -> AccountClaims:
+    """What an account's token says. Raises ClaimsFault."""
+    return decode(token, AccountClaims)
 
 
 def _is_over(about: About, now_s: float) -> bool:

@@ -93,6 +93,8 @@ class Refused:
 
     reason: str
     revoked: bool = False
+    untold: bool = False
+    """Who is in already has to go without a word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,8 @@ def _system_account(options: Options) -> str | None:
     if not name or (name == SYSTEM_ACCOUNT_DEFAULT and not options.no_system_account):
         return None
     known = {account.name for account in options.accounts} | set(options.resolver_preload)
-    if name not in known:
+    # A directory may have more than the file; whether it has this one is seen when it is opened.
+    if name not in known and options.resolver_directory is None:
         return "error resolving system account: account missing"
     return None
 

@@ -7,10 +7,12 @@ do with the rest of the options is in `checks`.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.base.durations import parse_duration
 from penstock.base.nkeys import Kind, is_public
 from penstock.base.version import REFERENCE_VERSION
 from penstock.server.auth.claims import (
@@ -21,9 +23,21 @@ from penstock.server.auth.claims import (
     decode,
 )
 from penstock.server.auth.scopes import is_unlicensed
-from penstock.server.config.values import Fault, as_map, as_texts, not_supported, type_name
+from penstock.server.config.values import (
+    Fault,
+    as_bool,
+    as_int,
+    as_map,
+    as_text,
+    as_texts,
+    not_supported,
+    type_name,
+)
+from penstock.server.options import TokenDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.conffile import Node
     from penstock.server.config.values import Section
     from penstock.server.options import Options
@@ -31,6 +45,32 @@ if TYPE_CHECKING:
 TOKEN_START: Final = "eyJ"
 """How every JWT begins."""
 MEMORY: Final = "MEMORY"
+FULL: Final = "FULL"
+CACHE: Final = "CACHE"
+NO_RESOLVER: Final = (
+    'error parsing account resolver, should be MEM or  URL("url") or a map containing '
+    "dir and type state=[FULL|CACHE])"
+)
+
+_RESOLVER: Final[dict[str, Callable[[Node], object]]] = {
+    "type": as_text,
+    "dir": as_text,
+    "allow_delete": as_bool,
+    "hard_delete": as_bool,
+    "limit": as_int,
+    "ttl": as_text,
+    "interval": as_text,
+    "timeout": as_text,
+}
+#: What a resolver of this type does not take.
+_UNWELCOME: Final = {
+    FULL: {"ttl": "FULL does not accept ttl"},
+    CACHE: {
+        "interval": "CACHE does not accept sync",
+        "allow_delete": "CACHE does not accept allow_delete",
+        "hard_delete": "CACHE does not accept hard_delete",
+    },
+}
 
 _DECORATED = re.compile(r"-{3,}[^\n]*\n\s*([A-Za-z0-9_\-.]+)\s*\n-{3,}")
 _IN_MEMORY = re.compile(r"MEM", re.IGNORECASE)
@@ -61,23 +101,62 @@ def read_trusted_keys(section: Section, _key: str, node: Node) -> None:
 
 def read_resolver(section: Section, _key: str, node: Node) -> None:
     if isinstance(node.value, dict):
-        kinds = {key.lower(): entry for key, entry in node.value.items()}
-        kind = kinds.get("type")
-        named = "" if kind is None else str(kind.value)
-        if named.upper() not in ("MEM", MEMORY):
-            raise not_supported(node, f"resolver of type {named or 'none'}")
-    elif not isinstance(node.value, str):
+        _read_resolver_map(section, node)
+        return
+    if not isinstance(node.value, str):
         got = type_name(node.value)
         raise Fault(node, f"error parsing operator resolver, wrong type {got}")
-    elif _BY_URL.match(node.value):
+    if _BY_URL.match(node.value):
         raise not_supported(node, "resolver URL")
-    elif not _IN_MEMORY.search(node.value):
-        raise Fault(
-            node,
-            'error parsing account resolver, should be MEM or  URL("url") or a map containing '
-            "dir and type state=[FULL|CACHE])",
-        )
+    if not _IN_MEMORY.search(node.value):
+        raise Fault(node, NO_RESOLVER)
     section.fields["resolver"] = MEMORY
+
+
+def _read_resolver_map(section: Section, node: Node) -> None:
+    entries = as_map(node)
+    given = {key: read(entries[key]) for key, read in _RESOLVER.items() if key in entries}
+    kind = str(given.get("type", "")).upper()
+    if kind in ("MEM", MEMORY):
+        section.fields["resolver"] = MEMORY
+        return
+    if kind not in (FULL, CACHE):
+        raise Fault(node, NO_RESOLVER)
+    for key in ("ttl", "interval", "timeout"):
+        _check_duration(node, given.get(key))
+    _check_directory(node, given, _UNWELCOME[kind])
+    if kind == CACHE:
+        raise not_supported(node, "resolver of type CACHE")
+    section.fields["resolver"] = FULL
+    section.fields["resolver_directory"] = TokenDirectory(
+        path=str(given["dir"]),
+        allow_delete=bool(given.get("allow_delete")),
+        hard_delete=bool(given.get("hard_delete")),
+        limit=max(0, int(str(given.get("limit", 0)))),
+    )
+
+
+def _check_duration(node: Node, given: object) -> None:
+    """These three are about other servers, which there are none of; but they must be durations."""
+    try:
+        parse_duration(str(given)) if given is not None else None
+    except ValueError as error:
+        raise Fault(node, str(error)) from None
+
+
+def _check_directory(node: Node, given: dict[str, object], unwelcome: dict[str, str]) -> None:
+    directory = given.get("dir")
+    if not directory:
+        raise Fault(node, "dir has no value and needs to point to a directory")
+    if Path(str(directory)).exists() and not os.access(str(directory), os.W_OK | os.X_OK):
+        raise Fault(node, "dir needs to point to an accessible directory")
+    if Path(str(directory)).is_file():
+        raise Fault(node, "dir needs to point to an accessible directory")
+    for key, refusal in unwelcome.items():
+        if key in given:
+            raise Fault(node, refusal)
+    if "hard_delete" in given and not given.get("allow_delete"):
+        raise Fault(node, "hard_delete has no effect without delete")
 
 
 def read_preload(section: Section, _key: str, node: Node) -> None:

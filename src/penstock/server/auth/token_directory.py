@@ -1,0 +1,85 @@
+"""The tokens of accounts in a directory, `<account>.jwt` each, as the reference keeps them.
+
+All of them are in memory as well, read once. A file appears and changes as a whole: it is written
+beside, synced and renamed. What is in a file is not trusted for being there. Files are small and
+change when somebody administers, so they are written where they are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from penstock.base.nkeys import Kind, is_public
+from penstock.server.auth.claims import ClaimsFault
+from penstock.server.auth.trust import account_claims
+
+SUFFIX: Final = ".jwt"
+DELETED_SUFFIX: Final = ".jwt.deleted"
+UNFINISHED_SUFFIX: Final = ".jwt.new"
+DIRECTORY_MODE: Final = 0o700
+
+
+class DirectoryFull(Exception):
+    """No more accounts fit in."""
+
+
+class AccountFiles:
+    """The files of one directory."""
+
+    def __init__(self, path: str, limit: int = 0) -> None:
+        """Raises OSError when the directory cannot be made or read."""
+        self._path = Path(path).absolute()
+        self._limit = limit
+        self._path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self.tokens: dict[str, str] = {}
+        self.strays: list[str] = []
+        """Files that are named as an account's and hold no token of one."""
+        for file in sorted(self._path.glob(f"*{SUFFIX}")):
+            self._read(file)
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def _read(self, file: Path) -> None:
+        name = file.name.removesuffix(SUFFIX)
+        if not is_public(name, Kind.ACCOUNT):
+            return
+        token = file.read_text(errors="replace").strip()
+        try:
+            account_claims(token)
+        except ClaimsFault:
+            self.strays.append(file.name)
+        else:
+            self.tokens[name] = token
+
+    def save(self, name: str, token: str) -> None:
+        """Raises DirectoryFull or OSError, and has then changed nothing."""
+        if name not in self.tokens and 0 < self._limit <= len(self.tokens):
+            raise DirectoryFull("jwt store is full")
+        unfinished = self._path / f"{name}{UNFINISHED_SUFFIX}"
+        with unfinished.open("w") as file:
+            file.write(token)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._path / f"{name}{SUFFIX}")
+        self.tokens[name] = token
+
+    def save_newer(self, name: str, token: str) -> None:
+        """As `save`, unless what is there was issued later."""
+        known = self.tokens.get(name)
+        if known == token:
+            return
+        issued_s = account_claims(token).about.issued_s
+        if known is None or account_claims(known).about.issued_s <= issued_s:
+            self.save(name, token)
+
+    def delete(self, name: str, *, hard: bool) -> None:
+        """Raises OSError; one that is not there is none the less deleted."""
+        file = self._path / f"{name}{SUFFIX}"
+        if hard:
+            file.unlink(missing_ok=True)
+        elif file.exists():
+            file.replace(self._path / f"{name}{DELETED_SUFFIX}")
+        self.tokens.pop(name, None)
