@@ -191,9 +191,16 @@ ACCOUNT_PAGES: Final[dict[str, Callable[[Any, Now, bytes, str], object]]] = {
 # -- commands
 
 
+def _named_client(service: Service, payload: bytes) -> Session | None:
+    """A command without a body means nobody. Raises Malformed."""
+    if not payload:
+        raise Malformed("no body")
+    return service.sessions.get(read_body(payload, ClientCommand).cid)
+
+
 def kick(service: Service, payload: bytes) -> None:
     """Raises Malformed or CommandFailed."""
-    session = service.sessions.get(read_body(payload, ClientCommand).cid)
+    session = _named_client(service, payload)
     if session is None:
         raise CommandFailed("no such client or leafnode id")
     session.link.close(reasons.KICKED)
@@ -201,7 +208,7 @@ def kick(service: Service, payload: bytes) -> None:
 
 def tell_lame_duck(service: Service, payload: bytes) -> None:
     """Asks one client to move elsewhere. Raises Malformed or CommandFailed."""
-    session = service.sessions.get(read_body(payload, ClientCommand).cid)
+    session = _named_client(service, payload)
     if session is None:
         raise CommandFailed("no such client id")
     if session.options.protocol < FIRST_LDM_PROTOCOL or not session.connected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import ssl
 import urllib.request
@@ -120,6 +121,34 @@ def test_a_bad_request_is_refused_in_the_same_words(pair: Pair, path: str) -> No
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert (ours.status, ours.text) == (reference.status, reference.text)
     assert ours.status >= 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["//varz", "/./varz", "/x/../varz", "//", "/connz/../", "/varz//", "//varz?x=1&y=<", "/%76arz"],
+)
+def test_a_path_that_somebody_joined_leads_to_its_page(pair: Pair, path: str) -> None:
+    ours, reference = (_unfollowed(scene, path) for scene in _both(pair))
+    assert ours == reference
+
+
+def test_a_redirect_stays_on_the_server(pair: Pair) -> None:
+    for path in ("//example.org/varz", "/%0d%0aX:%201/../%0d%0aX:%201//"):
+        _, location, _ = _unfollowed(pair.ours, path)
+        assert location is not None
+        assert not location.startswith("//")
+        assert location.isprintable()
+
+
+def _unfollowed(scene: Scene, path: str) -> tuple[int, str | None, str | None]:
+    address = scene.server.http_url.partition("//")[2]
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Location"), answer.getheader("Content-Type")
+    finally:
+        connection.close()
 
 
 QUERIES = [

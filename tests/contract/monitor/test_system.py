@@ -363,6 +363,18 @@ def test_a_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Joi
     assert [row["reason"] for row in closed["data"]["connections"]] == ["Kicked"]
 
 
+@pytest.mark.parametrize("command", ["KICK", "LDM"])
+def test_a_command_that_names_nobody_is_not_answered(
+    start: Starter, join: Join, command: str
+) -> None:
+    server = start(CONFIG)
+    sam = join(server, "sam")
+    subject = f"$SYS.REQ.SERVER.{sam.wire.info['server_id']}.{command}"
+    sam.wire.send(f"PUB {subject} {INBOX} 0\r\n\r\n")
+    assert "error" in sam.ask(subject, '{"cid": 999999}')  # and nothing before it
+    sam.wire.expect_quiet()
+
+
 def test_one_client_can_be_asked_to_move(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam, ann = join(server, "sam"), join(server, "ann")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Final
+from urllib.parse import quote
 
 from penstock.server.monitor.values import compact, pretty
 
@@ -42,6 +44,13 @@ def one_line_json(value: object, *, status: int = 200) -> Answer:
 
 def text_answer(status: int, text: str, headers: Headers = ()) -> Answer:
     return Answer(status, TEXT_TYPE, text.encode("utf-8", "replace"), headers)
+
+
+def redirect(path: str, raw_query: str) -> Answer:
+    """Elsewhere on this server: `path` is decoded and begins with one slash only."""
+    location = quote(path) + (f"?{raw_query}" if raw_query else "")
+    body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
+    return Answer(307, HTML_TYPE, body.encode(), (("Location", location),))
 
 
 NOT_FOUND: Final = text_answer(404, "404 page not found\n", NO_SNIFFING)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote
 
 from msgspec.structs import asdict
 
@@ -21,6 +22,7 @@ from penstock.server.monitor.answers import (
     json_answer,
     one_line_json,
     pretty_answer,
+    redirect,
     text_answer,
 )
 from penstock.server.monitor.healthz import HealthOptions, healthz
@@ -46,6 +48,18 @@ ROWS_PER_TURN: Final = 128
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
 #: Paths that the reference does not count.
 UNCOUNTED: Final = frozenset(("/raftz", "/ipqueuesz"))
+
+
+def cleaned_path(path: str) -> str:
+    """Without doubled slashes and dots, as one gets them by joining addresses."""
+    kept: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            kept = kept[:-1]
+        elif step not in ("", "."):
+            kept.append(step)
+    ends_open = bool(kept) and path.endswith("/")
+    return "/" + "/".join(kept) + ("/" if ends_open else "")
 
 
 class Pages:
@@ -86,6 +100,10 @@ class Pages:
 
     async def answer(self, path: str, raw_query: str) -> Answer:
         """What to say to a request; never raises for what a peer asked."""
+        path = unquote(path)
+        cleaned = cleaned_path(path)
+        if cleaned != path:
+            return redirect(cleaned, raw_query)
         found = self._by_path.get(path)
         if found is None:
             return NOT_FOUND
