@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.stream import StreamSource
 from penstock.base.effects import Fetch, Send
@@ -16,11 +16,14 @@ from penstock.base.message import Inbound
 from penstock.jetstream.ambient import Ambient
 from penstock.jetstream.host import StreamHost
 from penstock.jetstream.upstream import Upstream
-from penstock.store.contract import MessageRecord
 from penstock.store.memstore import MemStore
 from penstock.streams.retention import limits_of
 from penstock.streams.stream import Stream
+from support_messages import stored_in
 from support_publishing import NEW_YEAR, SECOND, block, config
+
+if TYPE_CHECKING:
+    from penstock.store.contract import MessageRecord
 
 ORIGIN = StreamSource(name="O")
 MIRROR: dict[str, Any] = {"mirror": ORIGIN, "subjects": (), "duplicate_window": 0}
@@ -176,12 +179,7 @@ class Copy:
     @property
     def messages(self) -> dict[int, MessageRecord]:
         """Everything that is stored, by sequence."""
-        found: dict[int, MessageRecord] = {}
-        record = self.store.next_match((), 0)
-        while isinstance(record, MessageRecord):
-            found[record.seq] = record
-            record = self.store.next_match((), record.seq + 1)
-        return found
+        return stored_in(self.store)
 
     @property
     def notes(self) -> list[int]:

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from penstock.kv.bucket import NatsBucket
     from penstock.kv.contract import BucketConfig
     from penstock.kv.types import WatchEvent
-    from penstock.kv.watching import Watch
+    from penstock.kv.watching import NatsWatcher, Watch
 
 
 class Maker(Protocol):
     """Makes a bucket that goes with the test."""
 
     async def __call__(self, config: BucketConfig | None = None) -> NatsBucket: ...
+
+
+def watching(bucket: NatsBucket) -> NatsWatcher:
+    watcher = bucket.watcher()
+    assert watcher is not None
+    return watcher
 
 
 class Seen:

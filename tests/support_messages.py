@@ -1,12 +1,13 @@
-"""Filling a store with few words: a subject per message, at times 10, 20, 30..."""
+"""Filling a store with few words, a subject per message, at times 10, 20, 30; and what it holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.store.contract import Appended, Refusal
+from penstock.store.contract import Appended, MessageRecord, Refusal
 
 if TYPE_CHECKING:
+    from penstock.store.memstore import MemStore
     from support_stores import Driven
 
 TICK_NS = 10
@@ -29,4 +30,14 @@ def live(store: Driven, *filters: str) -> list[int]:
     while (message := store.next_match(filters, start)) is not None:
         found.append(message.seq)
         start = message.seq + 1
+    return found
+
+
+def stored_in(store: MemStore) -> dict[int, MessageRecord]:
+    """Every message, by sequence."""
+    found: dict[int, MessageRecord] = {}
+    record = store.next_match((), 0)
+    while isinstance(record, MessageRecord):
+        found[record.seq] = record
+        record = store.next_match((), record.seq + 1)
     return found

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.stream import Discard, Retention, Storage, StreamConfig
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.store.contract import MessageRecord
 from penstock.store.memstore import MemStore
 from penstock.streams.entries import Answer, Applied, NotLoaded
 from penstock.streams.retention import limits_of
 from penstock.streams.stream import Stream
+from support_messages import stored_in
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect
+    from penstock.store.contract import MessageRecord
     from penstock.streams.entries import Entry
 
 SECOND = 1_000_000_000
@@ -119,12 +120,7 @@ class Run:
 
     def messages(self) -> dict[int, MessageRecord]:
         """Everything that is stored, by sequence."""
-        found: dict[int, MessageRecord] = {}
-        record = self.store.next_match((), 0)
-        while isinstance(record, MessageRecord):
-            found[record.seq] = record
-            record = self.store.next_match((), record.seq + 1)
-        return found
+        return stored_in(self.store)
 
     def seqs(self) -> list[int]:
         """The sequences that are stored."""

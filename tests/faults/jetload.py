@@ -30,7 +30,6 @@ PADDINGS = (0, 0, 10, 300, 5_000)
 PURGED_BEHIND = 3_000
 SECOND = 1_000_000_000
 ACK_WAIT_NS = 2 * SECOND
-PULLED = "LOG/pulled"
 PUSHED = "LOG/pushed"
 WORKED = "JOBS/worker"
 PUSH_SUBJECT = "deliveries"

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from faults.lives import warm
 from faults.victim import REMOVED_EVERY, Task, open_store, payload_of
 from penstock.store.contract import Missing
 from penstock.store.log import MessageRecord
+from support_files import warmed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Ledger:
         with open_store(directory) as store:
             wrong = [f"damaged: {span}" for span in store.recovery.damaged]
             for seq, life in self.life_of.items():
-                found = warm(store, lambda seq=seq: store.load(seq))
+                found = warmed(store, lambda seq=seq: store.load(seq))
                 wrong += self._wrong(seq, life, found)
         return wrong
 

@@ -9,16 +9,16 @@ later can be held against all that could rightly be there.
 
 from __future__ import annotations
 
-import inspect
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from models.store import StoreModel
-from penstock.store.contract import TTL_NEVER, Appended, Cold, Limits
+from penstock.store.contract import TTL_NEVER, Appended, Limits
 from penstock.store.errors import StoreError
 from penstock.store.filestore import FileStore
+from support_files import warmed
 
 if TYPE_CHECKING:
     from models.store import Kept
@@ -29,7 +29,6 @@ INCARNATION = 9
 BLOCK_BYTES = 700
 SECOND = 1_000_000_000
 START_NS = 50 * SECOND
-FETCHES_MAX = 3
 SUBJECTS = ("a", "b", "a.b", "a.c", "b.c.d", "long." * 12 + "x")
 HEADER = b"NATS/1.0\r\nK: v\r\n\r\n"
 SECRET_BYTES = 24
@@ -80,22 +79,6 @@ def opened(disk: Disk, options: dict[str, Any], limits: Limits | None = None) ->
     )
 
 
-def known_to_open(option: str) -> bool:
-    return option in inspect.signature(FileStore.open).parameters
-
-
-def warm(store: FileStore, ask: Any) -> Any:
-    """The answer, with cold blocks fetched."""
-    for _ in range(FETCHES_MAX):
-        answer = ask()
-        if not isinstance(answer, Cold):
-            return answer
-        work = store.fetch(answer)
-        work.run()
-        store.fetched(work)
-    raise AssertionError("a fetched block is still cold")
-
-
 class Life:
     """A store on a disk, its model, and what happened. `seed` decides everything."""
 
@@ -129,7 +112,7 @@ class Life:
 
     def both(self, name: str, *args: Any, **named: Any) -> Any:
         """A call on the store and the model, and the version after it."""
-        answer = warm(self.store, lambda: getattr(self.store, name)(*args, **named))
+        answer = warmed(self.store, lambda: getattr(self.store, name)(*args, **named))
         expected = getattr(self.model, name)(*args, **named)
         if isinstance(expected, Appended):
             assert answer.seq == expected.seq

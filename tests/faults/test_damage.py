@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.lives import HEADER, SECOND, opened, warm
+from faults.lives import HEADER, SECOND, opened
 from faults.verdicts import FILE_BYTES_MAX, contents
 from penstock.store.compression import Compression
 from penstock.store.contract import Missing
@@ -25,6 +25,7 @@ from penstock.store.inspection import block_names
 from penstock.testing import damage
 from penstock.testing.simdisk import SimDisk
 from penstock.testing.simfiles import PAGE, Choice
+from support_files import warmed
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -72,7 +73,7 @@ class Settled:
         for seq in REMOVED:
             assert store.remove(seq)
         for seq in ERASED:
-            assert warm(store, lambda seq=seq: store.erase(seq))
+            assert warmed(store, lambda seq=seq: store.erase(seq))
         sync(store)
         while (work := store.pending_compaction()) is not None:
             work.run()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from faults.jetledger import Existence, Ledger
-from faults.jetload import KEYS, Load, set_up
+from faults.jetload import KEYS, WORKED, Load, set_up
 from support_assets import JetStream, ack_fields
 from support_patience import PATIENCE_SECONDS
 from support_servers import OURS, ServerUnderTest, until
@@ -64,7 +64,7 @@ def judge(server: ServerUnderTest, ledger: Ledger) -> None:
     assert re.search(RECOVERED, server.log), server.log[-2000:]
     with JetStream(server) as client:
         ledger.judge_stream("LOG", contents(client, "LOG"))
-        ledger.judge_stream("JOBS", contents(client, "JOBS"), ledger.acks["JOBS/worker"])
+        ledger.judge_stream("JOBS", contents(client, "JOBS"), ledger.acks[WORKED])
         streams = set(client.done("STREAM.NAMES")["streams"])
         consumers = set(client.done("CONSUMER.NAMES.LOG")["consumers"])
         ledger.judge_existence(streams | consumers)
@@ -92,7 +92,7 @@ def contents(client: JetStream, stream: str) -> dict[int, bytes]:
 
 def drain(client: JetStream, ledger: Ledger) -> None:
     """Works off the queue: every job that was not acknowledged comes, and then it is empty."""
-    acks = ledger.acks["JOBS/worker"]
+    acks = ledger.acks[WORKED]
     deadline = time.monotonic() + PATIENCE_SECONDS
     left = client.done("STREAM.INFO.JOBS")["state"]["messages"]
     while left:
@@ -102,7 +102,7 @@ def drain(client: JetStream, ledger: Ledger) -> None:
             if message.status:
                 break
             seq = ack_fields(message)[1]
-            ledger.note_delivered("JOBS/worker", seq)
+            ledger.note_delivered(WORKED, seq)
             client.request(message.reply, b"+ACK")
             acks.confirm(seq)
         inbox.close()

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from faults.lives import opened, warm
+from faults.lives import opened
 from models.store import file_size
 from penstock.store.contract import Appended, SubjectState
 from penstock.store.errors import StoreError
 from penstock.testing.simfiles import Lose
+from support_files import warmed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def contents(store: FileStore) -> dict[int, MessageRecord]:
     """Every message the store gives out."""
     found = {}
     start = 0
-    while (msg := warm(store, lambda at=start: store.next_match((), at))) is not None:
+    while (msg := warmed(store, lambda at=start: store.next_match((), at))) is not None:
         found[msg.seq] = msg
         start = msg.seq + 1
     return found

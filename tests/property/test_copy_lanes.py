@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock import ThreadedServer
 from penstock.jetstream.feed import Feed
-from penstock.server.options import JetStreamOptions, Options
-from support_jetstream import Client
 from support_patience import PATIENCE_SECONDS
 from support_servers import until
+from support_twins import clients_of, twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from support_jetstream import Client
 
 NAMES = itertools.count()
 MANY = 200
@@ -60,32 +60,12 @@ messages = st.tuples(
 def clients(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Client, Client]]:
-    """Of a server with lanes and of one without; both sync before they answer, or both later."""
+    """Of a server with lanes and of one without."""
     with (
-        started(str(tmp_path_factory.mktemp("fast")), request.param) as fast,
-        started(str(tmp_path_factory.mktemp("slow")), request.param) as slow,
+        twins(tmp_path_factory, lazy=request.param != "always") as servers,
+        clients_of(servers) as pair,
     ):
-        edge = slow._server.service.jetstream
-        assert edge is not None
-        edge.has_lanes = False
-        pair = Client(address(fast)), Client(address(slow))
         yield pair
-        for client in pair:
-            client.close()
-
-
-def started(directory: str, sync: str) -> ThreadedServer:
-    lazily = JetStreamOptions(sync_interval_ns=0 if sync == "always" else 120 * 10**9)
-    return ThreadedServer(
-        options=Options(
-            host="127.0.0.1", port=-1, jetstream=True, store_dir=directory, jetstream_options=lazily
-        )
-    )
-
-
-def address(server: ThreadedServer) -> tuple[str, int]:
-    host, _, port = server.url.removeprefix("nats://").rpartition(":")
-    return host, int(port)
 
 
 def publish(client: Client, name: str, burst: list[Any]) -> None:

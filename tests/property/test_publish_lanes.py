@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock import ThreadedServer
-from penstock.server.options import JetStreamOptions, Options
-from support_jetstream import Client
 from support_servers import until
+from support_twins import clients_of, twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from penstock import ThreadedServer
+    from support_jetstream import Client
 
 
 NAMES = itertools.count()
@@ -92,37 +93,15 @@ publishes = st.tuples(
 def servers(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[ThreadedServer, ThreadedServer]]:
-    """A server with fast lanes, and one without; both sync before they answer, or both later."""
-    with (
-        started(str(tmp_path_factory.mktemp("fast")), request.param) as fast,
-        started(str(tmp_path_factory.mktemp("slow")), request.param) as slow,
-    ):
-        edge = slow._server.service.jetstream
-        assert edge is not None
-        edge.has_lanes = False
-        yield fast, slow
+    """A server with lanes, and one without."""
+    with twins(tmp_path_factory, lazy=request.param != "always") as pair:
+        yield pair
 
 
 @pytest.fixture(scope="module")
 def clients(servers: tuple[ThreadedServer, ThreadedServer]) -> Iterator[tuple[Client, Client]]:
-    """Clients of the two."""
-    fast, slow = (Client(address(server)) for server in servers)
-    yield fast, slow
-    fast.close()
-    slow.close()
-
-
-def started(directory: str, sync: str) -> ThreadedServer:
-    lazily = JetStreamOptions(sync_interval_ns=0 if sync == "always" else 120 * 10**9)
-    options = Options(
-        host="127.0.0.1", port=-1, jetstream=True, store_dir=directory, jetstream_options=lazily
-    )
-    return ThreadedServer(options=options)
-
-
-def address(server: ThreadedServer) -> tuple[str, int]:
-    host, _, port = server.url.removeprefix("nats://").rpartition(":")
-    return host, int(port)
+    with clients_of(servers) as pair:
+        yield pair
 
 
 def play(client: Client, name: str, config: dict[str, Any], burst: list[Any]) -> list[Any]:

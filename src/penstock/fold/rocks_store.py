@@ -23,9 +23,9 @@ import msgspec
 from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader, SnapshotReader
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
 from penstock.fold.files import told_as_store_error
-from penstock.fold.meta import SnapshotMeta
+from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
 from penstock.fold.record import decode_key, decode_record, encode_key, encode_record, prefix_end
-from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, Op, WatchCursor
+from penstock.kv.types import KvEntry, KvUpdate, Op, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,17 +71,11 @@ class RocksDbReader(SnapshotReader):
 
     @property
     def cursor(self) -> WatchCursor:
-        raw = self._meta(_CURSOR)
-        if len(raw) > TOKEN_BYTES_MAX:
-            raise FoldFormatError(f"a cursor of {len(raw)} bytes", path=self._path)
-        return WatchCursor(raw)
+        return read_cursor(self._meta(_CURSOR), self._path)
 
     @property
     def meta(self) -> SnapshotMeta:
-        try:
-            return msgspec.json.decode(self._meta(_ORIGIN) or b"{}", type=SnapshotMeta)
-        except msgspec.MsgspecError as error:
-            raise FoldFormatError("an origin that is none", path=self._path) from error
+        return read_meta(self._meta(_ORIGIN), self._path)
 
     def get(self, key: str) -> KvEntry | None:
         with told(self._path):

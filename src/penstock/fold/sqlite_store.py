@@ -27,7 +27,7 @@ from penstock.fold.errors import (
     StoreError,
     StoreIOError,
 )
-from penstock.fold.meta import SnapshotMeta
+from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
 from penstock.fold.record import decode_key, prefix_end
 from penstock.fold.sqlite_rows import rows_of
 from penstock.fold.tables import has_tables
@@ -84,17 +84,11 @@ class SqliteReader(SnapshotReader):
 
     @property
     def cursor(self) -> WatchCursor:
-        raw = self._meta("cursor")
-        if len(raw) > TOKEN_BYTES_MAX:
-            raise FoldFormatError(f"a cursor of {len(raw)} bytes", path=self._path)
-        return WatchCursor(raw)
+        return read_cursor(self._meta("cursor"), self._path)
 
     @property
     def meta(self) -> SnapshotMeta:
-        try:
-            return msgspec.json.decode(self._meta("origin") or b"{}", type=SnapshotMeta)
-        except msgspec.MsgspecError as error:
-            raise FoldFormatError("an origin that is none", path=self._path) from error
+        return read_meta(self._meta("origin"), self._path)
 
     def get(self, key: str) -> KvEntry | None:
         rows = self._rows(f"SELECT {_COLUMNS} FROM data WHERE k = ?", (key.encode(),))

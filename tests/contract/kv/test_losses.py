@@ -18,7 +18,7 @@ from penstock.kv.errors import (
 )
 from penstock.kv.types import CaughtUp, Scope, WatchCursor
 from penstock.kv.watching import NatsWatcher
-from support_kv import Seen
+from support_kv import Seen, watching
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from support_servers import Starter
 
 QUICK = 0.2
-
-
-def watching(bucket: NatsBucket) -> NatsWatcher:
-    watcher = bucket.watcher()
-    assert watcher is not None
-    return watcher
 
 
 async def fill(bucket: NatsBucket, count: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.kv.contract import BucketConfig
 from penstock.kv.types import Bookmark, CaughtUp, Op, Scope, WatchCursor
 from penstock.kv.watching import NatsWatcher
-from support_kv import Seen
+from support_kv import Seen, watching
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from support_servers import ServerUnderTest
 
 QUICK = 0.2
-
-
-def watching(bucket: NatsBucket) -> NatsWatcher:
-    watcher = bucket.watcher()
-    assert watcher is not None
-    return watcher
 
 
 async def seen_of(watch: Watch) -> Seen:
