@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LOOPBACK = "127.0.0.1"
-SECONDS = 240
+HOSTS = "127.0.0."
+SECONDS = 900  # not how long it takes: six Java machines may share two busy cores
 POLL_SECONDS = 0.05
 EXECUTOR_MEMORY = "512m"
 DAEMON_MEMORY = "512m"  # the least that a Connect server starts with
@@ -116,22 +117,25 @@ def has_registered(worker: Program) -> bool:
 
 @contextlib.contextmanager
 def cluster(place: Path, workers: int) -> Iterator[str]:
-    """A standalone cluster: the URL of its master. Worker n works in `place/worker-n`."""
+    """A standalone cluster: the URL of its master. Worker n works in `place/worker-n`.
+
+    Each worker has a loopback address of its own: Spark gives no second attempt to the host that
+    has the first, and hosts are addresses to it.
+    """
     port = free_port()
     url = f"spark://{LOOPBACK}:{port}"
     spark_class, deploy = command("spark-class"), "org.apache.spark.deploy"
-    ports = ("--host", LOOPBACK, "--webui-port", "0", "--port")
+    ports = ("--webui-port", "0", "--port")
     with contextlib.ExitStack() as stack:
-        master = [spark_class, f"{deploy}.master.Master", *ports, str(port)]
+        master = [spark_class, f"{deploy}.master.Master", "--host", LOOPBACK, *ports, str(port)]
         started = stack.enter_context(running(master, place, "master"))
         started.wait_until(partial(is_listening, port))
-        worker = [spark_class, f"{deploy}.worker.Worker", *ports, "0", "--cores", "1"]
-        members = [
-            stack.enter_context(
-                running([*worker, "--work-dir", str(place / name), url], place, name)
-            )
-            for name in (f"worker-{number}" for number in range(workers))
-        ]
+        members = []
+        for number in range(workers):
+            name = f"worker-{number}"
+            words = [spark_class, f"{deploy}.worker.Worker", *ports, "0", "--cores", "1"]
+            words += ["--host", f"{HOSTS}{number + 1}", "--work-dir", str(place / name), url]
+            members.append(stack.enter_context(running(words, place, name)))
         for member in members:
             member.wait_until(partial(has_registered, member))
         yield url

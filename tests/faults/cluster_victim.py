@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HARMED = "jetstream-harmed"
-TWIN_SECONDS = 120.0
+TWIN_SECONDS = 600.0
 POLL_SECONDS = 0.02
 BATCHES_FIRST = 2
 PARTITIONS = 4

@@ -38,6 +38,8 @@ CONF = {
     "spark.speculation.minTaskRuntime": "100ms",
 }
 LONG_ROUNDS = 2
+WINDOW_NS = 3600 * 10**9
+"""Of ids: `exactlyOnce` promises nothing to who comes back later than that, however busy he was."""
 ROUNDS_MAX = 4
 """Of every harm and delivery; a round costs half a minute."""
 
@@ -64,7 +66,7 @@ def test_killed_executors_and_attempts_side_by_side_store_every_row_once(
         for number, (harm, delivery) in enumerate(cases):
             place = tmp_path / f"{number}"
             place.mkdir()
-            make_stream(spark_server, "OUT", allow_atomic=True)
+            make_stream(spark_server, "OUT", allow_atomic=True, duplicate_window=WINDOW_NS)
             words = [*submitting(master, CONF), str(PROGRAM)]
             run([*words, spark_server.url, str(place), delivery, harm], tmp_path)
             assert sorted(one.data for one in stored(spark_server, "OUT")) == rows

@@ -39,7 +39,7 @@ KEYS = 40
 COMMITS = 10
 """About as many as there are to be seen: versions of the archive, payloads of the fold."""
 WORKER_KILLS = 2
-LIFE_SECONDS = 600.0
+LIFE_SECONDS = 900.0
 PROGRAM = Path(__file__).with_name("pipeline_victim.py")
 
 
