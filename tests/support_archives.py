@@ -24,7 +24,7 @@ from penstock.jetstream.policy import Policy
 from penstock.jetstream.restoring import Restore
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError
-from penstock.streams.batch import InFlight
+from penstock.streams.gathering import InFlight
 
 if TYPE_CHECKING:
     from penstock.jetstream.host import StreamHost

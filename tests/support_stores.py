@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 INCARNATION = 7
 FETCHES_MAX = 3
 CHANGES = frozenset(
-    ("append", "skip", "set_limits", "remove", "erase", "purge", "truncate", "expire")
+    (
+        "append",
+        "append_packed",
+        "skip",
+        "set_limits",
+        "remove",
+        "erase",
+        "purge",
+        "truncate",
+        "expire",
+    )
 )
 
 

@@ -8,6 +8,7 @@ or unsynced.
 from __future__ import annotations
 
 import itertools
+import struct
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -121,6 +122,21 @@ class StoreModel:
         deadline_ns = ts_ns + ttl_ns if ttl_ns > 0 else None
         self.kept[self.last_seq] = Kept(record, size, deadline_ns, ages=ttl_ns >= 0)
         return Appended(self.last_seq, self._enforce())
+
+    def append_packed(self, packed: bytes, ts_ns: int) -> Removed:
+        removed: list[Removed] = []
+        while packed:
+            sizes = struct.unpack_from("<III", packed)
+            ends = list(itertools.accumulate(sizes, initial=12))
+            subject, header, payload = (packed[i:j] for i, j in itertools.pairwise(ends))
+            stored = self.append(subject.decode(), header, payload, ts_ns, admitted=True)
+            assert isinstance(stored, Appended)
+            removed.append(stored.removed)
+            packed = packed[ends[-1] :]
+        seqs = sorted(span for one in removed for span in one.seqs)
+        return Removed(
+            sum(one.msgs for one in removed), sum(one.bytes for one in removed), tuple(seqs)
+        )
 
     def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
         limits, held = self.limits, self.of_subject(subject)

@@ -89,6 +89,32 @@ publishes = st.tuples(
 )
 
 
+@st.composite
+def batch_scripts(draw: st.DrawFn) -> list[Any]:
+    """Atomic batches side by side, most of them in good order, and other messages between."""
+    scripts: list[list[Any]] = [draw(st.lists(publishes, max_size=4))]
+    for name in "xyz"[: draw(st.integers(1, 3))]:
+        count = draw(st.integers(1, 6))
+        scripts.append([draw(members(name, number, count)) for number in range(1, count + 1)])
+    burst: list[Any] = []
+    while any(scripts):
+        burst.append(draw(st.sampled_from([one for one in scripts if one])).pop(0))
+    return burst
+
+
+@st.composite
+def members(draw: st.DrawFn, name: str, number: int, count: int) -> tuple[str, bytes, bytes, bool]:
+    told = number + draw(st.sampled_from([0] * 15 + [1]))
+    said = [f"Nats-Batch-Id: {name}", f"Nats-Batch-Sequence: {told}"]
+    if number == count:
+        said.append(f"Nats-Batch-Commit: {draw(st.sampled_from(['1', '1', '1', 'eob']))}")
+    if draw(st.sampled_from([False] * 5 + [True])):
+        said.append(draw(lines))
+    block = "".join(["NATS/1.0\r\n", *(f"{one}\r\n" for one in said), "\r\n"]).encode()
+    wants_ack = number == count or draw(st.sampled_from([False, False, True]))
+    return draw(st.sampled_from(["a", "b", "c.d"])), block, draw(st.binary(max_size=40)), wants_ack
+
+
 @pytest.fixture(scope="module", params=["always", "2m"])
 def servers(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
@@ -150,6 +176,41 @@ def test_both_lanes_store_and_answer_the_same(
     # Acknowledgements of the two lanes may overtake each other, their contents may not differ.
     assert sorted(fast[0]) == sorted(slow[0])
     assert fast[1:] == slow[1:]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(config=configs, burst=batch_scripts())
+def test_batches_are_the_same_whether_or_not_their_messages_are_packed(
+    clients: tuple[Client, Client], config: dict[str, Any], burst: list[Any]
+) -> None:
+    name = f"B{next(NAMES)}"
+    atomic = config | {"allow_atomic": True}
+    fast, slow = (play(client, name, atomic, burst) for client in clients)
+    assert sorted(fast[0]) == sorted(slow[0])
+    assert fast[1:] == slow[1:]
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_a_batch_that_the_fast_lane_began_is_given_up(
+    servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
+) -> None:
+    """Its deadline is known, though no message of it was seen by anybody else."""
+    server, client = servers[0], clients[0]
+    config = {"name": "G", "subjects": ["g"], "storage": storage, "allow_atomic": True}
+    client.done("STREAM.CREATE.G", config)
+    edge = server._server.service.jetstream
+    assert edge is not None
+    host = edge.accounts["$G"].assets.hosts["G"]
+    header = b"NATS/1.0\r\nNats-Batch-Id: x\r\nNats-Batch-Sequence: 1\r\n\r\n"
+    client.send(b"HPUB g %d %d\r\n%b\r\n" % (len(header), len(header), header))
+    until(lambda: len(host.stream.gatherings.batches) == 1, "the batch has begun")
+    assert host.stream.gatherings.batches[b"x"].packer.count == 1
+    until(lambda: host.agenda.next_ns is not None, "somebody waits for its end")
+    client.call("STREAM.DELETE.G")
 
 
 def test_only_one_of_the_two_takes_the_fast_lane(

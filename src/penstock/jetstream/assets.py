@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.files import AccountFiles
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.policy import Policy
-    from penstock.streams.batch import InFlight
+    from penstock.streams.gathering import InFlight
 
 
 PLENTY: Final = 1024 * 1024 * 1024

@@ -157,6 +157,8 @@ class StreamHost:
 
     def _applied(self, applied: Applied) -> None:
         self.commits.promise(applied.effects)
+        if applied.is_bulk:
+            self._waking.taken()
         if applied.stored:
             self._waking.stored(applied.stored)
         if applied.removed.msgs and self.consumers:

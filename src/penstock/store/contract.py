@@ -68,6 +68,11 @@ class Limits(NamedTuple):
     discard_new: bool = False
     discard_new_per_subject: bool = False
 
+    @property
+    def is_boundless(self) -> bool:
+        """Whether no number of messages and bytes is too many."""
+        return self.per_subject_max < 1 and self.msgs_max < 1 and self.bytes_max < 1
+
 
 class Refusal(enum.Enum):
     """Why an append stored nothing. The values are the reference's words for it."""
@@ -289,6 +294,10 @@ class Store(Protocol):
 
     def remove(self, seq: int) -> Removed | None:
         """Takes one message out; None if there is none of this sequence."""
+
+    def append_packed(self, packed: bytes, ts_ns: int) -> Removed:
+        """Stores messages that are packed (`store.packed`), each as `append` does what is admitted
+        and has no lifetime of its own; answers what all of them took out."""
 
     def remove_span(self, first: int, last: int) -> Removed:
         """Takes every message from the first to the last sequence out; some may be gone already."""

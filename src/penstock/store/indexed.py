@@ -28,6 +28,7 @@ from penstock.store.contract import (
 )
 from penstock.store.deadlines import DeadlineWheel
 from penstock.store.log import DamagedRecord, MessageLog
+from penstock.store.packed import append_packed, unpacked
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
@@ -84,7 +85,20 @@ class IndexedStore:
             subject, header, payload, ts_ns, seq=seq or 0, deadline_ns=deadline_ns
         )
         self._note_deadline(stored, deadline_ns)
-        return Appended(stored, self._enforce(subject, ts_ns))
+        if self._limits.is_boundless:
+            return Appended(stored, NOTHING_REMOVED)
+        return Appended(stored, self._enforce(_Gone(), subject, ts_ns).removed())
+
+    def append_packed(self, packed: bytes, ts_ns: int) -> Removed:
+        self._check_writable()
+        if self._limits.is_boundless:
+            append_packed(self._log, packed, ts_ns)
+            return NOTHING_REMOVED
+        gone = _Gone()
+        for subject, header, payload in unpacked(packed):
+            self._log.append(subject, header, payload, ts_ns)
+            self._enforce(gone, subject, ts_ns)
+        return gone.removed()
 
     def _note_deadline(self, seq: int, deadline_ns: int) -> None:
         if deadline_ns > 0:
@@ -110,18 +124,15 @@ class IndexedStore:
                 return Refusal.MAX_BYTES
         return None
 
-    def _enforce(self, subject: str, ts_ns: int) -> Removed:
+    def _enforce(self, gone: _Gone, subject: str, ts_ns: int) -> _Gone:
         limits, log = self._limits, self._log
-        if limits.per_subject_max < 1 and limits.msgs_max < 1 and limits.bytes_max < 1:
-            return NOTHING_REMOVED
-        gone = _Gone()
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
             while state is not None and state[2] > limits.per_subject_max:
                 gone.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
         self._trim_front(gone, ts_ns)
-        return gone.removed()
+        return gone
 
     def _trim_front(self, gone: _Gone, ts_ns: int) -> None:
         limits, log = self._limits, self._log

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.effects import Send
 from penstock.store.contract import NOTHING_REMOVED, Appended, Cold
+from penstock.store.packed import unpacked
 from penstock.streams import names
 from penstock.streams.entries import (
     ROLLUP_SUBJECT,
@@ -182,8 +183,14 @@ class Applier:
     def _store_batch(self, entry: Batch) -> Applied:
         effects: list[Send] = []
         stored: list[tuple[int, str]] = []
+        items = entry.items
+        is_bulk = bool(entry.packed) and self._is_plain
         removed = NOTHING_REMOVED
-        for item in entry.items:
+        if is_bulk:
+            removed = self._store_packed(entry)
+        elif entry.packed:
+            items = (*_publishes(entry), *items)
+        for item in items:
             is_plain = item.special is None and self._is_plain
             applied = self._store_plain(item) if is_plain else self._publish(item)
             effects += applied.effects
@@ -193,7 +200,15 @@ class Applier:
         if entry.reply and self._acked:
             ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
             effects.append(Send(entry.reply, ack))
-        return Applied(tuple(effects), tuple(stored), removed)
+        return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk)
+
+    def _store_packed(self, entry: Batch) -> Removed:
+        """As `_store_plain` for each of them."""
+        ledger = self._ledger
+        removed = ledger.store.append_packed(entry.packed, entry.ts_ns)
+        ledger.look_again()
+        ledger.last_msg_id = b""
+        return removed
 
     # -- everything else
 
@@ -234,3 +249,8 @@ class Applier:
         ledger.dedupe.window_ns = cfg.duplicate_window
         self.configure()
         return ledger.store.set_limits(limits_of(cfg))
+
+
+def _publishes(entry: Batch) -> tuple[Publish, ...]:
+    """The packed messages of a batch as entries of their own."""
+    return tuple(Publish(entry.ts_ns, *message) for message in unpacked(entry.packed))

@@ -4,6 +4,9 @@ A batch is gathered in memory, message by message, each numbered; the one that c
 of them before the checks at once and makes a single entry. Until then nothing of it is stored and
 nobody sees it. A batch that goes silent, skips a number or grows too large is given up. How many
 may be under way is bounded, for a stream and for the server.
+
+Messages that no check has a question to are packed (`gathering`) and stay so until they are stored.
+They were ordinary under the configuration in force: with another one they are unpacked and judged.
 """
 
 from __future__ import annotations
@@ -16,20 +19,22 @@ from penstock.api.subjects import BATCH_ABANDONED
 from penstock.base.effects import Advise, Effect
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.store.contract import Cold
+from penstock.store.packed import unpacked
 from penstock.streams import names
 from penstock.streams.batch_checks import StagedLedger, judge_batched
 from penstock.streams.checks import Duplicate, sequence_of
 from penstock.streams.entries import Answer, Batch, NotLoaded, Planned, Publish
+from penstock.streams.gathering import BATCH_ID_BYTES_MAX, Gatherings, Staged
 from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.base.message import Inbound
     from penstock.streams.checks import Verdict
+    from penstock.streams.gathering import Gathering, InFlight
     from penstock.streams.ledger import Draft, Ledger
     from penstock.streams.planner import Planner
 
-BATCH_ID_BYTES_MAX: Final = 64
 COMMIT: Final = b"1"
 COMMIT_WITHOUT: Final = b"eob"
 """Ends the batch and is no message of it."""
@@ -50,32 +55,6 @@ class BatchLimits(NamedTuple):
     """A batch silent for so long is given up."""
 
 
-class InFlight:
-    """How many batches are under way in all streams that share this count."""
-
-    def __init__(self) -> None:
-        self.atomic = 0
-        self.fast = 0
-
-
-class _Staged(NamedTuple):
-    subject: str
-    header: bytes
-    payload: bytes
-    fields: dict[bytes, bytes]
-
-
-class _Gathering:
-    """A batch under way."""
-
-    __slots__ = ("deadline_ns", "items", "last")
-
-    def __init__(self) -> None:
-        self.items: list[_Staged] = []
-        self.last = 0
-        self.deadline_ns = 0
-
-
 class AtomicBatches:
     """The atomic batches of one stream."""
 
@@ -89,15 +68,16 @@ class AtomicBatches:
         self._ledger = ledger
         self._planner = planner
         self._limits = limits
-        self._in_flight = in_flight
-        self._gathering: dict[str, _Gathering] = {}
-        self._wake_ns = 0  # no batch has an earlier deadline; 0 if there is none
+        self.gatherings: Final = Gatherings(limits, in_flight)
 
     def __len__(self) -> int:
-        return len(self._gathering)
+        return len(self.gatherings.batches)
 
-    def plan(self, batch_id: str, msg: Inbound, now_ns: int) -> Planned:
+    def plan(self, batch_id: bytes, msg: Inbound, now_ns: int) -> Planned:
         """One more message of a batch; the entry of all of them if it commits."""
+        subject, reply, header, payload = msg
+        if self._has_room(msg) and self.gatherings.add(subject, header, payload, now_ns):
+            return Answer(self._planner.said(reply, b""))
         fields = headers.parse(msg.header)
         fault = self._fault(batch_id, msg, fields)
         if fault is not None:
@@ -105,15 +85,12 @@ class AtomicBatches:
         seq = sequence_of(fields.get(names.BATCH_SEQ, b""))
         commit = fields.get(names.BATCH_COMMIT)
         level = fields.get(names.REQUIRED_API_LEVEL)
-        batch = self._gathering.get(batch_id)
+        batch = self.gatherings.batches.get(batch_id)
         if batch is None:
             fault = self._start_fault(seq, commit)
             if fault is not None:
                 return self._refuse(msg, fault)
-            batch = self._gathering[batch_id] = _Gathering()
-            batch.deadline_ns = now_ns + self._limits.idle_ns_max
-            self._wake_ns = self._wake_ns or batch.deadline_ns
-            self._in_flight.atomic += 1
+            batch = self.gatherings.start(batch_id, now_ns)
         if level and (commit is None or commit in COMMITS):
             if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
                 return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
@@ -121,7 +98,15 @@ class AtomicBatches:
             fields = headers.parse(msg.header)
         return self._take(batch_id, batch, msg, fields, seq, commit, now_ns)
 
-    def _fault(self, batch_id: str, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
+    def _has_room(self, msg: Inbound) -> bool:
+        """Whether neither account nor stream find the message too large."""
+        ledger, size_max = self._ledger, self._ledger.cfg.max_msg_size
+        if 0 < size_max < len(msg.header) + len(msg.payload):
+            return False
+        ask = ledger.may_store
+        return ask is None or not ask(ledger.size_of(msg.subject, msg.header, msg.payload))
+
+    def _fault(self, batch_id: bytes, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
         """What is wrong with the message by itself, before its batch is looked at."""
         ledger, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
@@ -133,7 +118,7 @@ class AtomicBatches:
             return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
         if not cfg.allow_atomic:
             return refusals.ATOMIC_PUBLISH_DISABLED
-        if batch_id not in self._gathering and _is_too_long(batch_id):
+        if batch_id not in self.gatherings.batches and len(batch_id) > BATCH_ID_BYTES_MAX:
             return refusals.ATOMIC_PUBLISH_INVALID_BATCH_ID
         number = fields.get(names.BATCH_SEQ)
         if not number or not number.isdigit() or (len(number) > 19 and int(number[:21]) >= 2**64):
@@ -144,8 +129,8 @@ class AtomicBatches:
         """Why no batch can start with this message."""
         if seq != 1:
             return self._size_fault(seq, commit) or refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
-        is_crowded = len(self._gathering) >= self._limits.atomic_max
-        if is_crowded or self._in_flight.atomic >= self._limits.atomic_total_max:
+        is_crowded = len(self) >= self._limits.atomic_max
+        if is_crowded or self.gatherings.in_flight.atomic >= self._limits.atomic_total_max:
             return refusals.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT
         return None
 
@@ -157,8 +142,8 @@ class AtomicBatches:
 
     def _take(
         self,
-        batch_id: str,
-        batch: _Gathering,
+        batch_id: bytes,
+        batch: Gathering,
         msg: Inbound,
         fields: dict[bytes, bytes],
         seq: int,
@@ -178,22 +163,25 @@ class AtomicBatches:
             return self._commit(batch_id, batch, msg, fields, commit, now_ns)
         batch.last = seq
         batch.deadline_ns = now_ns + self._limits.idle_ns_max
-        batch.items.append(_Staged(msg.subject, msg.header, msg.payload, fields))
+        batch.items.append(Staged(msg.subject, msg.header, msg.payload, fields))
         return Answer(self._planner.said(msg.reply, b""))
 
     def _commit(
         self,
-        batch_id: str,
-        batch: _Gathering,
+        batch_id: bytes,
+        batch: Gathering,
         msg: Inbound,
         fields: dict[bytes, bytes],
         commit: bytes,
         now_ns: int,
     ) -> Planned:
-        items = batch.items
+        if commit == COMMIT_WITHOUT:
+            _unpack(batch)  # the last message gets a line that says so
+        items, packed = batch.items, batch.packer.packed()
         if commit == COMMIT:
-            items = [*items, _Staged(msg.subject, msg.header, msg.payload, fields)]
-        planned = self._plan_all(items, now_ns)
+            items = [*items, Staged(msg.subject, msg.header, msg.payload, fields)]
+        num_packed = batch.packer.count
+        planned = self._plan_all(items, StagedLedger(self._ledger, packed, num_packed), now_ns)
         if isinstance(planned, Cold):
             # The message will come again, and find the batch as it was.
             return NotLoaded(planned)
@@ -206,10 +194,13 @@ class AtomicBatches:
             planned[-1] = Publish(
                 last.ts_ns, last.subject, header, last.payload, special=last.special
             )
-        return Batch(planned[-1].ts_ns, batch_id, tuple(planned), len(planned), msg.reply)
+        count = num_packed + len(planned)
+        name = _text(batch_id)
+        return Batch(planned[-1].ts_ns, name, tuple(planned), count, msg.reply, packed)
 
-    def _plan_all(self, items: list[_Staged], now_ns: int) -> list[Publish] | ApiError | Cold:
-        staged = StagedLedger(self._ledger)
+    def _plan_all(
+        self, items: list[Staged], staged: StagedLedger, now_ns: int
+    ) -> list[Publish] | ApiError | Cold:
         planned: list[Publish] = []
         for item in items:
             draft = self._planner.draft(
@@ -226,46 +217,57 @@ class AtomicBatches:
     def _refuse(self, msg: Inbound, fault: ApiError) -> Answer | NotLoaded:
         return self._planner.answer(fault, msg.reply)
 
-    def _abandon(self, batch_id: str, msg: Inbound, reason: str, fault: ApiError) -> Answer:
+    def _abandon(self, batch_id: bytes, msg: Inbound, reason: str, fault: ApiError) -> Answer:
         advice = self._drop(batch_id, reason)
         answer = self._refuse(msg, fault)
         assert isinstance(answer, Answer)
         return answer._replace(effects=(*advice, *answer.effects))
 
-    def _drop(self, batch_id: str, reason: str = "") -> tuple[Effect, ...]:
-        del self._gathering[batch_id]
-        self._in_flight.atomic -= 1
-        if not self._gathering:
-            self._wake_ns = 0
+    def _drop(self, batch_id: bytes, reason: str = "") -> tuple[Effect, ...]:
+        self.gatherings.drop(batch_id)
         if not reason:
             return ()
         stream = self._ledger.cfg.name
-        event = BatchAbandoned(stream=stream, batch=batch_id, reason=reason)
+        event = BatchAbandoned(stream=stream, batch=_text(batch_id), reason=reason)
         return (Advise(f"{BATCH_ABANDONED}{stream}", event),)
 
     # -- time
 
     def next_deadline_ns(self) -> int | None:
         """When the next batch may be given up, or earlier: batches move their deadlines on."""
-        return self._wake_ns or None
+        return self.gatherings.wake_ns or None
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
         """Gives up the batches that were silent for too long."""
-        silent = [
-            batch_id for batch_id, batch in self._gathering.items() if batch.deadline_ns <= now_ns
-        ]
+        batches = self.gatherings.batches
+        silent = [batch_id for batch_id, batch in batches.items() if batch.deadline_ns <= now_ns]
         effects = [effect for batch_id in silent for effect in self._drop(batch_id, "timeout")]
-        self._wake_ns = min((batch.deadline_ns for batch in self._gathering.values()), default=0)
+        deadlines = (batch.deadline_ns for batch in batches.values())
+        self.gatherings.wake_ns = min(deadlines, default=0)
         return tuple(effects)
+
+    def reconfigured(self) -> None:
+        """The configuration in the ledger is another one: what it asks of messages may be, too."""
+        self.gatherings.is_open = False  # until somebody says that messages are ordinary
+        for batch in self.gatherings.batches.values():
+            _unpack(batch)
+        if not self._ledger.cfg.allow_atomic:
+            self.clear()
 
     def clear(self) -> None:
         """Forgets all batches, without a word: the stream ends or does not take them any more."""
-        for batch_id in list(self._gathering):
+        for batch_id in list(self.gatherings.batches):
             self._drop(batch_id)
 
 
-def _is_too_long(batch_id: str) -> bool:
-    return len(batch_id.encode("utf-8", "surrogateescape")) > BATCH_ID_BYTES_MAX
+def _text(batch_id: bytes) -> str:
+    return batch_id.decode("utf-8", "surrogateescape")
+
+
+def _unpack(batch: Gathering) -> None:
+    """Every message of the batch becomes an item, to be judged like others."""
+    messages = unpacked(batch.take_packed())
+    batch.items[:0] = [Staged(*message, headers.parse(message[1])) for message in messages]
 
 
 def _verdict(staged: StagedLedger, draft: Draft) -> ApiError | Cold | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api import refusals
 from penstock.api.stream import Discard
 from penstock.store.contract import Cold, MessageRecord, Missing, Refusal
+from penstock.store.packed import holds_subject
 from penstock.streams import checks, counter, names, schedule
 from penstock.streams.ledger import Draft, Ledger
 from penstock.streams.ttl import parse_ttl
@@ -26,17 +27,20 @@ _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid"
 class StagedLedger(Ledger):
     """A ledger as it will be once the messages staged so far are stored."""
 
-    __slots__ = ("_bytes", "_newest", "expected", "is_bounded", "msg_ids", "subjects")
+    __slots__ = ("_bytes", "_newest", "_packed", "expected", "is_bounded", "msg_ids", "subjects")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, packed: bytes = b"", num_packed: int = 0) -> None:
+        """The batch begins with so many packed messages, which nothing is asked of."""
         for name in Ledger.__slots__:
             setattr(self, name, getattr(ledger, name))
+        self._packed = packed
+        self.last_seq += num_packed
         self._bytes = 0
         self._newest: dict[str, tuple[int, Draft]] = {}
         self.is_bounded = self.cfg.discard is Discard.NEW
         """Whether limits of the stream refuse messages: else nobody asks how much is staged."""
         self.subjects: dict[str, int] = {}
-        """How many messages of each subject are staged."""
+        """How many messages of each subject are staged, besides those that are packed."""
         self.msg_ids: set[bytes] = set()
         self.expected: dict[str, int] = {}
         """Last sequences that were asked for already."""
@@ -50,6 +54,15 @@ class StagedLedger(Ledger):
         self.subjects[draft.subject] = self.subjects.get(draft.subject, 0) + 1
         if draft.msg_id:
             self.msg_ids.add(draft.msg_id)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether some message of the batch was before."""
+        return bool(self.subjects or self._packed)
+
+    def wrote(self, subject: str) -> bool:
+        """Whether the batch has a message of this subject."""
+        return subject in self.subjects or holds_subject(self._packed, subject)
 
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
         staged = self._newest.get(subject)
@@ -121,7 +134,7 @@ def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
     """Only the first message of a batch can expect something of the whole stream."""
     assert isinstance(ledger, StagedLedger)
     verdict = checks.expected_last_seq(ledger, draft)
-    if verdict is None and draft.fields.get(names.EXPECTED_LAST_SEQ) and ledger.subjects:
+    if verdict is None and draft.fields.get(names.EXPECTED_LAST_SEQ) and ledger.is_begun:
         return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
     return verdict
 
@@ -131,7 +144,7 @@ def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
     assert isinstance(ledger, StagedLedger)
     if draft.fields.get(names.EXPECTED_SUBJECT_SEQ):
         other = schedule.text_of(draft.fields.get(names.EXPECTED_SUBJECT))
-        if (other or draft.subject) in ledger.subjects:
+        if ledger.wrote(other or draft.subject):
             return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
     return checks.expected_subject_seq(ledger, draft)
 
@@ -141,9 +154,9 @@ def rollup(ledger: Ledger, draft: Draft) -> Verdict:
     assert isinstance(ledger, StagedLedger)
     value = draft.fields.get(names.ROLLUP, b"").lower()
     verdict = checks.rollup(ledger, draft)
-    if verdict is None and value == b"sub" and draft.subject in ledger.subjects:
+    if verdict is None and value == b"sub" and ledger.wrote(draft.subject):
         return _SUBJECT_AGAIN
-    return _NOT_FIRST if verdict is None and value == b"all" and ledger.subjects else verdict
+    return _NOT_FIRST if verdict is None and value == b"all" and ledger.is_begun else verdict
 
 
 def limits(ledger: Ledger, draft: Draft) -> Verdict:

@@ -63,13 +63,17 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True)
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch", array_like=True):
-    """Messages that are stored together or not at all; `count` is what its publisher counts."""
+    """Messages that are stored together or not at all; `count` is what its publisher counts.
+
+    Those that are nothing but stored are packed (`store.packed`), and before the others.
+    """
 
     ts_ns: int
     id: str
     items: tuple[Publish, ...]
     count: int
     reply: str = ""
+    packed: bytes = b""
 
 
 class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
@@ -142,6 +146,8 @@ class Applied(NamedTuple):
     """Sequence and subject of each message that was stored."""
     removed: Removed = NOTHING_REMOVED
     """What is gone for it, by limits, rollup, purge or age."""
+    is_bulk: bool = False
+    """Whether more was stored than `stored` tells, before it."""
 
 
 class Due(NamedTuple):

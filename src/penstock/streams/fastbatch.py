@@ -16,17 +16,18 @@ from penstock.base.effects import Send
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.store.contract import Cold
 from penstock.streams import names
-from penstock.streams.batch import BATCH_ID_BYTES_MAX
 from penstock.streams.batch_checks import StagedLedger, judge_batched
 from penstock.streams.checks import Duplicate
 from penstock.streams.entries import Answer, FastMark, NotLoaded, Planned
+from penstock.streams.gathering import BATCH_ID_BYTES_MAX
 from penstock.streams.pubacks import error_json
 from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.base.message import Inbound
-    from penstock.streams.batch import BatchLimits, InFlight
+    from penstock.streams.batch import BatchLimits
+    from penstock.streams.gathering import InFlight
     from penstock.streams.ledger import Draft, Ledger
     from penstock.streams.planner import Planner
     from penstock.streams.pubacks import PubAcks

@@ -7,6 +7,8 @@ from penstock.store.appending cimport Appender
 from penstock.store.recordlog cimport RecordLog
 from penstock.store.subjectindex cimport Subject
 from penstock.streams.dedupe cimport DuplicateWindow
+from penstock.streams.gathering cimport Gatherings
+from penstock.streams.lines cimport Text
 from penstock.subjects.trie cimport SubList
 
 
@@ -17,11 +19,6 @@ cdef struct Ack:
     bint is_duplicate
 
 
-cdef struct Text:
-    const char* at
-    size_t n
-
-
 cdef class StreamLane(Lane):
     cdef RecordLog log
     cdef Router router
@@ -30,6 +27,7 @@ cdef class StreamLane(Lane):
     cdef bytes prefix             # of every acknowledgement
     cdef bytes name               # of the stream, as publishers may expect it
     cdef DuplicateWindow ids      # of the stream, which the other lane uses, too
+    cdef Gatherings batches       # of the stream: the other lane uses them, too
     cdef SubList interest
     cdef Appender appender        # of the store; None: what it stores is durable then and there
     cdef bint is_alone            # nobody needs to know at once what it takes
@@ -53,6 +51,7 @@ cdef class StreamLane(Lane):
     cdef uint32_t text_cap
     cdef list gone                # sequences that limits took out since they were last looked at
 
+    cdef bint gathers(self, Message* msg) noexcept
     cdef bint agrees(self, Message* msg, Text* msg_id) noexcept
     cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept
     cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept

@@ -2,6 +2,7 @@ from penstock.broker.router import Lane, LaneOwner, Router
 from penstock.store.appending import Appender
 from penstock.store.recordlog import RecordLog
 from penstock.streams.dedupe import DuplicateWindow
+from penstock.streams.gathering import Gatherings
 from penstock.subjects.trie import SubList
 
 class StreamLane(Lane):
@@ -20,12 +21,14 @@ class StreamLane(Lane):
         prefix: bytes,
         name: bytes,
         ids: DuplicateWindow,
+        batches: Gatherings,
         appender: Appender | None,
     ) -> None: ...
     def configure(
         self,
         *,
         is_open: bool,
+        packs: bool,
         acks_wanted: bool,
         discard_new: bool,
         msgs_max: int,

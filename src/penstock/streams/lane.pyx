@@ -14,12 +14,14 @@ acknowledgements they sync, `release` that they may go, `send_acks` sends them.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.broker.router cimport (
     COMMITTED, LANE_BROKEN, NOT_SETTLED, SETTLED, Message, Router, Settled, put_number,
 )
 from penstock.store.seqlist cimport seqs_first, seqs_last
+from penstock.store.packed cimport Packed
+from penstock.streams.lines cimport Line, first_line, is_number, is_text, read_line
 from penstock.subjects.nodes cimport xrealloc
 from penstock.subjects.trie cimport SubList
 
@@ -28,50 +30,18 @@ cdef enum:
     ACK_BYTES_MAX = 640           # of an acknowledgement: the name of a stream is bounded
     SIZES_BYTES_MAX = 32
     REMOVE = 3                    # the record that says so
-    HEADER_BYTES_MAX = 65535
-    HEADER_LINE_LEN = 10
-    SEQUENCE_DIGITS_MAX = 19      # more are left to the other lane
 
 cdef int64_t HEARD_NS = 10_000_000    # a lane that is left alone is looked at this often
 
 cdef const char* FAST_BATCH = b".$FI"
-cdef const char* HEADER_LINE = b"NATS/1.0\r\n"
-
-
-cdef inline bint is_text(Text* text, const char* other, size_t n) noexcept nogil:
-    return text.n == n and memcmp(text.at, other, n) == 0
-
-
-cdef bint is_number(Text* text, uint64_t number) noexcept nogil:
-    """Whether a value is this number, and nothing else."""
-    cdef uint64_t value = 0
-    cdef size_t i
-    if text.n > SEQUENCE_DIGITS_MAX:
-        return False
-    for i in range(text.n):
-        if not c"0" <= text.at[i] <= c"9":
-            return False
-        value = 10 * value + <uint64_t>(text.at[i] - c"0")
-    return value == number
-
-
-cdef const char* end_of_line(const char* at, const char* end) noexcept nogil:
-    """Where the CRLF of a line begins; NULL if it has none."""
-    cdef const char* newline = at
-    while True:
-        newline = <const char*>memchr(newline, c"\n", end - newline)
-        if newline == NULL:
-            return NULL
-        if newline > at and newline[-1] == c"\r":
-            return newline - 1
-        newline += 1
 
 
 cdef class StreamLane(Lane):
     def __cinit__(self, *, RecordLog log not None, Router router not None,
                   SubList interest not None, call, owner, dict deadlines not None,
                   set exempt not None, bytes prefix not None, bytes name not None,
-                  DuplicateWindow ids not None, Appender appender):
+                  DuplicateWindow ids not None, Gatherings batches not None,
+                  Appender appender):
         self.log = log
         self.router = router
         self.interest = interest
@@ -84,6 +54,7 @@ cdef class StreamLane(Lane):
         self.prefix = prefix
         self.name = name
         self.ids = ids
+        self.batches = batches
         self.gone = []
 
     def __dealloc__(self):
@@ -95,10 +66,11 @@ cdef class StreamLane(Lane):
         self.is_alone = is_alone
         self.quiet = is_alone and self.appender is None
 
-    def configure(self, *, bint is_open, bint acks_wanted, bint discard_new, int64_t msgs_max,
+    def configure(self, *, bint is_open, bint packs, bint acks_wanted, bint discard_new, int64_t msgs_max,
                   int64_t bytes_max, int64_t per_subject_max, size_t payload_max) -> None:
         """What the configuration says; a lane that is not open takes nothing."""
         self.is_open = is_open and len(self.prefix) < ACK_BYTES_MAX // 2
+        self.batches.is_open = self.is_open and packs
         self.acks_wanted = acks_wanted
         self.discard_new = discard_new
         self.msgs_max = msgs_max
@@ -108,7 +80,7 @@ cdef class StreamLane(Lane):
 
     def close(self) -> None:
         """From now on it takes nothing."""
-        self.is_open = False
+        self.is_open = self.batches.is_open = False
 
     cdef bint take(self, Message* msg) noexcept:
         cdef int64_t size
@@ -122,7 +94,7 @@ cdef class StreamLane(Lane):
                            FAST_BATCH_LEN) == 0):
             return False
         if msg.hdr_len and not self.agrees(msg, &msg_id):
-            return False
+            return self.gathers(msg)
         if msg_id.n:
             seq = self.ids.seq_of(msg_id.at, msg_id.n,
                                   max(self.router.wall_ns, self.log.last_ts_ns))
@@ -135,40 +107,43 @@ cdef class StreamLane(Lane):
         self.acknowledge(self.store(msg, &msg_id, size), msg, False)
         return True
 
+    cdef bint gathers(self, Message* msg) noexcept:
+        """Whether it is a message of an atomic batch that waits with others, and no more."""
+        cdef Packed one
+        cdef bint was_idle = self.batches.wake_ns == 0
+        if msg.reply_len or not self.batches.is_open:
+            return False
+        one.subject, one.subject_len = msg.subject, <uint32_t>msg.subject_len
+        one.header, one.header_len = msg.body, <uint32_t>msg.hdr_len
+        one.payload = msg.body + msg.hdr_len
+        one.payload_len = <uint32_t>(msg.size - msg.hdr_len)
+        if self.log.size_of(one.subject_len, one.header_len, one.payload_len) > self.room:
+            return False
+        if not self.batches.take(&one, self.router.wall_ns):
+            return False
+        if was_idle:
+            # Somebody has to note when the batch is given up.
+            self.heard_ns = 0
+            self.quiet = False
+        return True
+
     cdef bint agrees(self, Message* msg, Text* msg_id) noexcept:
         """Whether the stream is as the header expects it, and nothing else is asked of it. Some
         headers do not say what they seem to: they are for the other lane."""
-        cdef const char* at = msg.body + HEADER_LINE_LEN
         cdef const char* end = msg.body + msg.hdr_len
-        cdef const char* stop
-        cdef const char* colon
-        cdef Text key, value
-        if (not HEADER_LINE_LEN < msg.hdr_len <= HEADER_BYTES_MAX
-                or memcmp(msg.body, HEADER_LINE, HEADER_LINE_LEN) != 0):
-            return False
-        while at < end:
-            stop = end_of_line(at, end)
-            if stop == NULL:
+        cdef const char* at = first_line(msg.body, msg.hdr_len)
+        cdef Line line
+        while at != NULL and at < end:
+            at = read_line(at, end, &line)
+            if at == NULL or not line.is_special:
+                continue
+            if is_text(&line.key, b"Nats-Msg-Id", 11):
+                if msg_id.n:
+                    return False
+                msg_id[0] = line.value
+            elif not self.agrees_to(msg, &line.key, &line.value):
                 return False
-            if stop - at > 5 and memcmp(at, b"Nats-", 5) == 0:
-                colon = <const char*>memchr(at, c":", stop - at)
-                if colon == NULL:
-                    return False
-                key.at, key.n = at, colon - at
-                value.at = colon + 1
-                while value.at < stop and value.at[0] == c" ":
-                    value.at += 1
-                value.n = stop - value.at
-                if value.n == 0:
-                    return False
-                if is_text(&key, b"Nats-Msg-Id", 11):
-                    if msg_id.n:
-                        return False
-                    msg_id[0] = value
-                elif not self.agrees_to(msg, &key, &value):
-                    return False
-            at = stop + 2
-        return True
+        return at != NULL
 
     cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept:
         cdef Subject* subject

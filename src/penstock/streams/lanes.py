@@ -45,6 +45,7 @@ def make_lane(
         prefix=PubAcks(stream.cfg.name, domain).prefix,
         name=stream.cfg.name.encode(),
         ids=stream.ids,
+        batches=stream.gatherings,
         **store.lane_parts(),
     )
 
@@ -53,6 +54,7 @@ def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> Non
     """Opens the lane as far as the configuration allows, unless something is in its way."""
     lane.configure(
         is_open=is_free and is_ordinary(cfg),
+        packs=is_packed(cfg),
         acks_wanted=not cfg.no_ack,
         discard_new=cfg.discard is Discard.NEW,
         msgs_max=cfg.max_msgs,
@@ -74,6 +76,12 @@ def is_ordinary(cfg: StreamConfig) -> bool:
         or cfg.mirror is not None
         or cfg.allow_msg_schedules
     )
+
+
+def is_packed(cfg: StreamConfig) -> bool:
+    """Whether messages of an atomic batch that say nothing special need no judgement, either: no
+    limit refuses them."""
+    return cfg.allow_atomic and cfg.discard is not Discard.NEW and is_ordinary(cfg)
 
 
 def removed_one_by_one(seqs: list[int]) -> Removed:

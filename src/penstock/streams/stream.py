@@ -19,7 +19,7 @@ from penstock.api.stream import Discard, Retention, Storage, StreamState
 from penstock.store.contract import Cold, Missing
 from penstock.streams import names
 from penstock.streams.applier import Applier
-from penstock.streams.batch import AtomicBatches, BatchLimits, InFlight
+from penstock.streams.batch import AtomicBatches, BatchLimits
 from penstock.streams.dedupe import DuplicateWindow
 from penstock.streams.entries import (
     Applied,
@@ -33,6 +33,7 @@ from penstock.streams.entries import (
     Update,
 )
 from penstock.streams.fastbatch import SUFFIX, FastBatches
+from penstock.streams.gathering import InFlight
 from penstock.streams.ledger import Ledger
 from penstock.streams.planner import Planner
 from penstock.streams.pubacks import PubAcks
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.base.message import Inbound
     from penstock.store.contract import Store
+    from penstock.streams.gathering import Gatherings
     from penstock.streams.sourcing import Progress, SourceRef
 
 MAX_PAYLOAD_DEFAULT: Final = 1_048_576
@@ -118,6 +120,11 @@ class Stream:
         return self._ledger.dedupe
 
     @property
+    def gatherings(self) -> Gatherings:
+        """Its batches under way: a lane that meets messages of theirs puts them here."""
+        return self._atomic.gatherings
+
+    @property
     def is_timeless(self) -> bool:
         """Whether nothing in it waits for any time, and nothing will that is ordinary."""
         return self._is_timeless and not self._ledger.dedupe
@@ -169,8 +176,7 @@ class Stream:
         if names.SPECIAL_PREFIX in header:
             batch_id = headers.get(header, names.BATCH_ID)
             if batch_id:
-                text = batch_id.decode("utf-8", "surrogateescape")
-                return self._atomic.plan(text, msg, now_ns)
+                return self._atomic.plan(batch_id, msg, now_ns)
         return self._planner.plan(subject, reply, header, payload, now_ns)
 
     def plan_copy(self, msg: Inbound, seq: int, source: Progress, now_ns: int) -> Planned:
@@ -264,8 +270,7 @@ class Stream:
         self._planner.configure()
         self._configure()
         self._recovery = source_steps(self._ledger)
-        if not cfg.allow_atomic:
-            self._atomic.clear()
+        self._atomic.reconfigured()
         if not cfg.allow_batched:
             self._fast.clear()
 

@@ -14,6 +14,7 @@ from penstock.store.contract import (
     Missing,
     Refusal,
 )
+from penstock.store.packed import Packer
 from penstock.store.seqset import SequenceSet
 from support_messages import live, put
 
@@ -148,3 +149,19 @@ def test_sequences_are_never_given_out_again_after_removal(store: Driven) -> Non
     assert put(store, "a") == [4]
     store.purge()
     assert put(store, "a") == [5]
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(per_subject_max=2), Limits(msgs_max=3)])
+def test_packed_messages_are_stored_as_one_by_one(make: Make, limits: Limits) -> None:
+    messages = [("a", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"), ("ü.b", b"", b""), ("a", b"", b"2")] * 2
+    packer = Packer()
+    for subject, header, payload in messages:
+        packer.add(subject.encode(), header, payload)
+    one_by_one, packed = make(limits), make(limits)
+    for store in (one_by_one, packed):
+        put(store, "a")
+    gone = [one_by_one.append(*message, 9, admitted=True).removed.msgs for message in messages]
+    assert packed.append_packed(packer.packed(), 9).msgs == sum(gone)
+    assert packed.state(deleted=True) == one_by_one.state(deleted=True)
+    for seq in range(1, 8):
+        assert packed.load(seq) == one_by_one.load(seq)

@@ -21,7 +21,8 @@ from penstock.jetstream.host import StreamHost
 from penstock.store.contract import Missing
 from penstock.store.errors import DiskFull, StoreError, SyncFailed
 from penstock.store.filestore import FileStore
-from penstock.streams.batch import BatchLimits, InFlight
+from penstock.streams.batch import BatchLimits
+from penstock.streams.gathering import InFlight
 from penstock.streams.stream import Stream
 from penstock.testing.simdisk import Fault, SimDisk
 

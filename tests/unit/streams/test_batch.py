@@ -7,12 +7,16 @@ import pytest
 from penstock.api import refusals
 from penstock.api.advisories import BatchAbandoned
 from penstock.base.effects import Advise
-from penstock.streams.batch import BatchLimits, InFlight
+from penstock.store.contract import Refusal
+from penstock.streams.batch import BatchLimits
 from penstock.streams.entries import Batch
+from penstock.streams.gathering import InFlight
+from penstock.streams.lanes import is_packed as packs
 from support_publishing import INTEREST, NEW, SECOND, Run, ack
 
 INCOMPLETE = refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
 DUPLICATE = refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
+MAX_MSGS = Refusal.MAX_MSGS.value
 CONSTANT = refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
 
 
@@ -21,6 +25,20 @@ def part(batch: str, seq: int | str, commit: str = "", **more: str) -> dict[str,
     if commit:
         header["Nats-Batch-Commit"] = commit
     return header | {key.replace("_", "-"): value for key, value in more.items()}
+
+
+@pytest.fixture(autouse=True, params=["judged", "packed"])
+def is_packed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Streams of these tests pack what is ordinary, as beside a lane, or judge every message."""
+    opened = Run.open
+
+    def open_packing(run: Run) -> None:
+        opened(run)
+        run.stream.gatherings.is_open = packs(run.cfg)
+
+    if request.param == "packed":
+        monkeypatch.setattr(Run, "open", open_packing)
+    return bool(request.param == "packed")
 
 
 def atomic(limits: BatchLimits | None = None, **fields: object) -> Run:
@@ -50,7 +68,7 @@ def refused_last(run: Run) -> refusals.ApiError:
     return refusals.ApiError(fault.code, code, words.decode())
 
 
-def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row() -> None:
+def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row(is_packed: bool) -> None:
     run = atomic()
     assert run.publish("s.a", b"1", part("b", 1)) == [b""]
     run.publish("s.x", b"between")
@@ -59,8 +77,42 @@ def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row() -> None:
     assert run.publish("s.c", b"3", part("b", 3, "1")) == ack(4, ',"batch":"b","count":3')
     stored = {seq: record.payload for seq, record in run.messages().items()}
     assert stored == {1: b"between", 2: b"1", 3: b"2", 4: b"3"}
-    assert run.applied[-1].stored == ((2, "s.a"), (3, "s.b"), (4, "s.c"))
-    assert isinstance(run.entries[-1], Batch)
+    told = ((2, "s.a"), (3, "s.b"), (4, "s.c"))
+    assert run.applied[-1].stored == (told[2:] if is_packed else told)
+    assert run.applied[-1].is_bulk is is_packed
+    entry = run.entries[-1]
+    assert isinstance(entry, Batch)
+    assert (len(entry.items), bool(entry.packed)) == (1 if is_packed else 3, is_packed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        ({"max_msg_size": 30}, refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM),
+        (NEW | {"max_msgs": 1}, refusals.STREAM_STORE_FAILED(err=MAX_MSGS)),
+        ({"max_msgs": 2}, None),
+    ],
+)
+def test_what_waits_is_judged_by_the_configuration_at_the_commit(
+    changed: dict[str, object], refusal: refusals.ApiError | None
+) -> None:
+    run = atomic()
+    run.publish("s.a", b"1" * 20, part("b", 1))
+    run.publish("s.b", b"2", part("b", 2))
+    other = atomic(**changed).cfg
+    run.apply(run.stream.plan_update(other, run.now_ns))
+    run.publish("s.c", b"3", part("b", 3, "1"))
+    assert run.seqs() == ([] if refusal else [2, 3])
+    assert refusal is None or refused_last(run) == refusal
+
+
+def test_what_is_expected_of_a_subject_that_waits_packed_is_refused() -> None:
+    run = atomic()
+    commit(run, {}, {})
+    expected = {"Nats-Expected-Last-Subject-Sequence": "1"}
+    assert commit(run, {"to": "s.a"}, {"to": "s.a"} | expected) == CONSTANT
+    assert commit(run, {"to": "s.ab"}, {"to": "s.a"} | expected) is None
+    assert commit(run, {}, {"Nats-Rollup": "all"}) is not None
 
 
 def test_a_batch_may_end_with_a_marker_that_is_no_message_of_it() -> None:

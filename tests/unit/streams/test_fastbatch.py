@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.api import refusals
-from penstock.streams.batch import BatchLimits, InFlight
+from penstock.streams.batch import BatchLimits
 from penstock.streams.fastbatch import FastRequest, parse_reply
+from penstock.streams.gathering import InFlight
 from support_publishing import SECOND, Run, ack
 
 START, APPEND, COMMIT, COMMIT_WITHOUT, PING = range(5)

@@ -10,7 +10,9 @@ import pytest
 from penstock.broker.router import Router
 from penstock.server.plane import Plane
 from penstock.store.filestore import FileStore
+from penstock.streams.batch import BatchLimits
 from penstock.streams.dedupe import DuplicateWindow
+from penstock.streams.gathering import Gatherings, InFlight
 from penstock.streams.lane import StreamLane
 from penstock.subjects.trie import SubList, Subscription
 from penstock.testing.simdisk import Fault, SimDisk
@@ -71,11 +73,13 @@ class Stage:
             prefix=b'{"stream":"S","seq":',
             name=b"S",
             ids=self.ids,
+            batches=Gatherings(BatchLimits(), InFlight()),
             **self.store.lane_parts(),
         )
         self.lane.room = 1 << 40
         self.lane.configure(
             is_open=True,
+            packs=True,
             acks_wanted=True,
             discard_new=False,
             msgs_max=NO_LIMIT,

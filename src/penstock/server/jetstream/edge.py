@@ -31,7 +31,8 @@ from penstock.server.jetstream.upkeep import Upkeep
 from penstock.server.logs import log
 from penstock.server.session import Session
 from penstock.store.errors import NotFound
-from penstock.streams.batch import BatchLimits, InFlight
+from penstock.streams.batch import BatchLimits
+from penstock.streams.gathering import InFlight
 
 if TYPE_CHECKING:
     import asyncio
