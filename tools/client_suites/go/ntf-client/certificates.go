@@ -31,7 +31,9 @@ func makeCertificates(dir string, wanted *tlsSettings) (*TLSMaterial, *certFiles
 	if err != nil {
 		return nil, nil, err
 	}
-	ca := template(1, "suite authority")
+	// Named after its instance: one name for two authorities is a fault that TLS libraries report each
+	// in their own way.
+	ca := template(1, filepath.Base(dir))
 	ca.IsCA, ca.BasicConstraintsValid = true, true
 	ca.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)

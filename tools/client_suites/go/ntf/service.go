@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -35,6 +36,7 @@ func New(_ context.Context, _ Options) (*Service, error) {
 	listener.Close()
 	command := exec.Command("nats-server", "-a", "127.0.0.1", "-p", fmt.Sprint(port))
 	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getenv("SUITE_QUIET") != "" {
 		command.Stderr = nil
 	}
