@@ -70,6 +70,7 @@ class StoreModel:
         self.kept: dict[int, Kept] = {}
         self.last_seq = first_seq - 1
         self.last_ts_ns = 0
+        self.loss_floor = 0
 
     # -- looking
 
@@ -159,12 +160,12 @@ class StoreModel:
         if limits.per_subject_max > 0:
             for subject in {kept.record.subject for kept in self.kept.values()}:
                 for seq in self.of_subject(subject)[: -limits.per_subject_max]:
-                    gone[seq] = self.kept.pop(seq)
+                    gone[seq] = self._pop(seq)
         while not limits.discard_new and (
             0 < limits.msgs_max < self.msgs or 0 < limits.bytes_max < self.bytes
         ):
             oldest = self.first_seq
-            gone[oldest] = self.kept.pop(oldest)
+            gone[oldest] = self._pop(oldest)
         return _removed(gone)
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
@@ -172,6 +173,9 @@ class StoreModel:
             raise ValueError(f"cannot skip {first} to {last} behind {self.last_seq}")
         self.last_seq = last
         self.last_ts_ns = ts_ns
+
+    def note_lost(self, last: int) -> None:
+        self.loss_floor = max(self.loss_floor, last)
 
     def set_limits(self, limits: Limits) -> Removed:
         self.limits = limits
@@ -271,7 +275,9 @@ class StoreModel:
     def truncate(self, seq: int) -> Removed:
         if seq > self.last_seq:
             raise ValueError(f"{seq} is behind the last sequence, {self.last_seq}")
+        floor = self.loss_floor
         removed = self._take(self.live(start=seq + 1))
+        self.loss_floor = max(floor, seq) if removed.msgs else floor
         self.last_seq = seq
         self.last_ts_ns = self.kept[max(self.kept)].record.ts_ns if self.kept else 0
         return removed
@@ -291,7 +297,12 @@ class StoreModel:
         return self.kept[seq].due_ns(self.limits.age_ns_max)
 
     def _take(self, seqs: Iterable[int]) -> Removed:
-        return _removed({seq: self.kept.pop(seq) for seq in seqs})
+        return _removed({seq: self._pop(seq) for seq in seqs})
+
+    def _pop(self, seq: int) -> Kept:
+        if seq == self.of_subject(self.kept[seq].record.subject)[-1]:
+            self.loss_floor = max(self.loss_floor, seq)
+        return self.kept.pop(seq)
 
     # -- the edge's part
 

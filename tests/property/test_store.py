@@ -201,6 +201,11 @@ class Lives(RuleBasedStateMachine):
             assert self.store.durable_seq <= self.model.last_seq
 
     @invariant()
+    def losses_agree(self) -> None:
+        if self.store is not None:
+            assert self.store.store.loss_floor == self.model.loss_floor
+
+    @invariant()
     def messages_agree(self) -> None:
         for seq in self.model.kept if self.store is not None else ():
             assert self.store.load(seq) == self.model.load(seq)

@@ -318,10 +318,12 @@ async def _beside(work: list[Coroutine[Any, Any, object]]) -> AsyncIterator[None
 
 async def lag(session: Session, name: str, fold: SnapshotReader) -> int:
     """Revisions the bucket is ahead; Failure if the fold is of another one."""
+    from penstock.kv.resuming import is_same_log
+
     watcher = (await bucket_of(session, name)).watcher()
     assert watcher is not None, "our own configuration names the server"
     info = await watcher.log_info()
-    if fold.meta.identity and fold.meta.identity != info.identity:
+    if fold.meta.identity and not is_same_log(fold.meta.identity, info.identity):
         raise Failure(f"the fold is of {fold.meta.identity}, and bucket {name} is {info.identity}")
     return max(0, info.last_seq - fold.cursor.rank)
 

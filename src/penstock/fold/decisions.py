@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penstock.kv.resuming import RESUMABLE_MAX, is_window_intact
+from penstock.kv.resuming import (
+    IDENTITY_MARK,
+    RESUMABLE_MAX,
+    is_same_log,
+    is_window_intact,
+    where_lost,
+)
 
 if TYPE_CHECKING:
     from penstock.kv.types import LogInfo, Scope
-
-IDENTITY_MARK = "@"
-"""What stands between the name of a log and the time it was made."""
 
 
 class Start(enum.Enum):
@@ -92,7 +95,7 @@ def how_to_start(held: Held, log: LogInfo) -> Start:
         return Start.FOREIGN
     if not held.cursor:
         return Start.RELIST if held.is_empty else Start.UNANCHORED
-    if held.identity and held.identity != log.identity:
+    if held.identity and not is_same_log(held.identity, log.identity):
         return Start.RESET
     if held.cursor > min(log.last_seq, RESUMABLE_MAX):
         return Start.RESET
@@ -116,7 +119,7 @@ def trust_in_listing(held: Held, log: LogInfo | None) -> Trust:
     """
     if log is None:
         return Trust.UNKNOWN
-    if log.first_seq <= 1:
+    if log.first_seq <= 1 and not log.loss_floor:
         return Trust.TRUE
     if log.evicts_current or held.seen_evicting:
         return Trust.FALSE
@@ -178,7 +181,7 @@ def why_not(offer: Offer, start: Start, held: Held, scope: Scope, log: LogInfo) 
         return f"its cursor {offer.cursor} is beyond the bucket's end at {log.last_seq}"
     # What the fold was at itself the bucket has lost: so this also refuses what is no newer.
     if not is_window_intact(log, offer.cursor):
-        return f"the bucket begins at {log.first_seq}, behind its cursor {offer.cursor}"
+        return f"{where_lost(log)}, behind its cursor {offer.cursor}"
     return ""
 
 

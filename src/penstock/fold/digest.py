@@ -21,6 +21,7 @@ import msgspec
 from penstock.fold.errors import StoreError
 from penstock.fold.extending import Behind, Change, Extension
 from penstock.fold.record import encode_key
+from penstock.kv.resuming import is_same_log
 from penstock.kv.types import Op, Scope
 
 if TYPE_CHECKING:
@@ -112,11 +113,16 @@ def as_hex(total: int) -> str:
     return (total % _MODULUS).to_bytes(DIGEST_BYTES, "big").hex()
 
 
+def _may_be_same(one: str, other: str) -> bool:
+    """Whether two identities can be of one log: one may not have heard of its incarnation yet."""
+    return is_same_log(one, other) or is_same_log(other, one)
+
+
 def compare(one: DigestReport, other: DigestReport) -> Comparison:
     """Whether two copies hold the same, at the newest revision both of them know exactly."""
     if one.scope != other.scope:
         return Comparison(None, reason="they hold different scopes")
-    if one.identity and other.identity and one.identity != other.identity:
+    if one.identity and other.identity and not _may_be_same(one.identity, other.identity):
         return Comparison(None, reason="they are of different logs")
     noted, others = one.exact(), other.exact()
     if not noted.keys() & others.keys():

@@ -95,7 +95,7 @@ class Beginning:
             return Anchor(0, info.identity, info.last_seq)
         if start is Start.DELTA:
             self._committer.remember(self._meta(info))
-            return Anchor(held.cursor, held.identity or info.identity, info.last_seq)
+            return Anchor(held.cursor, info.identity, info.last_seq)
         return await self._mend(start, held, info)
 
     # -- mending

@@ -31,6 +31,7 @@ from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
 from penstock.fold.record import decode_key, prefix_end
 from penstock.fold.sqlite_rows import rows_of
 from penstock.fold.tables import has_tables
+from penstock.kv.resuming import is_same_log
 from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class SqliteSnapshot(ServedByReader):
             return False
         row = db.execute("SELECT v FROM meta WHERE k = 'origin'").fetchone()
         known = msgspec.json.decode(row[0], type=SnapshotMeta).identity if row else ""
-        return known not in ("", meta.identity)
+        return bool(known) and not is_same_log(known, meta.identity)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

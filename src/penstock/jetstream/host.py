@@ -54,9 +54,11 @@ if TYPE_CHECKING:
 class StreamHost:
     """A stream, its consumers, and what waits for their disk."""
 
-    def __init__(self, stream: Stream, files: StreamFiles | None) -> None:
+    def __init__(self, stream: Stream, files: StreamFiles | None, *, incarnation: str = "") -> None:
         self.stream = stream
         self.files = files
+        self.incarnation = incarnation
+        """What no other stream has, of whatever name."""
         self.consumers: dict[str, Consumer] = {}
         self.num_listed = 0
         """Consumers that requests speak of."""

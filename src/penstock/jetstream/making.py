@@ -6,7 +6,8 @@ is kept in memory has no files and is gone with the process, as in the reference
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
     from penstock.jetstream.files import ConsumerFiles, StreamFiles
     from penstock.store.contract import Store
+
+
+INCARNATION_BYTES: Final = 8
+WORD_BYTES: Final = 8
 
 
 def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
@@ -92,8 +97,16 @@ def build_host(
         batch_limits=assets.policy.batches,
         in_flight=assets.in_flight,
     )
-    host = StreamHost(stream, files)
+    host = StreamHost(stream, files, incarnation=_told_apart(assets, files))
     return host
+
+
+def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
+    """A word for the incarnation of a stream. Not the number itself, which is what records in its
+    files are known by: who knows that could send a payload that looks like some."""
+    number = assets.ambient.seed() if files is None else files.incarnation
+    raw = number.to_bytes(INCARNATION_BYTES, "little")
+    return hashlib.blake2b(raw, digest_size=WORD_BYTES, person=b"stream").hexdigest()
 
 
 def open_store(assets: Assets, cfg: StreamConfig, files: StreamFiles | None) -> Store:

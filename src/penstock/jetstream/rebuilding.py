@@ -219,6 +219,9 @@ class Rebuilding:
         """All items were taken."""
         if self._last_seq < self._told_last_seq:
             self._skip_to(self._told_last_seq, self._told_last_ts_ns)
+        if self.store.state().msgs < self._last_seq:
+            # What it does not have, it may have lost before it was saved.
+            self.store.note_lost(self._last_seq)
 
     def run(self) -> None:
         """Makes the files of consumers, durably, and the machines. Raises StoreError.

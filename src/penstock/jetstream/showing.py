@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from penstock.api.levels import shown_metadata
+from penstock.api.levels import shown_losses, shown_metadata
 from penstock.api.stream import ClusterInfo, StreamInfo
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 def show_config(cfg: StreamConfig) -> StreamConfig:
     return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
+
+
+def show_losses(host: StreamHost, info: StreamInfo) -> StreamInfo:
+    """A stream's description with which one it is and what it lost: for those who follow it."""
+    stream = host.stream
+    told = shown_losses(stream.created_ns, host.incarnation, stream.store.loss_floor)
+    config = structs.replace(info.config, metadata=info.config.metadata | told)
+    return structs.replace(info, config=config)
 
 
 def show_consumer_config(cfg: ConsumerConfig) -> ConsumerConfig:

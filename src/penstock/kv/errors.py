@@ -90,7 +90,7 @@ class WatchError(FoldError):
 
 
 class CursorExpired(WatchError):
-    """The log no longer holds everything after `cursor`: it begins at `first_seq`."""
+    """The log no longer holds everything after `cursor`: `first_seq` is where it begins."""
 
     hint = "repair the fold, or read everything anew"
 

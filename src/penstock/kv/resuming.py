@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.api.levels import INCARNATION_KEY, LOSS_FLOOR_KEY, made_at
 from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.types import REVISION_MAX, LogInfo, WatchCursor
 
 if TYPE_CHECKING:
     from penstock.bulk.asking import StreamState
 
+IDENTITY_MARK: Final = "@"
+"""What stands between the name of a log and the time it was made."""
+INCARNATION_MARK: Final = "+"
+"""What stands behind the time a log was made, before its incarnation."""
 #: The last revision a consumer can start behind.
 RESUMABLE_MAX: Final = REVISION_MAX - 1
 
@@ -26,18 +31,44 @@ def log_info(state: StreamState) -> LogInfo:
         or config.get("allow_msg_ttl")
         or (config.get("discard") == "old" and is_limited)
     )
+    identity = f"{state.name}{IDENTITY_MARK}{state.created_ns}"
+    incarnation, loss_floor = _told(config.get("metadata") or {}, state.created_ns)
     return LogInfo(
-        identity=f"{state.name}@{state.created_ns}",
+        identity=f"{identity}{INCARNATION_MARK}{incarnation}" if incarnation else identity,
         first_seq=state.first_seq,
         last_seq=state.last_seq,
         evicts_current=evicts,
+        loss_floor=loss_floor,
     )
+
+
+def _told(metadata: dict[str, str], created_ns: int) -> tuple[str, int | None]:
+    """Incarnation and loss floor, from a server that tells them.
+
+    Another one keeps what it is given: a configuration copied from here has stale words in it. They
+    are of a stream that was made at another time, by which they are known.
+    """
+    incarnation, floor = metadata.get(INCARNATION_KEY, ""), metadata.get(LOSS_FLOOR_KEY, "")
+    made = made_at(created_ns)
+    if not incarnation.startswith(made) or not floor.isdecimal():
+        return "", None
+    return incarnation.removeprefix(made), int(floor)
+
+
+def is_same_log(held: str, now: str) -> bool:
+    """Whether a log is the one that a cursor was taken of.
+
+    One taken before the server told incarnations goes by name and time alone. The other way round
+    the log has moved to a server that does not: nothing says that it is the same.
+    """
+    before, mark, _ = now.rpartition(INCARNATION_MARK)
+    return held == now or bool(mark and held == before and IDENTITY_MARK in held)
 
 
 def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: str) -> None:
     """Raise if reading on behind a revision would miss something."""
     cursor = WatchCursor.of(revision)
-    if identity is not None and identity != info.identity:
+    if identity is not None and not is_same_log(identity, info.identity):
         raise LogReset(
             "the bucket was made anew",
             old_identity=identity,
@@ -55,7 +86,7 @@ def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: 
         )
     if not is_window_intact(info, revision):
         raise CursorExpired(
-            f"the bucket begins at {info.first_seq}, the cursor is {revision}",
+            f"{where_lost(info)}, the cursor is {revision}",
             first_seq=info.first_seq,
             cursor=cursor,
             bucket=bucket,
@@ -65,7 +96,19 @@ def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: 
 def is_window_intact(info: LogInfo, revision: int) -> bool:
     if info.loss_floor is not None:
         return info.loss_floor <= revision
+    return begins_in_time(info, revision)
+
+
+def begins_in_time(info: LogInfo, revision: int) -> bool:
+    """Whether nothing can have gone from the front of the log behind a revision."""
     return info.first_seq <= revision + 1
+
+
+def where_lost(info: LogInfo) -> str:
+    """What of a log says that something behind a revision is missing."""
+    if info.loss_floor is not None:
+        return f"the bucket lost {info.loss_floor}"
+    return f"the bucket begins at {info.first_seq}"
 
 
 def resumable(cursor: WatchCursor) -> int:

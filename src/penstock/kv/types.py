@@ -129,13 +129,14 @@ class LogInfo(Struct, frozen=True, kw_only=True):
     """What a bucket's log is, and what it may have lost."""
 
     identity: str
-    """Stream name and creation time: another log of the same name has another identity."""
+    """Stream name and creation time, and where the server tells it the incarnation: another log of
+    the same name has another identity; with an incarnation also one restored from a backup."""
     first_seq: int
     last_seq: int
     evicts_current: bool
     """It may remove the newest value of a key on its own: by age, by TTL, or when it is full."""
     loss_floor: int | None = None
-    """The highest sequence removed other than by overwriting, where the server tells."""
+    """The highest sequence that went while it was the newest of its key, where the server tells."""
 
 
 class Scope(Struct, frozen=True):

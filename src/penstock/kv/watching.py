@@ -24,7 +24,15 @@ from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import BucketError, CursorExpired, LogReset, WatchError
 from penstock.kv.failing import by_name, named
 from penstock.kv.records import filters_of, prefix_of, stream_of, updates_of
-from penstock.kv.resuming import check_resume, is_window_intact, log_info, resumable
+from penstock.kv.resuming import (
+    begins_in_time,
+    check_resume,
+    is_same_log,
+    is_window_intact,
+    log_info,
+    resumable,
+    where_lost,
+)
 from penstock.kv.types import Bookmark, CaughtUp, Scope, WatchCursor
 
 if TYPE_CHECKING:
@@ -97,6 +105,7 @@ class Watch:
         self._bucket = bucket
         self._is_guarded = self._is_whole = scope == Scope.all()
         """Whether a skipped sequence may be one that we should have had."""
+        self._tells_losses = False
         self._skipped = len(prefix_of(bucket))
         self._empty_is_delete = empty_is_delete
         self._bookmark_seconds = bookmark_seconds
@@ -169,7 +178,7 @@ class Watch:
         self.identity = self.identity or before.identity
         await self._following.begin()
         now = log_info(await self._following.state())
-        if now.identity != self.identity:
+        if not is_same_log(self.identity, now.identity):
             raise self._reset(now)
 
     def _check(self, state: StreamState, position: int) -> None:
@@ -180,6 +189,7 @@ class Watch:
 
     def _note(self, info: LogInfo) -> None:
         self._is_guarded = self._is_whole or info.evicts_current
+        self._tells_losses = info.loss_floor is not None
 
     def _reset(self, now: LogInfo) -> LogReset:
         return LogReset(
@@ -198,11 +208,9 @@ class Watch:
             self._advance(event.last)
             return updates_of(event, self._skipped, empty_is_delete=self._empty_is_delete)
         if isinstance(event, StreamCaughtUp):
-            if self._frontier is None:
-                position = self._following.position
-                self._frontier = self._end if position is None else position
-            return (CaughtUp(),)
+            return self._listed()
         if isinstance(event, Idle):
+            await self._guard_idle(event.seq)
             return self._bookmarked(event.seq)
         return ()
 
@@ -210,6 +218,18 @@ class Watch:
         self._cursor = revision
         if self._frontier is not None:
             self._frontier = revision
+
+    def _listed(self) -> Sequence[WatchEvent]:
+        """A listing has been through everything up to where the log ended when it began: what is
+        not in it is not there. A cursor at the last record listed would seem to have missed what
+        went behind that one before."""
+        if self._frontier is not None:
+            return (CaughtUp(),)
+        self._frontier = max(self._end, self._following.position or 0)
+        if self._cursor >= self._end:
+            return (CaughtUp(),)
+        self._cursor = self._end
+        return (Bookmark(WatchCursor.of(self._end)), CaughtUp())
 
     def _bookmarked(self, revision: int) -> Sequence[WatchEvent]:
         if self._frontier is not None:
@@ -228,10 +248,21 @@ class Watch:
         skipped_behind = batch.first_gap(self._frontier)
         if skipped_behind < 0:
             return
+        await self._look_into(skipped_behind)
+
+    async def _guard_idle(self, revision: int) -> None:
+        """A watch of everything that moves on without a record has skipped some."""
+        frontier = self._frontier
+        if self._is_whole and self._tells_losses and frontier is not None and revision > frontier:
+            await self._look_into(frontier)
+
+    async def _look_into(self, behind: int) -> None:
         info = log_info(await self._following.state())
-        if not is_window_intact(info, skipped_behind):
+        # Of keys out of scope many may be lost behind the last one in scope, all the time.
+        is_intact = is_window_intact if self._is_whole else begins_in_time
+        if not is_intact(info, behind):
             raise CursorExpired(
-                f"the bucket begins at {info.first_seq}, the watch was at {skipped_behind}",
+                f"{where_lost(info)}, the watch was at {behind}",
                 first_seq=info.first_seq,
                 cursor=self.cursor,
                 bucket=self._bucket,

@@ -38,6 +38,7 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     MARK_BYTES = 56
+    LOSS_BYTES = 56
     SMALL_BYTES = 65536
     LEAST_RESERVED = 1024
     MOST_RESERVED = 1048576
@@ -122,9 +123,10 @@ cdef class Appender:
             return True
         if self.log.has_dead_front() or (not self.syncs and self.is_half_used):
             return False
-        end = block.used + MARK_BYTES
+        end = block.used + MARK_BYTES + (LOSS_BYTES if self.log.is_loss_unsaid else 0)
         if end > self.open_block.allocated and end - block.written <= SMALL_BYTES:
             return False        # space has to be made first
+        self.log.note_loss()
         if self.syncs:
             self.log.note_mark(self.durable_block, self.durable_place, self.durable_seq)
         if not (self.put(block) if self.lender is None else self.put_in_c(block)):

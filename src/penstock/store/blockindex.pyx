@@ -169,7 +169,7 @@ cdef void list_range(Listing* listing, RecordView* view) noexcept nogil:
     """Removals that follow each other become one."""
     cdef uint64_t last = <uint64_t>view.ts
     if (view.kind == REMOVE and listing.kind == REMOVE and view.seq <= last
-            and view.seq == listing.last + 1):
+            and listing.first <= listing.last and view.seq == listing.last + 1):
         listing.last = last
         listing.written_ns = view.written_ns
         return

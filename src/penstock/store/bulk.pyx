@@ -12,7 +12,7 @@ from libc.stdlib cimport free, qsort
 from penstock.records.codec cimport REMOVE
 from penstock.store.log cimport MessageLog
 from penstock.store.recordlog cimport Block, Entry, RecordLog
-from penstock.store.seqlist cimport SeqList, seqs_at_least, seqs_count_from, seqs_remove
+from penstock.store.seqlist cimport SeqList, seqs_at_least, seqs_count_from, seqs_last, seqs_remove
 from penstock.store.subjectindex cimport Subject, count_message
 from penstock.subjects.nodes cimport xalloc
 
@@ -40,6 +40,8 @@ cdef void take(RecordLog log, Block* block, Entry* entry, uint64_t seq, Sum* tot
     block.live_bytes -= entry.length
     block.dead_bytes += entry.length
     entry.offset = 0
+    if seq > log.loss_floor and seq == seqs_last(&subject.seqs):
+        log.loss_floor = seq
     seqs_remove(&subject.seqs, seq)
     count_message(log.subjects, subject.id, -1)
     if subject.seqs.count == 0:
@@ -104,6 +106,7 @@ cdef void take_everything(RecordLog log, Sum* total) noexcept nogil:
     for i in range(log.subjects.ntallies):
         log.subjects.tallies[i].msgs = 0
     log.msgs = log.total_size = 0
+    log.loss_floor = max(log.loss_floor, total.last)
 
 cdef object told(RecordLog log, Sum* total, int64_t ts, bint noted):
     if total.msgs == 0:

@@ -226,6 +226,9 @@ class Store(Protocol):
         waits for the next `expire`.
         """
 
+    def note_lost(self, last: int) -> None:
+        """Messages up to this sequence may have been lost before the store had them."""
+
     # -- reading
 
     @property
@@ -289,6 +292,17 @@ class Store(Protocol):
     @property
     def total_bytes(self) -> int:
         """The `bytes` of `state`, for who asks often."""
+
+    @property
+    def loss_floor(self) -> int:
+        """The highest sequence whose message went while it was the newest of its subject.
+
+        Whoever knows the newest message of every subject up to a sequence not below this one, and
+        reads on behind it, misses nothing. What a newer message of its subject has made way for
+        is no loss, whatever took it out; a sequence that never held a message is none either.
+        After a crash, damage or a truncation it may be higher than it would have to be, never
+        lower. It does not fall.
+        """
 
     # -- removing
 

@@ -20,16 +20,12 @@ from penstock.store.compression import Compression
 from penstock.store.contract import Limits
 from penstock.store.endmark import EndMark
 from penstock.store.errors import StoreError
-from penstock.store.images import (
-    block_facts,
-    has_unwritten,
-    put_image,
-    take_unwritten,
-)
+from penstock.store.images import block_facts, has_unwritten, put_image, take_unwritten
 from penstock.store.indexed import IndexedStore
 from penstock.store.keyring import open_keys
 from penstock.store.log import MessageLog
-from penstock.store.recovery import FLOOR, REMOVE, RESERVE, Opening, Recovery
+from penstock.store.losses import FLOOR, REMOVE, RESERVE
+from penstock.store.recovery import Opening, Recovery
 from penstock.store.sealedblocks import SealedBlocks
 from penstock.store.seqset import SequenceSet
 from penstock.store.works import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
@@ -146,6 +142,7 @@ class FileStore(IndexedStore):
         opening.run()
         self.recovery = opening.recovery
         self._damaged = opening.lost
+        log.loss_floor, log.is_loss_unsaid = opening.losses.floor, opening.losses.is_unsaid
         self._doomed, self._blocks.litter = opening.doomed, opening.litter
         for number, found in opening.files.items():
             self._blocks.forms[number] = Form(found.header.form)
@@ -241,6 +238,7 @@ class FileStore(IndexedStore):
             return None
         self._close_appender()
         if write_only:
+            self._log.note_loss()
             self._working = self._sync_work(write_only=True)
             return self._working
         self._drop_dead_blocks()
@@ -248,6 +246,7 @@ class FileStore(IndexedStore):
         if not self._has_work() and not reserves:
             self._open_appender()
             return None
+        self._log.note_loss()
         if self._blocks.erases_frames():
             self._log.seal_active()  # what is to be written anew may not be written to
         reserved = self._note_reserved()

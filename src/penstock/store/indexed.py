@@ -159,6 +159,12 @@ class IndexedStore:
         self._trim_front(gone, ts_ns)
         return gone.removed()
 
+    def note_lost(self, last: int) -> None:
+        self._check_writable()
+        self._log.loss_floor = max(self._log.loss_floor, last)
+        self._log.is_loss_unsaid = True
+        self._log.note_loss()
+
     # -- reading
 
     @property
@@ -271,6 +277,10 @@ class IndexedStore:
     def total_bytes(self) -> int:
         return self._log.total_size
 
+    @property
+    def loss_floor(self) -> int:
+        return self._log.loss_floor
+
     # -- removing
 
     def _take(self, seq: int, ts_ns: int) -> tuple[int, int]:
@@ -373,7 +383,10 @@ class IndexedStore:
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
         if seq == self._log.last_seq and self._log.ts_of(seq):
             return NOTHING_REMOVED  # its message is the last one left
+        floor = self._log.loss_floor
         taken = take_span(self._log, seq + 1, SEQ_MAX, self._log.last_ts_ns, noted=False)
+        # What is as if it had never been is not lost. What had made way for it is.
+        self._log.loss_floor = max(floor, seq) if taken.msgs else floor
         self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
         self._forgotten(self._log.truncate(seq, self._log.last_ts_ns))

@@ -66,6 +66,8 @@ cdef class RecordLog:
     cdef public uint64_t visible_max     # reads find nothing behind it
     cdef readonly dict loose             # (block, sequence): (layout, record), of cold blocks
     cdef uint64_t looked_at              # the last sequence asked for of a cold block
+    cdef public uint64_t loss_floor      # the last that went as the newest of its subject
+    cdef public bint is_loss_unsaid      # something went since the log last said its loss floor
 
     cdef Block* active(self) noexcept nogil
     cdef Block* new_block(self, uint64_t first_seq, int64_t created_ns)
@@ -76,7 +78,9 @@ cdef class RecordLog:
                       size_t header_len, const char* payload, size_t payload_len, int64_t ts,
                       uint64_t seq, int64_t deadline_ns)
     cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)
+    cdef void note_in_place(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)
     cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq)
+    cpdef object note_loss(self)
     cdef bint has_dead_front(self) noexcept nogil
     cdef char* room(self, size_t n, uint64_t seq, int64_t ts)
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,

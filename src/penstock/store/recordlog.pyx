@@ -17,7 +17,7 @@ from penstock.records.codec cimport (
     read_record,
 )
 from penstock.store.imagememory cimport first_image, grow_image
-from penstock.store.seqlist cimport seqs_push, seqs_remove
+from penstock.store.seqlist cimport seqs_last, seqs_push, seqs_remove
 from penstock.store.subjectindex cimport count_message
 from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
 
@@ -34,9 +34,7 @@ cdef enum:
     NEAR_SEQS = 64              # who asks for one so near to the last is reading on
 
 cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
-
 cdef uint64_t LINEAGE_STEP = 0x9e3779b97f4a7c15ULL
-
 
 class MessageRecord(NamedTuple):
     """A message as it is stored."""
@@ -293,20 +291,30 @@ cdef class RecordLog:
         block.used += put_range(at, &block.keys, kind, first, last, ts_ns)
         block.records += 1
         block.lineage = grown(block.lineage, first, last, RANGE_RECORD_BYTES)
+        if kind == FLOOR or ((kind == REMOVE or kind == SKIP) and first <= last):
+            self.is_loss_unsaid = True
 
-    cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq):
-        """All blocks before this one, and this one up to a place in it, are durable.
-
-        Goes into the block that is open, be it full: it is about what lies before it.
-        """
+    cdef void note_in_place(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns):
+        """A record in the block that is open, be it full: it is about what lies before it."""
         cdef size_t limit = self.block_bytes
-        self.mark_block = number
-        self.mark_place = place
         if self.active() == NULL:
             return
         self.block_bytes = <size_t>-1
-        self.note_range(MARK, number, place, durable_seq)
+        self.note_range(kind, first, last, ts_ns)
         self.block_bytes = limit
+
+    cpdef object note_loss(self):
+        """Says the loss floor, if anything went since it was said: a removal that names nothing."""
+        if not self.is_loss_unsaid or self.active() == NULL:
+            return
+        self.note_in_place(REMOVE, self.loss_floor + 1, self.loss_floor, self.last_ts_ns)
+        self.is_loss_unsaid = False
+
+    cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq):
+        """All blocks before this one, and this one up to a place in it, are durable."""
+        self.mark_block = number
+        self.mark_place = place
+        self.note_in_place(MARK, number, place, durable_seq)
 
     def end(self) -> tuple:
         """(number, place) behind the last record; (0, 0) if there is no block."""
@@ -404,8 +412,10 @@ cdef class RecordLog:
         return size
 
     def lose(self, uint64_t seq) -> None:
-        """Takes a message out of which nothing can be read, without a record about it."""
-        self.take_out(seq)
+        """Takes a message out of which nothing can be read; all that is said is what was lost."""
+        if self.take_out(seq):
+            self.is_loss_unsaid = True
+            self.note_loss()
 
     def erase(self, uint64_t seq, noise, int64_t ts_ns):
         """Overwrites a message in its image with `noise(n)`, and removes it.
@@ -442,6 +452,8 @@ cdef class RecordLog:
         block.live_bytes -= entry.length
         block.dead_bytes += entry.length
         entry.offset = 0
+        if seq > self.loss_floor and seq == seqs_last(&subject.seqs):
+            self.loss_floor = seq
         seqs_remove(&subject.seqs, seq)
         count_message(self.subjects, subject.id, -1)
         if subject.seqs.count == 0:

@@ -38,6 +38,7 @@ from penstock.store.images import (
     set_damaged,
     survey,
 )
+from penstock.store.losses import FLOOR, MARK, REMOVE, RESERVE, SKIP, Losses
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from penstock.store.images import Replayed
     from penstock.store.log import MessageLog
 
-SKIP, REMOVE, FLOOR, RESERVE, MARK = 2, 3, 4, 5, 6
 MARK_BYTES: Final = 56
 
 
@@ -120,6 +120,7 @@ class Opening:
     mark: Mark = field(default_factory=Mark)
     lost: SequenceSet = field(default_factory=SequenceSet)
     torn: SequenceSet = field(default_factory=SequenceSet)
+    losses: Losses = field(default_factory=Losses)
     _inside: Mark = field(default_factory=Mark)
     _warm_bytes: int = 0
 
@@ -136,6 +137,7 @@ class Opening:
         self.recovery.blocks = len(order) - len(self.doomed)
         self.recovery.damaged = tuple(self.lost.ranges())
         self.recovery.torn = tuple(self.torn.ranges())
+        self._suspect_losses()
         live = [due for due in self.deadlines if self.log.size_at(due[0])]
         self.deadlines = live  # a later block may have removed some
 
@@ -240,6 +242,7 @@ class Opening:
             self.deadlines = [due for due in self.deadlines if due[0] < header.first_seq]
             for missing in (self.lost, self.torn):
                 missing.remove_range(header.first_seq, expected)
+            self.losses.cut(header.first_seq - 1)
         elif header.first_seq > expected:
             self._miss(found.number, 0, expected, header.first_seq - 1)
         begin_block(self.log, header.first_seq)
@@ -265,6 +268,7 @@ class Opening:
         rewritten = self.files[before.number].header.flags & REWRITTEN
         if before.lineage != header.previous and (before.footed or not rewritten):
             self.recovery.unlinked += (found.name,)
+            self.losses.suspect(self.log.last_seq)
 
     def _load(self, found: BlockFile) -> bool:
         trailer = found.trailer
@@ -306,6 +310,7 @@ class Opening:
         facts = block_facts(self.log, found.number)
         if facts is not None and facts.damaged:
             self.recovery.faulty += (found.name,)
+            self.losses.suspect(self.log.last_seq)
         if last:
             self._end(found, image, replayed)
         else:
@@ -390,6 +395,7 @@ class Opening:
 
     def _note_events(self, events: Iterable[tuple[int, int, int, int]]) -> None:
         for kind, first, last, _ in events:
+            self.losses.note(kind, first, last)
             if kind == RESERVE:
                 self.reserved = last
             elif kind == FLOOR:
@@ -400,6 +406,14 @@ class Opening:
     def _explained(self, first: int, last: int) -> None:
         for missing in (self.lost, self.torn):
             missing.remove_range(first, last)
+
+    def _suspect_losses(self) -> None:
+        """What cannot be read may have said that something was lost."""
+        for missing in (self.lost, self.torn):
+            for _, last in missing.ranges():
+                self.losses.suspect(last)
+        if self.recovery.unreadable or self.recovery.cut_short:
+            self.losses.suspect(self.log.last_seq)
 
     def _keep_reserved(self) -> None:
         """What a lazy store may have shown is never given out again."""

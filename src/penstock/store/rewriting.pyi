@@ -16,5 +16,6 @@ def rewrite_image(
     last_seq: int,
     last_ts_ns: int,
     oldest_seq: int,
+    loss_floor: int,
     live: bytes,
 ) -> Rewritten | None: ...

@@ -133,11 +133,13 @@ class SyncWork:
             self._write(block, piece)
         if self.write_only:
             return
-        self._end_files(touched)
         for block in touched.values():
+            if self.closing:  # no zeros behind anything
+                disk.truncate(block.file, block.written)
             disk.fdatasync(block.file)
         if self.names_changed:
             disk.sync_dir()
+        self._end_full()
         self._erase()
         self._swap()
         for number, _, _ in self.footers:
@@ -146,16 +148,17 @@ class SyncWork:
         if self.end is not None and (self.footers or self.swapped):
             self.end.note(self.place, self.seq)
 
-    def _end_files(self, touched: dict[int, OpenBlock]) -> None:
-        """Footers behind full blocks, no zeros behind anything when the store closes."""
+    def _end_full(self) -> None:
+        """Footers behind full blocks. What they leave out has gone by records of later blocks, too,
+        or made way for messages there: all of that is durable before."""
         erased = {number for number, _, _ in self.overwrites}
+        footed = {}
         for number, place, data in self.footers:
             if number not in erased:
-                touched[number] = self._block(number)
-                self._foot(touched[number], place, data)
-        if self.closing:
-            for block in touched.values():
-                self.files.disk.truncate(block.file, block.written)
+                footed[number] = self._block(number)
+                self._foot(footed[number], place, data)
+        for block in footed.values():
+            self.files.disk.fdatasync(block.file)
 
     def _foot(self, block: OpenBlock, place: int, data: bytes) -> None:
         self.files.disk.pwrite(block.file, data, place)
@@ -337,6 +340,7 @@ class RewriteWork:
     sealing: Sealing
     live: bytes = field(repr=False)
     oldest_seq: int
+    loss_floor: int
     salt: int
     mark: tuple[int, int]
     image: bytes = field(default=b"", repr=False)
@@ -394,6 +398,7 @@ class RewriteWork:
             last_seq=facts.last_seq,
             last_ts_ns=facts.last_ts_ns,
             oldest_seq=self.oldest_seq,
+            loss_floor=self.loss_floor,
             live=self.live,
         )
 

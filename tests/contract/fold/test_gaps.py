@@ -37,6 +37,7 @@ from support_following import (
     until,
 )
 from support_patience import PATIENCE_SECONDS
+from support_servers import OURS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from penstock.kv.bucket import NatsBucket
     from support_kv import Maker
-    from support_servers import ServerUnderTest, Starter
+    from support_servers import Implementation, ServerUnderTest, Starter
 
 #: Keeps about eight values of a hundred bytes, and drops the oldest for the newest.
 SMALL = BucketConfig(discard="old", max_bytes=1500)
@@ -111,17 +112,35 @@ async def test_keys_deleted_in_the_gap_are_gone_and_others_as_they_are_now(
         assert fold.status().repairs == 0
 
 
-async def test_overwriting_alone_also_moves_the_head_and_is_repaired_without_loss(
-    bucket: NatsBucket, tmp_path: Path
+async def test_overwriting_alone_also_moves_the_head_and_costs_nothing_where_losses_are_told(
+    bucket: NatsBucket, implementation: Implementation, tmp_path: Path
 ) -> None:
     await fill(bucket, 10)
     async with following(bucket, tmp_path / "fold"):
         pass
     await fill(bucket, 10)
-    assert await first_seq(bucket) == 11
+    await fill(bucket, 10)
+    assert await first_seq(bucket) == 21
     async with following(bucket, tmp_path / "fold") as fold:
         await assert_same(fold, bucket)
         assert fold.count() == 10
+        assert fold.status().repairs == (0 if implementation is OURS else 1)
+
+
+async def test_a_delete_lost_in_the_middle_is_noticed_where_losses_are_told(
+    bucket: NatsBucket, implementation: Implementation, jetstream: JetStreamContext, tmp_path: Path
+) -> None:
+    """The head of the log does not move, so another server gives nothing away."""
+    await fill(bucket, 3)
+    async with following(bucket, tmp_path / "fold"):
+        pass
+    await bucket.writer().delete("k2")
+    await fill(bucket, 1, 9)
+    await jetstream.purge_stream(f"KV_{bucket.name}", subject=f"$KV.{bucket.name}.k2")
+    async with following(bucket, tmp_path / "fold") as fold:
+        if implementation is OURS:
+            await assert_same(fold, bucket)
+        assert ("k2" in await keys(fold)) is (implementation is not OURS)
 
 
 async def test_a_purged_bucket_empties_the_fold(
@@ -202,6 +221,28 @@ async def test_a_bucket_set_back_to_an_older_state_sets_the_fold_back(
             assert await keys(fold) == {"k1", "k2", "k3"}
             await folded_up_to(fold, await fill(bucket, 1, 9))
             await assert_same(fold, bucket)
+    finally:
+        await client.close()
+
+
+async def test_a_bucket_set_back_and_written_beyond_the_cursor_is_known_where_it_is_told(
+    bucket: NatsBucket, server: ServerUnderTest, implementation: Implementation, tmp_path: Path
+) -> None:
+    if implementation is not OURS:
+        pytest.skip("nothing of the reference tells it from the bucket before")
+    client = await nats.connect(server.url)
+    try:
+        await fill(bucket, 3)
+        backup = await back_up(client, f"KV_{bucket.name}")
+        await fill(bucket, 2, 4)
+        async with following(bucket, tmp_path / "fold") as fold:
+            assert fold.cursor.rank == 5
+        await put_back(client, backup)
+        await fill(bucket, 3, 7)
+        async with following(bucket, tmp_path / "fold") as fold:
+            await assert_same(fold, bucket)
+            assert await keys(fold) == {"k1", "k2", "k3", "k7", "k8", "k9"}
+            assert fold.status().repairs == 1
     finally:
         await client.close()
 

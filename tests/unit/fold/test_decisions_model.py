@@ -38,10 +38,13 @@ class Log(Struct, frozen=True):
     """A bucket's stream. `said` is the fold of everything it ever said, dropped or not."""
 
     number: int = 1
+    created: int = 1
     last: int = 0
     records: tuple[Record, ...] = ()
     said: Entries = frozenset()
     evicts: bool = False
+    tells: bool = False
+    floor: int = 0
 
     @property
     def first(self) -> int:
@@ -49,10 +52,11 @@ class Log(Struct, frozen=True):
 
     def info(self) -> LogInfo:
         return LogInfo(
-            identity=f"KV_b@{self.number}",
+            identity=f"KV_b@{self.created}+{self.number}" if self.tells else f"KV_b@{self.created}",
             first_seq=self.first,
             last_seq=self.last,
             evicts_current=self.evicts,
+            loss_floor=self.floor if self.tells else None,
         )
 
     def listed(self) -> set[str]:
@@ -70,7 +74,14 @@ class Log(Struct, frozen=True):
         )
 
     def without(self, seq: int) -> Log:
-        return replace(self, records=tuple(one for one in self.records if one[0] != seq))
+        left = tuple(one for one in self.records if one[0] != seq)
+        return replace(self, records=left, floor=max(self.floor, seq))
+
+    def set_back(self, number: int) -> Log:
+        """Restored from a backup, and known to be another log."""
+        said = frozenset((key, number, seq) for key, _, seq in self.said)
+        is_whole = len(self.records) == self.last
+        return replace(self, number=number, said=said, floor=0 if is_whole else self.last)
 
 
 class Copy(Struct, frozen=True):
@@ -107,6 +118,7 @@ class Setting(Struct, frozen=True):
     fold_says: bool = True
     """Whether the fold knows of which log it is."""
     artifact_says: bool = True
+    server_tells: bool = False
 
 
 # -- what the bucket does
@@ -125,19 +137,32 @@ def moves(world: World, setting: Setting) -> Iterator[World]:
         if not is_put:
             yield replace(world, log=log.without(seq))
     if log.number < LOGS_MAX:
-        anew = replace(world, log=Log(log.number + 1, evicts=log.evicts), backup=None)
-        unaware = behind_their_backs(anew)
-        yield replace(
-            anew,
-            is_unaware=unaware.is_unaware and not setting.fold_says,
-            artifact_is_old=unaware.artifact_is_old and not setting.artifact_says,
-        )
+        number = log.number + 1
+        anew = Log(number, number, evicts=log.evicts, tells=log.tells)
+        yield told_apart(replace(world, log=anew, backup=None), setting)
     if log.evicts:
         yield replace(world, log=replace(log, evicts=False))
+    yield from set_back(world, setting)
+
+
+def set_back(world: World, setting: Setting) -> Iterator[World]:
+    log = world.log
     if world.backup is None:
         yield replace(world, backup=log)
-    elif world.backup != log:
+    elif world.backup != log and not log.tells:
         yield behind_their_backs(replace(world, log=world.backup))
+    elif world.backup != log and log.number < LOGS_MAX:
+        yield told_apart(replace(world, log=world.backup.set_back(log.number + 1)), setting)
+
+
+def told_apart(world: World, setting: Setting) -> World:
+    """The log is another one, as whoever knows which one he had can see."""
+    unaware = behind_their_backs(world)
+    return replace(
+        world,
+        is_unaware=unaware.is_unaware and not setting.fold_says,
+        artifact_is_old=unaware.artifact_is_old and not setting.artifact_says,
+    )
 
 
 def behind_their_backs(world: World) -> World:
@@ -249,6 +274,7 @@ def caught_up(world: World, setting: Setting, fold: Copy) -> World:
         fold,
         identity=info.identity if setting.fold_says else "",
         seen_evicting=fold.seen_evicting or info.evicts_current,
+        cursor=info.last_seq if world.log.tells else fold.cursor,
     )
     return replace(world, fold=fold, refused=False)
 
@@ -274,7 +300,7 @@ def is_told_apart(world: World) -> bool:
 
 def counterexample(setting: Setting, *, evicts: bool) -> list[World] | None:
     """A shortest history at the end of which the fold is wrong without a word."""
-    log = Log(evicts=evicts).written("a", is_put=True)
+    log = Log(evicts=evicts, tells=setting.server_tells).written("a", is_put=True)
     begun = caught_up(World(log, Copy()), setting, applied(Copy(), log.records, World(log, Copy())))
     before: dict[World, World | None] = {begun: None}
     waiting = deque([(begun, 0)])
@@ -308,6 +334,9 @@ SETTINGS = {
     "by itself, nothing is known of artifacts": Setting(Mode.AUTO, True, True, False),
     "by listing": Setting(Mode.RELIST, has_source=False),
     "from artifacts": Setting(Mode.RESTORE, has_source=True),
+    "by itself, losses are told": Setting(Mode.AUTO, has_source=False, server_tells=True),
+    "by itself, with artifacts, losses are told": Setting(Mode.AUTO, True, server_tells=True),
+    "losses are told, nothing is known of logs": Setting(Mode.AUTO, True, False, False, True),
 }
 
 
@@ -378,6 +407,7 @@ NOTHING_SAYS, ARTIFACTS_SAY_NOTHING = (
     "by itself, nothing is known of logs",
     "by itself, nothing is known of artifacts",
 )
+TOLD = "by itself, losses are told"
 #: What is replaced by what, and where that shows: in which setting, and whether the bucket evicts.
 MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
     "the window is not looked at": (
@@ -391,6 +421,14 @@ MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
     "the window is one too wide": (
         *("is_window_intact", lambda log, revision: log.first_seq <= revision + 2),
         *(ALONE, True),
+    ),
+    "where the log begins is taken for what it lost": (
+        *("is_window_intact", lambda log, revision: log.first_seq <= revision + 1),
+        *(TOLD, False),
+    ),
+    "the incarnation is not looked at": (
+        *("is_same_log", lambda held, now: held.partition("+")[0] == now.partition("+")[0]),
+        *(TOLD, False),
     ),
     "the identity is not looked at": ("how_to_start", without_identity, ALONE, True),
     "a cursor ahead of the log is resumed": ("how_to_start", without_the_end, NOTHING_SAYS, True),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.api.levels import shown_losses
 from penstock.bulk.asking import StreamState
 from penstock.kv.errors import CursorExpired, LogReset
-from penstock.kv.resuming import check_resume, log_info
+from penstock.kv.resuming import check_resume, is_same_log, log_info
 from penstock.kv.types import LogInfo
 
 HERE = "KV_b@1"
@@ -67,3 +68,43 @@ def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
 ) -> None:
     told = log_info(StreamState("KV_b", 1, 3, 9, 7, config))
     assert told == LogInfo(identity=HERE, first_seq=3, last_seq=9, evicts_current=evicts)
+
+
+# -- what our server says besides
+
+
+def described(metadata: dict[str, str], created_ns: int = 77) -> LogInfo:
+    return log_info(StreamState("KV_b", created_ns, 4, 9, 6, {"metadata": metadata}))
+
+
+def test_incarnation_and_losses_are_read_where_they_are_told() -> None:
+    told = described(shown_losses(77, "ab", 5))
+    assert (told.identity, told.loss_floor) == ("KV_b@77+ab", 5)
+    silent = described({"_nats.ver": "2"})
+    assert (silent.identity, silent.loss_floor) == ("KV_b@77", None)
+
+
+def test_words_copied_from_another_stream_are_not_believed() -> None:
+    """A server that does not know them keeps and shows whatever it was given."""
+    copied = described(shown_losses(76, "ab", 0))
+    assert (copied.identity, copied.loss_floor) == ("KV_b@77", None)
+    nonsense = described(shown_losses(77, "ab", 0) | {"_nats.penstock.loss_floor": "-1"})
+    assert nonsense.loss_floor is None
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "same"),
+    [
+        ("KV_b@1", "KV_b@1", True),
+        ("KV_b@1+ab", "KV_b@1+ab", True),
+        ("KV_b@1", "KV_b@1+ab", True),
+        ("KV_b@1+ab", "KV_b@1", False),
+        ("KV_b@1+ab", "KV_b@1+cd", False),
+        ("KV_b@1", "KV_b@2+ab", False),
+        ("KV_b", "KV_b+c@1", False),
+    ],
+)
+def test_a_cursor_of_before_incarnations_goes_by_name_and_time(
+    held: str, now: str, same: bool
+) -> None:
+    assert is_same_log(held, now) is same

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.api.levels import shown_losses
 from penstock.bulk.asking import StreamState
 from penstock.bulk.batch import Batch
 from penstock.bulk.errors import LinkLost
@@ -107,7 +108,7 @@ async def test_a_skip_the_log_begins_behind_expires_the_cursor_before_anything_i
 
 
 async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
-    bulk = Bulk(batch(4, 9), StreamCaughtUp(), batch(12), first_seq=11)
+    bulk = Bulk(batch(4, 9), StreamCaughtUp(), batch(12), first_seq=11, last_seq=9)
     async with watch(bulk) as one:
         assert await revisions(one) == [4, 9]
         assert await one.next_events() == (CaughtUp(),)
@@ -118,7 +119,7 @@ async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
 async def test_what_comes_after_the_listing_of_an_empty_bucket_may_not_skip_either() -> None:
     bulk = Bulk(StreamCaughtUp(), batch(10), batch(13), first_seq=12, last_seq=9)
     async with watch(bulk) as one:
-        assert await one.next_events() == (CaughtUp(),)
+        assert await one.next_events() == (Bookmark(WatchCursor.of(9)), CaughtUp())
         assert await revisions(one) == [10]
         with pytest.raises(CursorExpired) as expired:
             await one.next_events()
@@ -185,3 +186,55 @@ async def test_a_watch_that_breaks_says_how_far_it_came() -> None:
         with pytest.raises(WatchError) as broken:
             await one.next_events()
     assert (broken.value.cursor, broken.value.bucket) == (WatchCursor.of(4), "b")
+
+
+# -- where the server tells what it lost
+
+
+def telling(loss_floor: int) -> dict[str, Any]:
+    """The configuration of a bucket that was made at the time that `Bulk` says."""
+    return {"metadata": shown_losses(1, "ab", loss_floor)}
+
+
+async def test_a_log_that_begins_behind_a_skip_and_lost_nothing_is_harmless() -> None:
+    bulk = Bulk(batch(4, 9), first_seq=8, config=telling(3))
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4, 9]
+    assert bulk.asked == 1
+
+
+async def test_a_loss_behind_a_skip_expires_the_cursor_wherever_the_log_begins() -> None:
+    bulk = Bulk(batch(4), batch(5, 9), config=telling(3))
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4]
+        bulk.config = telling(6)
+        with pytest.raises(CursorExpired, match="lost 6"):
+            await one.next_events()
+
+
+async def test_a_loss_at_the_end_expires_the_cursor_before_it_moves_there() -> None:
+    bulk = Bulk(batch(4), Idle(4), Idle(7), config=telling(3))
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4]
+        bulk.config = telling(7)
+        with pytest.raises(CursorExpired):
+            await one.next_events()
+    assert one.cursor == WatchCursor.of(4)
+
+
+async def test_of_other_keys_many_may_be_lost() -> None:
+    bulk = Bulk(batch(50), config=telling(3) | {"max_age": 1})
+    async with watch(bulk, Scope.prefix("k."), after=3) as one:
+        bulk.config = telling(49) | {"max_age": 1}
+        assert await revisions(one) == [50]
+
+
+async def test_a_bucket_put_back_from_a_backup_is_another_one() -> None:
+    bulk = Bulk(batch(4), config=telling(0))
+    async with watch(bulk, after=3) as one:
+        had = one.identity
+    bulk.config = {"metadata": shown_losses(1, "cd", 0)}
+    made: Any = bulk
+    with pytest.raises(LogReset):
+        async with NatsWatcher("b", made).watch(Scope.all(), after=WatchCursor.of(3), identity=had):
+            pass
