@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 PUMP_BYTES_MAX: Final = 524_288
 """Delivered by one call; what is left waits for the next, so that nobody hogs the turn."""
+PUMP_BYTES_FIRST: Final = 16_384
+"""By the first call, and twice as much by each that follows: whoever asked for the consumer reads
+the answer, and may set its own bounds, before much has come."""
 
 
 class Stop(enum.Enum):
@@ -91,6 +94,7 @@ class Delivery:
         else:
             self.pull = PullSide(cfg, around, self, events, now_ns)
         self.lane = make_pump(around, self._ack_prefix)
+        self._call_bytes = PUMP_BYTES_FIRST
         self.busy = False
         self.hold_ns: int | None = None
         """When a message that was held back may go."""
@@ -151,7 +155,7 @@ class Delivery:
     def _deliver_all(self, now_ns: int, out: list[Effect], *, direct: bool) -> Stop:
         if self.pause_end_ns is not None and now_ns < self.pause_end_ns:
             return Stop.END
-        room = PUMP_BYTES_MAX
+        room = min(self._call_bytes, PUMP_BYTES_MAX)
         while room > 0:
             if not (self.pull.queue if self.pull is not None else self._may_push()):
                 return Stop.END
@@ -162,6 +166,7 @@ class Delivery:
             if isinstance(size, Stop):
                 return size
             room -= size
+        self._call_bytes = min(2 * self._call_bytes, PUMP_BYTES_MAX)
         return Stop.BOUND
 
     # -- runs

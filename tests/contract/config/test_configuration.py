@@ -83,6 +83,7 @@ ACCEPTED_FORMS = [
     "authorization {user: a, password: b}",
     "authorization {token: b, timeout: 0.001}",
     "authorization {timeout: '1s'}",
+    "authorization {token: b, proxy_required: false}",
     USERS,
     f"authorization {{users: [{{nkey: {NKEY}}}]}}",
     "authorization {users: [{user: a, clients: [standard, MQTT_WS, IN_PROCESS]}]}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.api.consumer import AckPolicy, ReplayPolicy
 from penstock.base.effects import Deliver, Send
 from penstock.consumers import push
+from penstock.consumers.delivery import PUMP_BYTES_FIRST, PUMP_BYTES_MAX
 from penstock.consumers.pace import RateLimit
 from support_consuming import MS, SECOND, T0, Stage, push_config
 
@@ -50,17 +51,21 @@ def test_unacked_messages_are_pushed_again() -> None:
     del two
 
 
-def test_a_call_delivers_a_bounded_number_of_bytes() -> None:
+def test_a_call_delivers_a_bounded_number_of_bytes_and_the_first_calls_fewer() -> None:
     stage = Stage(push_config(max_ack_pending=-1))
     stage.deaf.add("in")
     stage.take(stage.consumer.interest_changed(T0))
-    for _ in range(8):
-        stage.publish(payload=bytes(100_000))
+    for _ in range(240):
+        stage.publish(payload=bytes(10_000))
     stage.deaf.clear()
     stage.take(stage.consumer.interest_changed(T0))
-    assert (stage.seqs(), stage.consumer.busy) == ([1, 2, 3, 4, 5, 6], True)
-    drain(stage)
-    assert stage.seqs() == [7, 8]
+    by_call = [len(stage.seqs())]
+    while stage.consumer.busy:
+        stage.take(stage.consumer.wake(T0))
+        by_call.append(len(stage.seqs()))
+    first, most = -(-PUMP_BYTES_FIRST // 10_000), -(-PUMP_BYTES_MAX // 10_000)
+    assert (by_call[0], max(by_call), sum(by_call)) == (first, most, 240)
+    assert by_call[:5] == sorted(by_call[:5])
 
 
 def test_payloads_are_left_out_if_only_headers_are_wanted() -> None:

@@ -318,6 +318,7 @@ _AUTHORIZATION: dict[str, Reader] = {
         _permissions("default_permissions"),
     ),
     "auth_callout": unsupported,
+    "proxy_required": _proxy_required,
 }
 _USER: dict[str, Reader] = {
     **dict.fromkeys(("user", "username"), text("user")),
