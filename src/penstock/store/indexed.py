@@ -20,13 +20,13 @@ from penstock.store.contract import (
     Limits,
     MessageRecord,
     Missing,
-    Range,
     Refusal,
     Removed,
     StoreState,
     SubjectState,
 )
 from penstock.store.deadlines import DeadlineWheel
+from penstock.store.gone import Gone
 from penstock.store.log import DamagedRecord, MessageLog
 from penstock.store.packed import append_packed, unpacked
 from penstock.store.seqset import SequenceSet
@@ -87,14 +87,14 @@ class IndexedStore:
         self._note_deadline(stored, deadline_ns)
         if self._limits.is_boundless:
             return Appended(stored, NOTHING_REMOVED)
-        return Appended(stored, self._enforce(_Gone(), subject, ts_ns).removed())
+        return Appended(stored, self._enforce(Gone(), subject, ts_ns).removed())
 
     def append_packed(self, packed: bytes, ts_ns: int) -> Removed:
         self._check_writable()
         if self._limits.is_boundless:
             append_packed(self._log, packed, ts_ns)
             return NOTHING_REMOVED
-        gone = _Gone()
+        gone = Gone()
         for subject, header, payload in unpacked(packed):
             self._log.append(subject, header, payload, ts_ns)
             self._enforce(gone, subject, ts_ns)
@@ -124,7 +124,7 @@ class IndexedStore:
                 return Refusal.MAX_BYTES
         return None
 
-    def _enforce(self, gone: _Gone, subject: str, ts_ns: int) -> _Gone:
+    def _enforce(self, gone: Gone, subject: str, ts_ns: int) -> Gone:
         limits, log = self._limits, self._log
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
@@ -134,7 +134,7 @@ class IndexedStore:
         self._trim_front(gone, ts_ns)
         return gone
 
-    def _trim_front(self, gone: _Gone, ts_ns: int) -> None:
+    def _trim_front(self, gone: Gone, ts_ns: int) -> None:
         limits, log = self._limits, self._log
         if limits.discard_new:
             return
@@ -151,7 +151,7 @@ class IndexedStore:
         self._check_writable()
         self._limits = limits
         self._age_from = self._log.first_seq
-        gone = _Gone()
+        gone = Gone()
         ts_ns, kept = self._log.last_ts_ns, limits.per_subject_max
         if kept > 0:
             end = self._log.last_seq + 1
@@ -320,7 +320,7 @@ class IndexedStore:
     def remove_span(self, first: int, last: int) -> Removed:
         self._check_writable()
         taken = take_span(self._log, first, last, self._log.last_ts_ns)
-        return _Gone().add(self._taken(taken)).removed()
+        return Gone().add(self._taken(taken)).removed()
 
     def erase(self, seq: int) -> Removed | Cold | None:
         self._check_writable()
@@ -375,7 +375,7 @@ class IndexedStore:
             taken = take_matching(self._log, filters[0], bound, ts_ns)
         else:
             taken = take_span(self._log, 0, bound - 1, ts_ns)
-        return _Gone().add(self._taken(taken)).removed()
+        return Gone().add(self._taken(taken)).removed()
 
     def truncate(self, seq: int) -> Removed:
         self._check_writable()
@@ -390,7 +390,7 @@ class IndexedStore:
         self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
         self._forgotten(self._log.truncate(seq, self._log.last_ts_ns))
-        return _Gone().add(taken).removed()
+        return Gone().add(taken).removed()
 
     # -- time
 
@@ -403,7 +403,7 @@ class IndexedStore:
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
         self._check_writable()
-        gone = _Gone()
+        gone = Gone()
         self._expire_old(now_ns, at_most, gone)
         if gone.msgs < at_most:
             for seq in list(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
@@ -413,7 +413,7 @@ class IndexedStore:
                     gone.one(seq, size)
         return gone.removed()
 
-    def _expire_old(self, now_ns: int, at_most: int, gone: _Gone) -> None:
+    def _expire_old(self, now_ns: int, at_most: int, gone: Gone) -> None:
         age_ns = self._limits.age_ns_max
         if age_ns <= 0:
             return
@@ -454,38 +454,3 @@ class IndexedStore:
                 old = self._log.ts_of(seq) + age_ns
                 due = old if due is None else min(due, old)
         return due
-
-
-class _Gone:
-    """What one call takes out, by whatever ways."""
-
-    __slots__ = ("bytes", "msgs", "ranges")
-
-    def __init__(self) -> None:
-        self.msgs = self.bytes = 0
-        self.ranges: list[Range] = []
-
-    def one(self, seq: int, size: int) -> None:
-        self.msgs += 1
-        self.bytes += size
-        self.ranges.append((seq, seq))
-
-    def add(self, taken: Taken) -> _Gone:
-        self.msgs += taken.msgs
-        self.bytes += taken.bytes
-        self.ranges += taken.ranges
-        return self
-
-    def removed(self) -> Removed:
-        """Ranges that touch or overlap become one: nothing in them is live."""
-        if not self.msgs:
-            return NOTHING_REMOVED
-        if len(self.ranges) == 1:
-            return Removed(self.msgs, self.bytes, (self.ranges[0],))
-        merged: list[Range] = []
-        for first, last in sorted(self.ranges):
-            if merged and first <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-            else:
-                merged.append((first, last))
-        return Removed(self.msgs, self.bytes, tuple(merged))
