@@ -94,9 +94,15 @@ def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: 
 
 
 def is_window_intact(info: LogInfo, revision: int) -> bool:
-    if info.loss_floor is not None:
-        return info.loss_floor <= revision
-    return begins_in_time(info, revision)
+    """Whether whoever has everything up to a revision may read on behind it.
+
+    A log that never lost anything may begin where it likes: what went was overwritten. Of one that
+    did, a loss at or before the revision may have been of a value that was known, and nothing tells
+    when it went; so its beginning counts as well, which a purge beyond the revision moves.
+    """
+    if info.loss_floor is not None and info.loss_floor > revision:
+        return False
+    return info.loss_floor == 0 or begins_in_time(info, revision)
 
 
 def begins_in_time(info: LogInfo, revision: int) -> bool:
@@ -106,7 +112,7 @@ def begins_in_time(info: LogInfo, revision: int) -> bool:
 
 def where_lost(info: LogInfo) -> str:
     """What of a log says that something behind a revision is missing."""
-    if info.loss_floor is not None:
+    if info.loss_floor is not None and info.loss_floor >= info.first_seq:
         return f"the bucket lost {info.loss_floor}"
     return f"the bucket begins at {info.first_seq}"
 

@@ -45,8 +45,10 @@ def log(first: int, last: int, **more: Any) -> LogInfo:
         (Held(0, True, "KV_c@1"), log(1, 9), Start.FOREIGN),
         (Held(4, False, "other"), log(1, 9), Start.RESET),
         (Held(2**64 - 1, False, LOG), log(1, 2**64 - 1), Start.RESET),
-        # A server that says what it lost is believed, wherever its log begins.
-        (Held(4, False, LOG), log(8, 9, loss_floor=4), Start.DELTA),
+        # A server that lost nothing is believed, wherever its log begins.
+        (Held(4, False, LOG), log(8, 9, loss_floor=0), Start.DELTA),
+        (Held(4, False, LOG), log(5, 9, loss_floor=4), Start.DELTA),
+        (Held(4, False, LOG), log(8, 9, loss_floor=4), Start.EXPIRED),
         (Held(4, False, LOG), log(1, 9, loss_floor=5), Start.EXPIRED),
     ],
 )

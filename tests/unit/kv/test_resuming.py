@@ -46,9 +46,16 @@ def test_a_cursor_beyond_the_end_or_of_another_log_is_a_reset() -> None:
 
 
 def test_a_server_that_tells_its_losses_is_believed() -> None:
-    check_resume(info(8, 9, loss_floor=2), 2, identity=HERE, bucket="b")
-    with pytest.raises(CursorExpired):
-        check_resume(info(8, 9, loss_floor=3), 2, identity=HERE, bucket="b")
+    check_resume(info(8, 9, loss_floor=0), 2, identity=HERE, bucket="b")
+    check_resume(info(3, 9, loss_floor=2), 2, identity=HERE, bucket="b")
+    with pytest.raises(CursorExpired, match="lost 3"):
+        check_resume(info(1, 9, loss_floor=3), 2, identity=HERE, bucket="b")
+
+
+def test_a_purge_beyond_the_cursor_is_seen_though_the_last_loss_was_before_it() -> None:
+    # 3 to 7 were overwritten, 2 was not: whoever knows 2 must not keep it.
+    with pytest.raises(CursorExpired, match="begins at 8"):
+        check_resume(info(8, 9, loss_floor=2), 2, identity=HERE, bucket="b")
 
 
 @pytest.mark.parametrize(

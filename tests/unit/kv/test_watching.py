@@ -197,7 +197,7 @@ def telling(loss_floor: int) -> dict[str, Any]:
 
 
 async def test_a_log_that_begins_behind_a_skip_and_lost_nothing_is_harmless() -> None:
-    bulk = Bulk(batch(4, 9), first_seq=8, config=telling(3))
+    bulk = Bulk(batch(4, 9), first_seq=8, config=telling(0))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4, 9]
     assert bulk.asked == 1
