@@ -48,6 +48,8 @@ class Held(Struct, frozen=True):
     is_empty: bool = True
     identity: str = ""
     seen_evicting: bool = False
+    keys_min: int = 0
+    """It has at least so many keys."""
 
 
 class Trust(enum.Enum):
@@ -99,7 +101,19 @@ def how_to_start(held: Held, log: LogInfo) -> Start:
         return Start.RESET
     if held.cursor > min(log.last_seq, RESUMABLE_MAX):
         return Start.RESET
-    return Start.DELTA if is_window_intact(log, held.cursor) else Start.EXPIRED
+    is_intact = is_window_intact(log, held.cursor) and not is_short(held, log)
+    return Start.DELTA if is_intact else Start.EXPIRED
+
+
+def is_short(held: Held, log: LogInfo) -> bool:
+    """Whether a bucket that drops nothing on its own has fewer records than the fold has keys.
+
+    Each key has one at least, if only the marker of its delete. So some were purged that the fold
+    has, which nothing else of the log tells.
+    """
+    if log.records is None or trust_in_listing(held, log) is not Trust.TRUE:
+        return False
+    return held.keys_min > log.records
 
 
 def is_foreign(ours: str, theirs: str) -> bool:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from penstock.kv.contract import KvKeys, KvWatcher
     from penstock.kv.types import KvUpdate, LogInfo
 
+COUNTED_MAX = 1_000
+"""Keys of a fold that are counted before it goes on: more would cost more than they tell."""
 LISTED_AT_ONCE = 10_000
 """Keys of a reader that hands them out one by one, gathered before they are sorted in."""
 
@@ -82,7 +84,7 @@ class Beginning:
     async def find(self) -> Anchor:
         """Where to go on; repairs first if that cannot be said."""
         info = await self._watcher.log_info()
-        held = await self._committer.worker.run(held_by, self._store)
+        held = await self._committer.worker.run(held_by, self._store, info.records)
         self._check_scope()
         start = how_to_start(held, info)
         if start is Start.FOREIGN:
@@ -243,11 +245,13 @@ class Beginning:
             raise FoldMismatch(f"this is a fold of the prefixes {had}, not {self._scope.prefixes}")
 
 
-def held_by(store: SnapshotStore) -> Held:
-    """What a store knows of itself."""
+def held_by(store: SnapshotStore, records: int | None = None) -> Held:
+    """What a store knows of itself; its keys are counted as far as it takes to tell whether they
+    are more than a few records."""
     meta = store.meta
-    is_empty = not store.page(limit=1)
-    return Held(store.cursor.rank, is_empty, meta.identity, meta.seen_evicting)
+    few = records if records is not None and records < COUNTED_MAX else 0
+    counted = len(store.page(limit=few + 1))
+    return Held(store.cursor.rank, not counted, meta.identity, meta.seen_evicting, counted)
 
 
 async def _fill(listing: Listing, reader: KvKeys, prefix: str) -> None:

@@ -39,6 +39,7 @@ def log_info(state: StreamState) -> LogInfo:
         last_seq=state.last_seq,
         evicts_current=evicts,
         loss_floor=loss_floor,
+        records=state.messages,
     )
 
 

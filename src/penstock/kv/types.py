@@ -137,6 +137,8 @@ class LogInfo(Struct, frozen=True, kw_only=True):
     """It may remove the newest value of a key on its own: by age, by TTL, or when it is full."""
     loss_floor: int | None = None
     """The highest sequence that went while it was the newest of its key, where the server tells."""
+    records: int | None = None
+    """How many there are, where it is known."""
 
 
 class Scope(Struct, frozen=True):

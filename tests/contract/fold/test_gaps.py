@@ -157,6 +157,21 @@ async def test_a_purged_bucket_empties_the_fold(
         await assert_same(fold, bucket)
 
 
+@pytest.mark.parametrize("written", [0, 3])
+async def test_a_bucket_purged_up_to_the_cursor_has_too_few_records(
+    written: int, bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
+) -> None:
+    """The log begins in time, and what it lost was known: only the number tells."""
+    await fill(bucket, 5)
+    async with following(bucket, tmp_path / "fold"):
+        pass
+    await jetstream.purge_stream(f"KV_{bucket.name}")
+    await fill(bucket, written, 7)
+    async with following(bucket, tmp_path / "fold") as fold:
+        await assert_same(fold, bucket)
+        assert (fold.count(), fold.status().repairs) == (written, 1)
+
+
 async def test_a_fold_without_repair_keeps_what_was_deleted(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
