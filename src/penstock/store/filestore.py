@@ -24,7 +24,7 @@ from penstock.store.images import block_facts, has_unwritten, put_image, take_un
 from penstock.store.indexed import IndexedStore
 from penstock.store.keyring import open_keys
 from penstock.store.log import MessageLog
-from penstock.store.losses import FLOOR, REMOVE, RESERVE
+from penstock.store.rangekinds import FLOOR, REMOVE, RESERVE
 from penstock.store.recovery import Opening, Recovery
 from penstock.store.sealedblocks import SealedBlocks
 from penstock.store.seqset import SequenceSet

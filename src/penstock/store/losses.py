@@ -12,13 +12,8 @@ Invariant: never too low. Too high costs those who follow the log a listing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-SKIP: Final = 2
-REMOVE: Final = 3
-FLOOR: Final = 4
-RESERVE: Final = 5
-MARK: Final = 6
+from penstock.store.rangekinds import FLOOR, REMOVE, SKIP
 
 
 @dataclass(slots=True)

@@ -38,7 +38,8 @@ from penstock.store.images import (
     set_damaged,
     survey,
 )
-from penstock.store.losses import FLOOR, MARK, REMOVE, RESERVE, SKIP, Losses
+from penstock.store.losses import Losses
+from penstock.store.rangekinds import FLOOR, MARK, REMOVE, RESERVE, SKIP
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import pytest
 from penstock.store.contract import Appended, Limits
 from penstock.store.filestore import FileStore
 from penstock.store.log import MessageLog
-from penstock.store.losses import FLOOR, MARK, REMOVE, RESERVE, SKIP, Losses
+from penstock.store.losses import Losses
+from penstock.store.rangekinds import FLOOR, MARK, REMOVE, RESERVE, SKIP
 from penstock.store.recordlog import RecordLog
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
