@@ -86,6 +86,7 @@ cdef class Router:
     cdef Sink* dirty_first
     cdef Sink* dirty_last
     cdef Sink* urgent
+    cdef uint64_t written     # payload bytes of all deliveries
     cdef Sub** spent          # subscriptions that have had their last message
     cdef uint32_t nspent
     cdef uint32_t spent_cap

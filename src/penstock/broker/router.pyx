@@ -252,6 +252,7 @@ cdef class Router:
     cdef inline void count_delivery(self, Sink* sink, size_t size) noexcept nogil:
         sink.out_msgs += 1
         sink.out_bytes += size
+        self.written += size
         self.mark_dirty(sink)
 
     cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil:

@@ -18,6 +18,7 @@ cdef class Plane(Sender):
     cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef object pace              # None, or who knows how quick the disk is
     cdef uint32_t turning
+    cdef int events               # of this turn
     cdef uint32_t reads           # of the link that is being read
     cdef int64_t served_ns        # when the last turn began
     cdef int64_t answered_ns      # when it had said what it had to say
@@ -39,6 +40,7 @@ cdef class Plane(Sender):
     cdef int codec_ended(self, Link link, end) except -1
     cdef int received(self, Link link, char* base, size_t n) except -1
     cdef int keep_rest(self, Link link, char* rest, size_t n) except -1
+    cdef uint32_t reads_wanted(self, uint64_t written) noexcept
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept

@@ -36,8 +36,9 @@ from penstock.server.logs import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
-    READ_BYTES = 131072            # taken from a socket at once
-    READS_TOGETHER = 4             # of one socket in one turn, if a stream takes it in
+    READ_BYTES = 129024            # taken from a socket at once: passed on, two segments of loopback
+    READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
+    READS_SPREAD = 2               # if it speaks alone, to several: fewer and fuller sends
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
@@ -172,6 +173,7 @@ cdef class Plane(Sender):
         cdef int i
         self.served_ns = self.router.now_ns = now
         self.router.wall_ns = wall_ns()
+        self.events = n
         self.turning += 1
         try:
             for i in range(n):
@@ -345,6 +347,7 @@ cdef class Plane(Sender):
     # -- reading
 
     cdef int readable(self, Link link) except -1:
+        cdef uint64_t written = self.router.written
         self.reads = 1
         if link.held:
             # Nobody asked: epoll says that the peer has gone. What it sent is not wanted any more,
@@ -353,8 +356,7 @@ cdef class Plane(Sender):
             return 0
         try:
             if link.codec is None:
-                while self.take_plain(link) and self.reads < READS_TOGETHER and self.router.lanes:
-                    # A stream takes this in: the more at once, the fewer syncs.
+                while self.take_plain(link) and self.reads < self.reads_wanted(written):
                     self.reads += 1
             else:
                 self.take_encoded(link)
@@ -368,6 +370,14 @@ cdef class Plane(Sender):
             self.router.pressure = False
             self.hold_back(link)
         return 0
+
+    cdef uint32_t reads_wanted(self, uint64_t written) noexcept:
+        """How often a link that has more is read in this turn; `written` is from before."""
+        if self.router.lanes:
+            return READS_STORED
+        if self.events == 1 and self.router.written - written > 2 * self.reads * READ_BYTES:
+            return READS_SPREAD
+        return 1
 
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2:
         """Bytes read; 0: nothing to do now, also when the peer has gone."""
