@@ -111,16 +111,6 @@ def test_a_user_whose_time_is_over_has_to_go(plain: ServerUnderTest) -> None:
         wire.expect_closed()
 
 
-def test_an_account_whose_time_is_over_loses_its_clients(start: Starter) -> None:
-    ends = {"exp": int(time.time()) + 3}
-    server = start(Realm().add(SHOP, about=ends).add(GUEST).config())
-    with login(server, user_token(SHOP)) as wire, login(server, user_token(GUEST)) as other:
-        wire.expect("-ERR 'Account Authentication Expired'")
-        wire.expect_closed()
-        other.expect_quiet()
-    refused_token(server, user_token(SHOP))
-
-
 def test_an_account_that_is_over_is_not_there(start: Starter) -> None:
     server = start(Realm().add(SHOP, about={"exp": ISSUED_S}).config())
     refused_token(server, user_token(SHOP))

@@ -157,6 +157,18 @@ def test_the_subject_may_name_the_account(
     assert error["description"].endswith("subject does not match jwt content")
 
 
+def test_an_account_whose_time_is_over_loses_its_clients(
+    start: Starter, administer: Administer
+) -> None:
+    server = start(config(directory(), SHOP, GUEST))
+    with login(server, user_token(SHOP)) as wire, login(server, user_token(GUEST)) as other:
+        ends = {"exp": int(time.time()) + 2}
+        administer(server).update(account(SHOP, about=ends))
+        gone(wire, "Account Authentication Expired")
+        other.expect_quiet()
+    refused_token(server, user_token(SHOP))
+
+
 def test_a_push_without_a_reply_counts(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config(directory())))
     token = account(SHOP)
