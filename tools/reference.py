@@ -30,6 +30,7 @@ GROUPED_FROM = 10_000  # digits are grouped from here on; a port number is not
 #: In the order in which a reader meets them.
 STRUCTS: tuple[type[Struct], ...] = (
     declared.Authorization,
+    declared.CalloutOptions,
     declared.UserOptions,
     permission_values.Permissions,
     permission_values.SubjectPermission,

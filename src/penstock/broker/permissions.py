@@ -12,7 +12,7 @@ methods here are their meaning. Nothing here reads a clock: times are arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.permission_values import SubjectPermission
@@ -75,6 +75,11 @@ class CompiledPermissions:
     _pub_deny: PatternSet = field(repr=False, compare=False)
     _sub_allow: PatternSet | None = field(repr=False, compare=False)
     _sub_deny: PatternSet = field(repr=False, compare=False)
+
+    def without_publish(self, subject: str) -> CompiledPermissions:
+        """The same, less leave to publish to a subject."""
+        deny = (*self.pub_deny, subject)
+        return replace(self, pub_deny=deny, _pub_deny=PatternSet(deny))
 
     def may_publish(self, subject: str) -> bool:
         """Whether the lists let a message out; leave to respond is asked of `ResponseGrants`."""

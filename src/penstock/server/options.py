@@ -59,6 +59,17 @@ class UserOptions(_Secretive, frozen=True, kw_only=True):
     account: Annotated[str, Doc("Account it belongs to; empty is the global account.")] = ""
 
 
+class CalloutOptions(Struct, frozen=True, kw_only=True):
+    """A service that decides logins."""
+
+    issuer: Annotated[str, Doc("Public key of the account that signs its answers.")] = ""
+    account: Annotated[str, Doc("Where the service listens.")] = "$G"
+    auth_users: Annotated[tuple[str, ...], Doc("Users it does not decide about.")] = ()
+    allowed_accounts: Annotated[
+        tuple[str, ...], Doc("Configured users of other accounts are not asked about.")
+    ] = ()
+
+
 class Authorization(_Secretive, frozen=True, kw_only=True):
     """Who may connect: one user, one token, or a list of users."""
 
@@ -72,6 +83,7 @@ class Authorization(_Secretive, frozen=True, kw_only=True):
     default_permissions: Annotated[
         Permissions | None, Doc("For users without permissions of their own.")
     ] = None
+    callout: Annotated[CalloutOptions | None, Doc("A service that decides logins.")] = None
 
 
 class AccountLimits(Struct, frozen=True, kw_only=True):

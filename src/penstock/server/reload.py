@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.server import reasons
-from penstock.server.auth.values import Accepted, NeedsBcrypt
+from penstock.server.auth.values import Accepted, NeedsBcrypt, NeedsCallout
 from penstock.server.config.reload import reloadable_changes
 from penstock.server.logs import log
 
@@ -65,7 +65,11 @@ def _judge_again(session: Session) -> None:
         if isinstance(decision.hoped, Accepted) and decision.hashed != session.proved_hash:
             service.check_bcrypt(session, decision, partial(_compared, session, decision.hashed))
         decision = decision.hoped
-    session.judged_again(decision)
+    if isinstance(decision, NeedsCallout):
+        # As the reference: it may come again, and is asked about then.
+        session.link.close(reasons.CREDENTIALS_REVOKED)
+    else:
+        session.judged_again(decision)
 
 
 def _compared(session: Session, hashed: str, decision: Accepted | Refused) -> None:

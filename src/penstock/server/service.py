@@ -26,7 +26,7 @@ from penstock.server.auth import (
     Refused,
 )
 from penstock.server.clients import Now, record_of
-from penstock.server.codecs.facts import upgrade_of
+from penstock.server.codecs.facts import tls_of, upgrade_of
 from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.logs import log
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from penstock.server.auth.values import Accepted, ConnectionType
+    from penstock.server.auth.values import Accepted, ConnectionType, PeerCertificate
     from penstock.server.clients import ClientRecord
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.options import Options
@@ -68,7 +68,15 @@ class Service:
     def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
         self.loop = loop
-        self.server_id = nkeys.server_id(secrets.token_bytes(nkeys.KEY_BYTES))
+        self.signing_seed = nkeys.encode_seed(
+            nkeys.Kind.SERVER, secrets.token_bytes(nkeys.KEY_BYTES)
+        )
+        # Only what is signed needs an id that is a key: making one loads the crypto library.
+        self.server_id = (
+            nkeys.server_id(secrets.token_bytes(nkeys.KEY_BYTES))
+            if options.authorization.callout is None
+            else nkeys.public_from_seed(self.signing_seed)
+        )
         self.server_name = options.server_name or self.server_id
         self.start_ns = time.time_ns()
         self.config_load_ns = self.start_ns
@@ -199,12 +207,18 @@ class Service:
     def authenticator(self, kind: ConnectionType) -> Authenticator:
         return self._authenticators["WEBSOCKET" if kind == "WEBSOCKET" else "STANDARD"]
 
-    def maps_certificates(self, kind: ConnectionType) -> bool:
+    def mapped_certificate(self, session: Session) -> PeerCertificate | None:
+        """What a client's certificate says, where certificates are users."""
         websocket = self.options.websocket
         tls = self.options.tls
-        if kind == "WEBSOCKET":
+        if session.kind == "WEBSOCKET":
             tls = None if websocket is None else websocket.tls
-        return tls is not None and tls.verify_and_map
+        facts = tls_of(session.link.codec)
+        if tls is None or not tls.verify_and_map or facts is None or facts.peer_der is None:
+            return None
+        from penstock.server.auth import read_certificate
+
+        return read_certificate(facts.peer_der)
 
     def cookie_credentials(self, session: Session) -> dict[str, str]:
         """Credentials that a browser sent as cookies with its upgrade request."""

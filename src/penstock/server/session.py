@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.permissions import ResponseGrants
-from penstock.server import reasons
-from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, Refused
+from penstock.server import callouts, reasons
+from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, NeedsCallout, Refused
 from penstock.server.codecs.contract import CodecError
-from penstock.server.codecs.facts import tls_of, upgrade_of
+from penstock.server.codecs.facts import upgrade_of
 from penstock.server.info import ConnectOptions, parse_connect
 from penstock.server.link import SUBSCRIBE_ALLOWED, SUBSCRIBE_FILTERED, SUBSCRIBE_REFUSED
 from penstock.server.logs import TRACE, log
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.server.accounts import Account, Guards
     from penstock.server.auth import Decision
-    from penstock.server.auth.values import Claimed, ConnectionType, PeerCertificate
+    from penstock.server.auth.values import Claimed, ConnectionType
     from penstock.server.codecs.contract import CodecEnd
     from penstock.server.crossings import Shadow
     from penstock.server.link import Link
@@ -140,15 +140,6 @@ class Session:
             self._handshake_timer.cancel()
             self._handshake_timer = None
 
-    @property
-    def tls_peer(self) -> PeerCertificate | None:
-        from penstock.server.auth import read_certificate
-
-        tls = tls_of(self.link.codec)
-        if tls is None or tls.peer_der is None:
-            return None
-        return read_certificate(tls.peer_der)
-
     # -- CONNECT
 
     def connect(self, payload: bytes) -> None:
@@ -187,7 +178,7 @@ class Session:
             account=options.account,
             new_account=options.new_account,
             nonce=self.nonce.encode(),
-            tls_peer=self.tls_peer if self.service.maps_certificates(self.kind) else None,
+            tls_peer=self.service.mapped_certificate(self),
             connection_type=self.kind,
             ip=self.ip,
             now_s=time.time(),
@@ -197,6 +188,9 @@ class Session:
         if isinstance(decision, NeedsBcrypt):
             checked = partial(self._bcrypt_checked, decision.hashed)
             self.service.check_bcrypt(self, decision, checked)
+        elif isinstance(decision, NeedsCallout):
+            self._cancel_login_timer()  # the service has a time of its own
+            callouts.ask(self.service, self, decision.login, self._decide)
         elif isinstance(decision, Refused):
             self._refuse_login(decision.reason)
         else:
@@ -285,7 +279,7 @@ class Session:
                 self.subscribed(sid, subject, queue)
 
     def set_permissions(self, accepted: Accepted) -> None:
-        permissions = accepted.permissions
+        permissions = callouts.permissions_of(self.service, accepted)
         if permissions is None:
             self.guards = self.grants = None
             self.link.set_guards()

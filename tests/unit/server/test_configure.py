@@ -311,7 +311,6 @@ def test_bad_value_is_told_with_its_place(
         "prof_port: 1",
         "feature_flags {x: true}",
         "write_timeout: retry",
-        "authorization {auth_callout {}}",
         "accounts {A {exports: [{service: a, latency: b}]}}",
         "cluster {routes: [nats://a:1]}",
         "cluster {authorization {user: a}}",

@@ -9,6 +9,7 @@ from penstock.server.auth.values import (
     Accepted,
     Login,
     NeedsBcrypt,
+    NeedsCallout,
     PeerCertificate,
     Refused,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Decision",
     "Login",
     "NeedsBcrypt",
+    "NeedsCallout",
     "PeerCertificate",
     "Refused",
     "read_certificate",

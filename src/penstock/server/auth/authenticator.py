@@ -4,8 +4,10 @@ Rules are tried in a fixed order: nkey users, then users (by certificate where t
 certificates, else by name), then the single token or user; where operators are trusted, users'
 signed claims alone decide. The first rule that applies decides;
 a login that fails it is never tried against a later one. Without any configured credentials
-everybody is in. Decisions are immediate except when a bcrypt hash must be compared: then the
-caller gets the comparison to run elsewhere. No socket, clock or log here, and no secret leaves.
+everybody is in. Where a callout is configured, its service decides about all but the users it
+names itself. Decisions are immediate except when a bcrypt hash must be compared or that service
+be asked: then the caller gets the comparison or question to run elsewhere. No socket, clock or log
+here, and no secret leaves.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from penstock.server.auth.secrets import (
 )
 from penstock.server.auth.users import AuthConfigError, User, UserTable
 from penstock.server.auth.values import (
+    GLOBAL_ACCOUNT,
     REDACTED_TOKEN,
     Accepted,
     Login,
     NeedsBcrypt,
+    NeedsCallout,
     Refused,
 )
 
@@ -36,7 +40,9 @@ if TYPE_CHECKING:
     from penstock.server.auth.values import ConnectionType
     from penstock.server.options import Options
 
-Decision: TypeAlias = Accepted | Refused | NeedsBcrypt
+Decision: TypeAlias = Accepted | Refused | NeedsBcrypt | NeedsCallout
+Local: TypeAlias = Accepted | Refused | NeedsBcrypt
+"""What this server decides by itself."""
 
 
 class Authenticator:
@@ -50,6 +56,7 @@ class Authenticator:
     ) -> None:
         authorization = options.authorization
         self._trust = trust
+        self._callout = None if trust is not None else authorization.callout
         self._connection_type = connection_type
         self._users = UserTable(options)
         self._single_user = authorization.user
@@ -94,7 +101,9 @@ class Authenticator:
         if not self._guarded:
             return Accepted()
         default = self._default(self._connection_type)
-        return None if default is None else default.accepted
+        if default is None or not self._decides_itself(self._default_user, default.accepted):
+            return None
+        return default.accepted
 
     def knows(self, user: str) -> bool:
         """Whether a user of the list, by name or nkey, is called this."""
@@ -107,8 +116,26 @@ class Authenticator:
             return Refused("account named in CONNECT")
         if self._trust is not None:
             return self._trust.decide(login)
+        decision = self._by_rules(login)
+        if self._callout is None:
+            return decision
+        outcome = decision.hoped if isinstance(decision, NeedsBcrypt) else decision
+        is_default = self._default_user and self._is_anonymous(login)
+        name = self._default_user if is_default else raw_user(login)
+        return decision if self._decides_itself(name, outcome) else NeedsCallout(login)
+
+    def _decides_itself(self, name: str, outcome: Accepted | Refused) -> bool:
+        """Whether a login is none that the service is asked about."""
+        callout = self._callout
+        if callout is None or name in callout.auth_users:
+            return True
+        if isinstance(outcome, Refused) or outcome.account == GLOBAL_ACCOUNT:
+            return False
+        return bool(callout.allowed_accounts) and outcome.account not in callout.allowed_accounts
+
+    def _by_rules(self, login: Login) -> Local:
         if not self._guarded:
-            return Accepted(_claimed_name(login))
+            return Accepted(claimed_name(login))
         default = self._default(login.connection_type)
         if default is not None and self._is_anonymous(login):
             return default.accepted
@@ -139,7 +166,7 @@ class Authenticator:
         by_certificate = self._maps_certificates and self._default_user in self._users.by_name
         return None if by_certificate else user
 
-    def _by_nkey(self, login: Login, nkey: str) -> Decision:
+    def _by_nkey(self, login: Login, nkey: str) -> Local:
         user = self._users.by_nkey.get(nkey)
         if user is None:
             return Refused("unknown nkey")
@@ -155,7 +182,7 @@ class Authenticator:
             return Refused("nkey signature not valid")
         return user.accepted
 
-    def _by_certificate(self, login: Login) -> Decision:
+    def _by_certificate(self, login: Login) -> Local:
         if login.tls_peer is None:
             return Refused("no client certificate")
         user = self._users.find_by_certificate(login.tls_peer, login.connection_type)
@@ -164,7 +191,7 @@ class Authenticator:
         # A certificate replaces the name, not a password that was configured for it.
         return _compare(user.password, login.password or "", user.accepted)
 
-    def _by_name(self, login: Login, name: str) -> Decision:
+    def _by_name(self, login: Login, name: str) -> Local:
         user = self._users.by_name.get(name)
         password = login.password or ""
         if user is None:
@@ -174,9 +201,9 @@ class Authenticator:
             return Refused("connection type not allowed")
         return _compare(user.password, password, user.accepted)
 
-    def _by_single_credentials(self, login: Login) -> Decision:
+    def _by_single_credentials(self, login: Login) -> Local:
         if self._single_token:
-            return _compare(self._single_token, login.token or "", Accepted(_claimed_name(login)))
+            return _compare(self._single_token, login.token or "", Accepted(claimed_name(login)))
         if not self._single_user:
             return Refused("no credentials")
         password = login.password or ""
@@ -184,7 +211,7 @@ class Authenticator:
         decision = _compare(self._single_password, password, Accepted(self._single_user))
         return decision if known else _refused_as_slowly(decision)
 
-    def _never(self, password: str) -> Decision:
+    def _never(self, password: str) -> Local:
         decoy = self._users.decoy_hash or password
         return _refused_as_slowly(_compare(decoy, password, Accepted()))
 
@@ -203,7 +230,7 @@ class Authenticator:
             )
 
 
-def _compare(configured: str, presented: str, accepted: Accepted) -> Decision:
+def _compare(configured: str, presented: str, accepted: Accepted) -> Local:
     if is_bcrypt(configured):
         check = partial(_compare_bcrypt, configured, presented, accepted)
         return NeedsBcrypt(check, configured, accepted)
@@ -214,7 +241,7 @@ def _compare_bcrypt(configured: str, presented: str, accepted: Accepted) -> Acce
     return accepted if matches_bcrypt(configured, presented) else Refused("wrong credentials")
 
 
-def _refused_as_slowly(decision: Decision) -> Decision:
+def _refused_as_slowly(decision: Local) -> Local:
     """A refusal that costs what the decision would have cost."""
     refusal = Refused("unknown user")
     if isinstance(decision, NeedsBcrypt):
@@ -227,6 +254,11 @@ def _run_and_refuse(decision: NeedsBcrypt, refusal: Refused) -> Refused:
     return refusal
 
 
-def _claimed_name(login: Login) -> str:
-    """What monitoring shows when no configured user stands behind the login."""
+def raw_user(login: Login) -> str:
+    """How a client calls itself, before anybody has looked at that."""
+    return login.nkey or login.user or login.token or ""
+
+
+def claimed_name(login: Login) -> str:
+    """What is shown of a login where no configured user stands behind it."""
     return login.nkey or login.user or (REDACTED_TOKEN if login.token else "")

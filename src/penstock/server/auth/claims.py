@@ -208,6 +208,15 @@ class ActivationClaims(Struct, frozen=True, kw_only=True):
     issuer_account: str = ""
 
 
+class CalloutAnswer(Struct, frozen=True, kw_only=True):
+    """What a service says of a login it was asked about: an error, or the claims of a user."""
+
+    about: About
+    jwt: str = ""
+    error: str = ""
+    issuer_account: str = ""
+
+
 class RequestClaims(Struct, frozen=True, kw_only=True):
     """A request that an operator signed; to delete accounts, for one."""
 
@@ -215,16 +224,23 @@ class RequestClaims(Struct, frozen=True, kw_only=True):
     accounts: Any = None
 
 
-Claims = OperatorClaims | AccountClaims | UserClaims | ActivationClaims | RequestClaims
-
 T = TypeVar("T")
-C = TypeVar("C", OperatorClaims, AccountClaims, UserClaims, ActivationClaims, RequestClaims)
+C = TypeVar(
+    "C",
+    OperatorClaims,
+    AccountClaims,
+    UserClaims,
+    ActivationClaims,
+    CalloutAnswer,
+    RequestClaims,
+)
 
 _ISSUERS: Final[dict[str, tuple[nkeys.Kind, ...]]] = {
     "operator": (nkeys.Kind.OPERATOR,),
     "account": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
     "user": (nkeys.Kind.ACCOUNT,),
     "activation": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
+    "authorization_response": (nkeys.Kind.ACCOUNT,),
     "generic": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
 }
 _NAMES: Final = {
@@ -232,6 +248,7 @@ _NAMES: Final = {
     AccountClaims: "account",
     UserClaims: "user",
     ActivationClaims: "activation",
+    CalloutAnswer: "authorization_response",
     RequestClaims: "generic",
 }
 _UNLIMITED: Final = {"subs": NO_LIMIT, "data": NO_LIMIT, "payload": NO_LIMIT}

@@ -206,7 +206,7 @@ def _accepted(
     return Accepted(
         user.about.subject,
         user.account,
-        _permissions(licence) or _permissions(known.claims.default_permissions),
+        permissions_of(licence) or permissions_of(known.claims.default_permissions),
         Claimed(
             token="" if licence.bearer_token else token,
             issuer=user.about.issuer,
@@ -222,7 +222,8 @@ def _accepted(
 # -- permissions
 
 
-def _permissions(grants: Grants) -> CompiledPermissions | None:
+def permissions_of(grants: Grants) -> CompiledPermissions | None:
+    """None: nothing is restricted. Raises ClaimsFault."""
     responses = None
     if grants.resp is not None:
         responses = ResponsePermission(

@@ -98,6 +98,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedsCallout:
+    """A service decides, who is asked about the login."""
+
+    login: Login
+
+
+@dataclass(frozen=True, slots=True)
 class NeedsBcrypt:
     """The decision costs 50-300 ms of CPU: run `check` on a thread, within `bcrypt_limits`."""
 

@@ -108,6 +108,15 @@ def _lame_duck(options: Options) -> str | None:
     return None
 
 
+def _callout_accounts(options: Options) -> str | None:
+    callout = options.authorization.callout
+    known = {account.name for account in options.accounts}
+    for name in () if callout is None else callout.allowed_accounts:
+        if name not in known:
+            return f'auth_callout allowed account "{name}" not found in configured accounts'
+    return None
+
+
 def _payload_fits_pending(options: Options) -> str | None:
     if options.max_payload > options.max_pending:
         return (
@@ -241,6 +250,7 @@ def _ports(options: Options) -> str | None:
 
 
 RULES: tuple[Callable[[Options], str | None], ...] = (
+    _callout_accounts,
     _lame_duck,
     _payload_fits_pending,
     _server_name,

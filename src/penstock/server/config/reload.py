@@ -98,6 +98,9 @@ def _refusals(old: Options, new: Options) -> Iterator[str]:
     for name, word in FIXED.items():
         if _differs(name, old, new):
             yield _refusal(word, _shown(name, old), _shown(name, new))
+    if old.authorization.callout != new.authorization.callout:
+        callouts = (old.authorization.callout, new.authorization.callout)
+        yield _refusal("AuthCallout", *(str(one) for one in callouts))
     if old.resolver != new.resolver:
         yield "config reload does not support moving to or from an account resolver"
     if _without_tls(old) != _without_tls(new):

@@ -17,6 +17,7 @@ from penstock.broker.permission_values import (
     SubjectPermission,
 )
 from penstock.broker.sharing import SharingFault
+from penstock.server.config.callout import read_callout
 from penstock.server.config.jetstream import read_account_jetstream
 from penstock.server.config.sharing import read_exports, read_imports, read_mappings, sharing_of
 from penstock.server.config.values import (
@@ -317,7 +318,7 @@ _AUTHORIZATION: dict[str, Reader] = {
         ("default_permission", "default_permissions", "permissions"),
         _permissions("default_permissions"),
     ),
-    "auth_callout": unsupported,
+    "auth_callout": read_callout,
     "proxy_required": _proxy_required,
 }
 _USER: dict[str, Reader] = {
