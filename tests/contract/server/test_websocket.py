@@ -185,6 +185,17 @@ def test_a_foreign_origin_is_refused_when_told_so(
     assert refusal.value.response.status_code == 403
 
 
+@pytest.mark.parametrize(
+    ("scheme", "status"), [("http", 101), ("https", 403), ("ws", 403), ("HTTP", 101)]
+)
+def test_the_same_origin_has_the_same_scheme(
+    pool: ServerPool, implementation: Implementation, scheme: str, status: int
+) -> None:
+    server = pool.get(implementation, CAREFUL)
+    address = server.websocket_url.partition("//")[2]
+    assert _status(server, **UPGRADE, Origin=f"{scheme}://{address}") == status
+
+
 def test_compression_is_used_when_both_want_it(
     pool: ServerPool, implementation: Implementation
 ) -> None:

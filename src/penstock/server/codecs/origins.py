@@ -2,13 +2,14 @@
 
 A request without an origin comes from no browser and is let in; a browser cannot leave it out.
 An origin that cannot be read is refused as soon as there is any rule. Ports are compared after the
-scheme's default is filled in, hosts without regard to case, as the reference does both.
+scheme's default is filled in, schemes and hosts without regard to case, as the reference does both.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+SCHEMES = {False: "http", True: "https"}
 DEFAULT_PORTS = {False: "80", True: "443"}
 
 
@@ -36,7 +37,8 @@ class OriginRules:
             scheme, origin_host, port = _split_origin(origin)
         except ValueError as error:
             return str(error)
-        if self.same and (origin_host, port) != _split_host(host, secure):
+        ours = (SCHEMES[secure], *_split_host(host, secure))
+        if self.same and (scheme, origin_host, port) != ours:
             return "not same origin"
         if self.allowed and (scheme, port) not in self.allowed.get(origin_host, frozenset()):
             return "not in the allowed list"
