@@ -104,6 +104,8 @@ ACCEPTED_FORMS = [
     "gateway {name: g, listen: '127.0.0.1:-1', reject_unknown: true}",
     "leafnodes {listen: '127.0.0.1:-1', reconnect: '2s'}",
     "leafnodes {}",
+    "leafnodes {min_version: '2.8.0'}",
+    "leafnodes {min_version: '10.0.0-rc.1+x'}",
     "tls {}",
     "tls {verify: true, timeout: 2, handshake_first: auto, min_version: '1.3'}",
     "tls {handshake_first: '300ms', cipher_suites: [TLS_AES_128_GCM_SHA256]}",
@@ -197,6 +199,8 @@ REFUSED_FORMS = [
     "authorization {users: [{user: a, permissions {pub: a..b}}]}",
     "authorization {users: [{user: a, permissions {sub: 'a b c'}}]}",
     "authorization {users: [{user: a, permissions {sub: {deny: 'a..b q'}}}]}",
+    "authorization {users: [{user: a, permissions {sub: 'a >.b'}}]}",
+    "authorization {users: [{user: a, permissions {sub: {deny: 'a b..c'}}}]}",
     "authorization {users: [{user: a, permissions {pub: {foo: b}}}]}",
     "authorization {users: [{user: a, permissions {zz: b}}]}",
     "authorization {users: [{user: a, permissions {allow_responses: 5 }}]}",
@@ -235,6 +239,27 @@ REFUSED_FORMS = [
     "tls {curve_preferences: [FOO]}",
     "tls {pinned_certs: [abc]}",
     "tls {verify_cert_and_check_known_urls: true}",
+]
+
+REFUSED_IN_THE_SAME_WORDS = [
+    *(
+        f"leafnodes {{min_version: {version}}}"
+        for version in (
+            "'2.7.0'",
+            "'2.7.99'",
+            "'2.10'",
+            "x",
+            "''",
+            "v2.8.0",
+            "'2.8.0.1'",
+            "'2.08.0'",
+            "'2.8.0x'",
+        )
+    ),
+    "leafnodes {port: -1, min_version: 2.8}",
+    "gateway {name: 'a b'}",
+    "tls {ca_file: nope}",
+    "accounts {A {limits: x}}",
 ]
 
 #: The reference takes these, ours says what it lacks.
@@ -276,6 +301,15 @@ def test_refused_file_is_refused(text: str, tmp_path: Path) -> None:
         assert our_message.startswith("nats-server: Parse error on line ")
     if "unknown field" in message and "x { a: }" not in text:
         assert our_message == message
+
+
+@pytest.mark.parametrize("text", REFUSED_IN_THE_SAME_WORDS)
+def test_refused_file_is_refused_in_the_same_words(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.conf").write_text(text)
+    argv = ["-t", "-c", str(tmp_path / "x.conf")]
+    code, message = reference(argv, tmp_path)
+    assert code == 1, message
+    assert ours(argv) == (code, message)
 
 
 @pytest.mark.parametrize("text", NOT_YET)

@@ -158,18 +158,19 @@ def _set_verification(context: ssl.SSLContext, options: "TlsOptions") -> None:
     if not (options.verify or options.verify_and_map):
         context.verify_mode = ssl.CERT_NONE
         if options.ca_file:
-            _load_authorities(context, options.ca_file)
+            load_authorities(context, options.ca_file)
         return
     context.verify_mode = ssl.CERT_REQUIRED
     # As in the reference, whatever the file holds is trusted, also an authority below a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.ca_file:
-        _load_authorities(context, options.ca_file)
+        load_authorities(context, options.ca_file)
     else:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
 
 
-def _load_authorities(context: ssl.SSLContext, ca_file: str) -> None:
+def load_authorities(context: ssl.SSLContext, ca_file: str) -> None:
+    """Trust what the file holds. Raises TlsConfigError."""
     try:
         context.load_verify_locations(cafile=ca_file)
     except ssl.SSLError as error:

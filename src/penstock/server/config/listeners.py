@@ -6,6 +6,7 @@ server dial, trust or serve another one is refused.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -41,7 +42,10 @@ from penstock.server.options import SECOND_NS, ListenOnly, WebsocketOptions
 if TYPE_CHECKING:
     from penstock.server.conffile import Node
 
+LEAFNODE_VERSION_MIN = (2, 8, 0)
 WRITE_TIMEOUT_POLICIES = ("default", "close", "retry")
+_NUMBER = r"(0|[1-9][0-9]{0,9})"
+_SEMVER = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 
 def read_websocket(section: Section, _key: str, node: Node) -> None:
@@ -85,11 +89,24 @@ def _listener(node: Node, wanted: str, table: dict[str, Reader], problems: Probl
     return options if options.host else replace(options, host=ListenOnly().host)
 
 
-def _cluster_name(section: Section, _key: str, node: Node) -> None:
-    name = as_text(node)
-    if " " in name:
-        raise Fault(node, "cluster name cannot contain spaces")
-    section.fields["name"] = name
+def _name(what: str) -> Reader:
+    def read(section: Section, _key: str, node: Node) -> None:
+        name = as_text(node)
+        if " " in name:
+            raise Fault(node, f"{what} name cannot contain spaces")
+        section.fields["name"] = name
+
+    return read
+
+
+def _leafnode_version(_section: Section, _key: str, node: Node) -> None:
+    """The oldest server that may be a leaf: of no use here, and judged as the reference does."""
+    version = _SEMVER.fullmatch(as_text(node))
+    if version is None:
+        raise Fault(node, "invalid leafnode's minimum version: invalid semver")
+    if tuple(int(part) for part in version.groups()) < LEAFNODE_VERSION_MIN:
+        shown = ".".join(str(part) for part in LEAFNODE_VERSION_MIN)
+        raise Fault(node, f"the minimum version should be at least {shown}")
 
 
 def _compression(_section: Section, key: str, node: Node) -> None:
@@ -188,7 +205,7 @@ _DIALLING: dict[str, Reader] = {
 _CLUSTER: dict[str, Reader] = {
     **_LISTENER,
     **_DIALLING,
-    "name": _cluster_name,
+    "name": _name("cluster"),
     "cluster_advertise": text("advertise"),
     "no_advertise": boolean("no_advertise"),
     "routes": only_off,
@@ -201,7 +218,7 @@ _CLUSTER: dict[str, Reader] = {
 _GATEWAY: dict[str, Reader] = {
     **_LISTENER,
     **_DIALLING,
-    "name": text("name"),
+    "name": _name("gateway"),
     "gateways": only_off,
     **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), checked(as_bool)),
 }
@@ -212,7 +229,7 @@ _LEAFNODES: dict[str, Reader] = {
     **dict.fromkeys(
         ("reconnect", "reconnect_delay", "reconnect_interval"), checked_duration("reconnect")
     ),
-    "min_version": checked(as_text),
+    "min_version": _leafnode_version,
     "compression": _compression,
     **dict.fromkeys(("isolate", "isolate_leafnode_interest"), checked(as_bool)),
 }

@@ -263,7 +263,10 @@ def _subject_and_queue(entry: tuple[Node, str]) -> str:
         return both
     if len(words) != 2:
         raise Fault(node, f'subject "{both}" is not a valid subject')
-    return f"{_subject((node, words[0]))} {words[1]}"
+    subject, queue = words
+    if not is_valid_subject(queue):
+        raise Fault(node, f'queue "{queue}" is not a valid queue')
+    return f"{_subject((node, subject))} {queue}"
 
 
 def _responses(section: Section, _key: str, node: Node) -> None:
@@ -294,9 +297,8 @@ def _response_expiry(section: Section, _key: str, node: Node) -> None:
 
 def _limits(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
-        raise Fault(
-            node, f"Expected account limits to be a map/struct, got {type_name(node.value)}"
-        )
+        shown = node.value if isinstance(node.value, str | int | float) else type_name(node.value)
+        raise Fault(node, f"Expected account limits to be a map/struct, got {shown}")
     found = read_map(node.value, _LIMITS, section.problems, _unknown_limit)
     section.fields["limits"] = replace(AccountLimits(), **found)
 

@@ -53,12 +53,17 @@ def _load(node: Node, options: TlsOptions) -> None:
     if bool(options.cert_file) != bool(options.key_file):
         missing = "key_file" if options.cert_file else "cert_file"
         raise Fault(node, f"missing '{missing}' in TLS configuration")
-    if not options.cert_file:
+    if not options.cert_file and not options.ca_file:
         return
-    from penstock.server.codecs.tls_context import TlsConfigError, build_context
+    import ssl
+
+    from penstock.server.codecs.tls_context import TlsConfigError, build_context, load_authorities
 
     try:
-        build_context(options)
+        if options.cert_file:
+            build_context(options)
+        else:  # as the reference: authorities are read even where nothing can be served
+            load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     except TlsConfigError as error:
         raise Fault(node, str(error)) from None
 
