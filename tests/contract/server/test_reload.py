@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 import bcrypt
 import pytest
 
+from support_configs import reference
+from support_monitor import fetch
+from support_servers import REFERENCE, until
 from support_wire import Wire, WireError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support_servers import ServerUnderTest, Starter
 
 
@@ -46,6 +51,49 @@ def test_a_removed_user_cannot_come_back(start: Starter) -> None:
         wire.send('CONNECT {"user":"amy","pass":"a"}\r\n')
         wire.expect(REFUSED)
         wire.expect_closed()
+
+
+@pytest.mark.parametrize("before", [f"accounts {{ ONE {{ users: [ {AMY} ] }} }}\n", _users(AMY)])
+def test_a_user_of_another_account_now_is_disconnected_without_a_word(
+    start: Starter, before: str
+) -> None:
+    server = start(f"http_port: -1\n{before}")
+    with _login(server, "amy", "a") as amy:
+        server.reload(f"http_port: -1\naccounts {{ TWO {{ users: [ {AMY} ] }} }}\n")
+        amy.expect_closed()
+    assert _farewells(server) == ["Client Closed"]
+    with _login(server, "amy", "a") as amy:
+        amy.expect_quiet()
+
+
+@pytest.mark.parametrize(
+    ("after", "reason", "complaints"),
+    [(BOB, "Client Closed", 0), ("{user: amy, password: other}", "Authentication Failure", 1)],
+    ids=["removed", "changed"],
+)
+def test_why_a_reload_closed_a_client_is_shown(
+    start: Starter, after: str, reason: str, complaints: int
+) -> None:
+    server = start("http_port: -1\n" + _users(AMY))
+    with _login(server, "amy", "a"):
+        server.reload("http_port: -1\n" + _users(after))
+        until(lambda: _farewells(server) != [], "a closed client")
+    assert _farewells(server) == [reason]
+    assert server.log.count('authentication error - User "amy"') == complaints
+
+
+def _farewells(server: ServerUnderTest) -> list[str]:
+    closed = fetch(f"{server.http_url}/connz?state=closed").json["connections"]
+    return [row["reason"] for row in closed]
+
+
+def test_a_reload_ends_with_the_digest_of_what_was_read(start: Starter, tmp_path: Path) -> None:
+    server = start("max_payload: 1000\n")
+    server.reload("max_payload: 10\n")
+    line = server.wait_for_log(r"Reloaded server configuration \((sha256:[0-9a-f]{64})\)")
+    if REFERENCE is not None:
+        _, told = reference(["-t", "-c", str(server.config_path)], tmp_path)
+        assert line[1] in told
 
 
 def test_an_added_user_may_come_in_and_nobody_is_disturbed(start: Starter) -> None:

@@ -52,3 +52,16 @@ async def test_a_password_that_was_proved_is_not_compared_again(
         assert session.link.close_reason is None
         assert session.guards is not before, "its new permissions hold at once"
         await client.close()
+
+
+async def test_a_negative_limit_lets_in_as_many_as_come(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    listening = 'listen: "127.0.0.1:-1"\n'
+    file.write_text(f"{listening}max_connections: -1\n")
+    async with Server(config=file) as server:
+        clients = [await nats.connect(server.url) for _ in range(3)]
+        file.write_text(f"{listening}max_connections: -2\n")
+        server.reload()
+        for client in clients:
+            await client.flush()
+            await client.close()

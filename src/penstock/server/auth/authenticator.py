@@ -86,8 +86,14 @@ class Authenticator:
         return cls(options, "WEBSOCKET", trust)
 
     @property
+    def guarded(self) -> bool:
+        """Whether there is any user, by name, token, nkey or claims."""
+        is_listed = self._users or self._single_user or self._single_token
+        return self._trust is not None or bool(is_listed)
+
+    @property
     def auth_required(self) -> bool:
-        """Whether a peer must send credentials: what INFO announces."""
+        """Whether a peer must send credentials, as there is no user for those without."""
         return self.anonymous is None
 
     @property
@@ -98,7 +104,7 @@ class Authenticator:
     @property
     def anonymous(self) -> Accepted | None:
         """Who a peer without credentials is, also when it never sends CONNECT; None: nobody."""
-        if not self._guarded:
+        if not self.guarded:
             return Accepted()
         default = self._default(self._connection_type)
         if default is None or not self._decides_itself(self._default_user, default.accepted):
@@ -134,7 +140,7 @@ class Authenticator:
         return bool(callout.allowed_accounts) and outcome.account not in callout.allowed_accounts
 
     def _by_rules(self, login: Login) -> Local:
-        if not self._guarded:
+        if not self.guarded:
             return Accepted(claimed_name(login))
         default = self._default(login.connection_type)
         if default is not None and self._is_anonymous(login):
@@ -146,11 +152,6 @@ class Authenticator:
         if self._users.by_name and login.user:
             return self._by_name(login, login.user)
         return self._by_single_credentials(login)
-
-    @property
-    def _guarded(self) -> bool:
-        is_listed = self._users or self._single_user or self._single_token
-        return self._trust is not None or bool(is_listed)
 
     def _is_anonymous(self, login: Login) -> bool:
         # An nkey nobody could have asked for, as none is configured, counts as nothing sent.

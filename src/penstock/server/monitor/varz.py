@@ -163,7 +163,7 @@ def _identity(service: Service) -> dict[str, Any]:
         "server_name": service.server_name,
         "host": host,
         "port": port,
-        "auth_required": service.authenticator("STANDARD").auth_required,
+        "auth_required": service.authenticator("STANDARD").guarded,
         "tls_required": tls is not None and not options.allow_non_tls,
         "tls_verify": tls is not None and tls.verify,
         "tags": options.server_tags,
