@@ -104,6 +104,8 @@ REFUSED = [
     "/gatewayz?accs=x",
     "/jsz?accounts=x",
     "/jsz?limit=x",
+    "/jsz?leader-only=1",
+    "/jsz?leader-only=1&accounts=1",
     "/healthz?details=x",
     "/healthz?js-enabled-only=x",
     "/healthz?stream=s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -87,3 +88,17 @@ def test_varz_shows_the_address_that_clients_are_told(start: Starter) -> None:
     server = start('http_port: -1\nclient_advertise: "nats.example:99"\n')
     varz = fetch(f"{server.http_url}/varz").json
     assert (varz["host"], varz["port"]) == ("nats.example", 99)
+
+
+def test_stacks_name_a_function_and_no_secret(start: Starter) -> None:
+    server = start("http_port: -1\nauthorization { user: amy, password: amy-secret }\n")
+    with Wire(server.address) as wire:
+        wire.connect(user="amy", **{"pass": "amy-secret"})
+        before = fetch(f"{server.http_url}/varz").json["http_req_stats"]
+        stacks = fetch(f"{server.http_url}/stacksz")
+        after = fetch(f"{server.http_url}/varz").json["http_req_stats"]
+    assert stacks.status == 200
+    assert re.search(r"stacksz", stacks.text, re.IGNORECASE)
+    assert re.search(r"^(thread|goroutine) \d+ \[", stacks.text)
+    assert "amy" not in stacks.text
+    assert {**before, "/varz": before["/varz"] + 1} == after, "it is not counted"

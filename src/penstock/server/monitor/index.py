@@ -22,6 +22,7 @@ ENTRIES: Final = (
     ("leafz", "Leaf nodes", "servers attached as leaves"),
     ("jsz", "JetStream", "persistence"),
     ("healthz", "Health", "for probes"),
+    ("stacksz", "Stacks", "what its threads do"),
     ("metrics", "Metrics", "for Prometheus"),
 )
 #: The page loads nothing and runs nothing.

@@ -47,7 +47,7 @@ ROWS_PER_TURN: Final = 128
 #: Paths that share a counter with another.
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
 #: Paths that the reference does not count.
-UNCOUNTED: Final = frozenset(("/raftz", "/ipqueuesz"))
+UNCOUNTED: Final = frozenset(("/raftz", "/ipqueuesz", "/stacksz"))
 
 
 def cleaned_path(path: str) -> str:
@@ -90,6 +90,7 @@ class Pages:
             "/jsz": self._jsz,
             "/raftz": lambda _: absent.NO_RAFT,
             "/ipqueuesz": lambda _: json_answer({}),
+            "/stacksz": self._stacksz,
             "/metrics": self._metrics,
         }
 
@@ -173,8 +174,16 @@ class Pages:
     async def _jsz(self, query: Query) -> Answer:
         from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
-        steps = jsz_steps(self._service, JszOptions.from_query(query), Now.read())
+        options = JszOptions.from_query(query)
+        if options.leader_only and self._service.jetstream is None:
+            raise BadQuery("filtered response: not leader")
+        steps = jsz_steps(self._service, options, Now.read())
         return json_answer(await _stepwise(steps))
+
+    def _stacksz(self, query: Query) -> Answer:
+        from penstock.server.monitor.stacksz import stacksz
+
+        return stacksz()
 
     def _metrics(self, query: Query) -> Answer:
         from penstock.server.monitor.metrics import metrics
