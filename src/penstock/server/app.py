@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server import reasons
-from penstock.server.config.checks import check_options, normalise
+from penstock.server.config.checks import check_options, has_plain_passwords, normalise
 from penstock.server.configure import ConfigError, load_config
 from penstock.server.lameduck import retire
 from penstock.server.listener import (
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 UNSERVED: Final = (("cluster", "cluster"), ("gateway", "gateway"), ("leafnodes", "leafnodes"))
 LOG_NAMES: Final = {"cluster": "route", "gateway": "gateway", "leafnodes": "leafnode"}
 EMBEDDED_HOST: Final = "127.0.0.1"
+HANDSHAKE_FIRST_WARNING: Final = (
+    'Clients that are not using "TLS Handshake First" option will fail to connect'
+)
 
 
 class StartError(Exception):
@@ -235,6 +238,11 @@ class Server:
         log.info("Listening for client connections on %s", shown)
         if self.options.tls is not None:
             log.info("TLS required for client connections")
+            if (
+                self.options.tls.handshake_first
+                and not self.options.tls.handshake_first_fallback_ns
+            ):
+                log.warning(HANDSHAKE_FIRST_WARNING)
         listener.start()
 
     def _open_websocket(self) -> None:
@@ -288,6 +296,8 @@ class Server:
         log.info("  Speaks:   NATS %s", REFERENCE_VERSION)
         log.info("  Name:     %s", self.service.server_name)
         log.info("  ID:       %s", self.service.server_id)
+        if has_plain_passwords(self.options):
+            log.warning("Plaintext passwords detected, use nkeys or bcrypt")
         if self.options.config_file:
             log.info("Using configuration file: %s", self.options.config_file)
 

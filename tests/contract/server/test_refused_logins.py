@@ -1,4 +1,4 @@
-"""What is logged of a login that was refused: who it claimed to be, and never a secret."""
+"""What is logged of logins: who was refused, never a secret, and what makes them unsafe."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from support_wire import Wire
 
 if TYPE_CHECKING:
     from support_servers import Implementation, ServerPool
+    from support_tls import Certificates
 
 NKEY = "UCNGL4W5QX66CFX6A6DCBVDH5VOHMI7B2UZZU7TXAUQQSI2JPHULCKBR"
 DOORS = {
@@ -46,3 +47,55 @@ def test_a_refused_login_is_logged_with_the_name_it_claimed(
     line = server.wait_for_log(rf"cid:{cid} - authentication error(.*)\n")
     assert line[1] == logged
     assert "shut-secret" not in re.sub("CONNECT .*", "", server.log)
+
+
+HASH = '"$2a$04$tM5gFwqpOfnhHfxTAXt.UOcGmSXcp.lmUNGyNZuIBTmi67T.G9AaO"'
+PLAIN = "Plaintext passwords detected, use nkeys or bcrypt"
+TLS_FIRST = 'Clients that are not using "TLS Handshake First" option will fail to connect'
+
+
+@pytest.mark.parametrize(
+    ("config", "warned"),
+    [
+        (DOORS["users"], True),
+        (DOORS["one"], True),
+        (DOORS["token"], False),
+        (DOORS["nkeys"], False),
+        ("accounts { ONE { users: [ {user: amy, password: a} ] } }\n", True),
+        ("authorization { users: [ {user: amy} ] }\n", True),
+        (f"authorization {{ user: amy, password: {HASH} }}\n", False),
+        (f"authorization {{ users: [ {{user: amy, password: {HASH}}} ] }}\n", False),
+        (f"authorization {{ users: [ {{user: a, password: {HASH}}}, {{user: b}} ] }}\n", True),
+    ],
+)
+def test_passwords_that_can_be_read_are_warned_of(
+    pool: ServerPool, implementation: Implementation, config: str, warned: bool
+) -> None:
+    server = pool.get(implementation, config)
+    server.wait_for_log("Server is ready")
+    assert (PLAIN in server.log) is warned
+
+
+@pytest.mark.parametrize(
+    ("setting", "warned"),
+    [("true", True), ("auto", False), ('"300ms"', False), ("false", False)],
+)
+def test_a_listener_that_most_clients_cannot_use_is_warned_of(
+    pool: ServerPool,
+    implementation: Implementation,
+    certificates: Certificates,
+    setting: str,
+    warned: bool,
+) -> None:
+    server = pool.get(implementation, certificates.block(f"handshake_first: {setting}"))
+    server.wait_for_log("Server is ready")
+    assert (TLS_FIRST in server.log) is warned
+
+
+def test_users_that_certificates_name_need_no_password(
+    pool: ServerPool, implementation: Implementation, certificates: Certificates
+) -> None:
+    users = 'authorization { users: [ {user: "CN=bob"} ] }\n'
+    server = pool.get(implementation, certificates.verifying("verify_and_map: true") + users)
+    server.wait_for_log("Server is ready")
+    assert PLAIN not in server.log

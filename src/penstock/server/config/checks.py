@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from penstock.base.durations import format_duration
 from penstock.broker.sharing import SharingFault
+from penstock.server.auth.secrets import is_bcrypt
 from penstock.server.conffile import ConfigError
 from penstock.server.config.operators import check_operators
 from penstock.server.config.sharing import sharing_of
@@ -96,6 +97,19 @@ def users_of(options: Options) -> Iterator[UserOptions]:
     yield from options.authorization.users
     for account in options.accounts:
         yield from account.users
+
+
+def has_plain_passwords(options: Options) -> bool:
+    """Whether somebody who reads the configuration could log in with what it says.
+
+    As in the reference a user without a password counts, unless certificates say who it is.
+    """
+    single = options.authorization
+    if single.user and single.password and not is_bcrypt(single.password):
+        return True
+    if options.tls is not None and options.tls.verify_and_map:
+        return False
+    return any(not user.nkey and not is_bcrypt(user.password) for user in users_of(options))
 
 
 def _lame_duck(options: Options) -> str | None:
