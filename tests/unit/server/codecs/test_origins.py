@@ -18,6 +18,8 @@ SAME = [
     ("https://x", "x", "not same origin"),
     ("https://x:443", "x", "not same origin"),
     ("http://x:8080", "x", "not same origin"),
+    ("https://x:8080", "x:8080", "not same origin"),
+    ("ws://x:8080", "x:8080", "not same origin"),
     ("http://", "x", "not same origin"),
     ("http://x:", "x", "not same origin"),
     ("http://x", "x:", "not same origin"),
@@ -35,6 +37,12 @@ SAME = [
 def test_same_origin(origin: str, host: str, complaint: str) -> None:
     rules = OriginRules.parse(True, ())
     assert rules.complaint(origin, host, secure=False) == complaint
+
+
+def test_a_page_in_the_clear_is_not_of_a_tls_listener() -> None:
+    rules = OriginRules.parse(True, ())
+    assert rules.complaint("http://x:8080", "x:8080", secure=True) == "not same origin"
+    assert rules.complaint("https://x:8080", "x:8080", secure=True) == ""
 
 
 def test_the_host_of_a_tls_listener_means_port_443() -> None:
