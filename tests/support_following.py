@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.fold import BatchConfig, Fold
 from support_folds import contents
-from support_patience import PATIENCE_SECONDS
+from support_patience import PATIENCE_SECONDS, pause_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from penstock.kv.bucket import NatsBucket
     from penstock.kv.types import KvEntry
 
-POLL_SECONDS = 0.005
 HEARTBEAT = 0.2
 #: A short window, so that a test is not spent waiting for batches to fill.
 QUICK = BatchConfig(window=0.001, hydrate_window=0.005)
@@ -41,9 +40,11 @@ async def live(bucket: NatsBucket) -> dict[str, KvEntry]:
 
 async def until(condition: Callable[[], bool], what: str = "") -> None:
     """Wait for a condition; fail if it does not come about."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - conditions of other threads ring no bell
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(pause_after(loop.time() - began))
 
 
 async def ready(fold: Fold) -> Fold:

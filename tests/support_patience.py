@@ -9,3 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 PATIENCE_SECONDS: Final = 90.0
+PAUSE_SECONDS_MIN: Final = 0.002
+PAUSE_SECONDS_MAX: Final = 0.1
+
+
+def pause_after(waited_seconds: float) -> float:
+    """How long to wait until one looks again.
+
+    It grows with the wait, of which it adds a tenth: whoever waits for seconds, and asks a server
+    each time, would otherwise keep a whole machine busy with that.
+    """
+    return min(max(waited_seconds / 10, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.server.options import TlsOptions, WebsocketOptions
 from penstock.server.threaded import ThreadedServer
-from support_patience import PATIENCE_SECONDS
+from support_patience import PATIENCE_SECONDS, pause_after
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from support_tls import Certificates
 
 RECEIVE_BYTES = 1 << 18
-POLL_SECONDS = 0.002
 QUIET = {"verbose": False, "pedantic": False}
 TRANSPORTS = ("plain", "tls", "ws")
 
@@ -50,11 +49,12 @@ Event = Delivery | str
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise PeerError(f"not within {seconds} s: {what}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause_after(waited))
 
 
 class Peer:

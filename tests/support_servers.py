@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from support_patience import PATIENCE_SECONDS
+from support_patience import PATIENCE_SECONDS, pause_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,6 @@ __all__ = [
     "until",
 ]
 
-POLL_SECONDS = 0.002
 POOLED_SERVERS = 6
 LOOPBACK = "127.0.0.1"
 
@@ -84,11 +83,12 @@ def until(
     story: Callable[[], str] = str,
 ) -> None:
     """Wait for a condition; fail, naming it and telling the story, when the deadline passes."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what}\n{story()}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause_after(waited))
 
 
 class ServerUnderTest:

@@ -41,6 +41,7 @@ def test_a_full_collection_does_not_look_at_what_was_frozen() -> None:
     """Of the real collector: freezing within its callback is allowed, and thawing brings back."""
     count = 0
     freezer = Freezer(lambda: count)
+    was_frozen = gc.get_freeze_count() > 0
     gc.callbacks.append(freezer)
     try:
         count = ASSETS_STEP
@@ -53,3 +54,5 @@ def test_a_full_collection_does_not_look_at_what_was_frozen() -> None:
     finally:
         gc.callbacks.remove(freezer)
         gc.unfreeze()
+        if was_frozen:
+            gc.freeze()
