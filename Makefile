@@ -47,8 +47,9 @@ demo: setup ## a server, a change feed, folds that follow it, Spark beside them;
 # More than two cores' worth, because many tests wait for servers and Sparks they started. The order
 # of the groups is that of tests/conftest.py: what takes longest begins first.
 WORKERS ?= 4
+SPARK_CLASSES := build/spark-classes.jsa
 FAILED := .pytest_cache/v/cache/lastfailed
-test: check ## everything that must pass: checks and all tests, in WORKERS processes
+test: check $(SPARK_CLASSES) ## everything that must pass: checks and all tests, in WORKERS processes
 	@rm -f $(FAILED)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --cpu 20 \
 		|| { [ $$? -eq 1 ] && $(MAKE) --no-print-directory again; }
@@ -61,6 +62,10 @@ again:
 		len(failed) <= $(CHANCE_MAX) or sys.exit(f"{len(failed)} failed: not by chance")'
 	@printf '\n\033[1mWhat failed is tried once more, one test after the other.\033[0m\n'
 	$(BIN)/python -m pytest -q -rA --last-failed --last-failed-no-failures none
+
+# With it the tests need half the CPU time for each Spark they start. They do without as well.
+$(SPARK_CLASSES): tools/spark_classes.py constraints.txt | setup
+	-$(BIN)/python $< $@ > $(@:.jsa=.log) 2>&1
 
 check: lint types layers ## format, lint, types and import layers
 
@@ -108,7 +113,7 @@ fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60
 
 TIMES ?= 1
-faults: setup ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night
+faults: setup $(SPARK_CLASSES) ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night
 	PENSTOCK_FAULT_TIMES=$(TIMES) $(BIN)/python -m pytest -q tests/faults
 
 wheel: setup ## a source archive, a wheel from it, and both tried in an empty environment

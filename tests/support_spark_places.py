@@ -35,7 +35,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def environment(place: Path) -> dict[str, str]:
     """What programs of Spark are started with. Nothing of the tests or the sources is on a path."""
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    wanted = ("PATH", "HOME", "LANG", "JAVA_TOOL_OPTIONS")
+    inherited = {name: os.environ[name] for name in wanted if name in os.environ}
     return {
         **inherited,
         "JAVA_HOME": str(java_home()),

