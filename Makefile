@@ -47,11 +47,14 @@ demo: setup ## a server, a change feed, folds that follow it, Spark beside them;
 # More than two cores' worth, because many tests wait for servers and Sparks they started. The order
 # of the groups is that of tests/conftest.py: what takes longest begins first.
 WORKERS ?= 4
+# Otherwise every worker of every run compiles all tests: 13 s of CPU time for each.
+KEEPING_BYTECODE := env -u PYTHONDONTWRITEBYTECODE
 SPARK_CLASSES := build/spark-classes.jsa
 FAILED := .pytest_cache/v/cache/lastfailed
 test: check $(SPARK_CLASSES) ## everything that must pass: checks and all tests, in WORKERS processes
 	@rm -f $(FAILED)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --cpu 20 \
+	$(KEEPING_BYTECODE) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
+		--no-loadscope-reorder --cpu 20 \
 		|| { [ $$? -eq 1 ] && $(MAKE) --no-print-directory again; }
 
 # Alone, without the load of the others. What passes now failed by chance: a fault all the same, in
