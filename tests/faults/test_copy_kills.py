@@ -11,22 +11,22 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from faults.serving import serving
 from support_assets import JetStream
 from support_jetstream import encode
-from support_servers import OURS, ServerUnderTest, until
+from support_servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support_jetstream import Message
+    from support_servers import ServerUnderTest
 
 LONG_ROUNDS = 13
 KILLS = 2
@@ -37,16 +37,6 @@ KINDS = {"default": "", "lazy": 'sync_interval: "2m"'}
 
 Contents = dict[int, bytes]
 Gathered = dict[str, list[tuple[int, bytes]]]
-
-
-@contextmanager
-def serving(workdir: Path, options: str) -> Iterator[ServerUnderTest]:
-    config = f'jetstream {{ store_dir: "{workdir / "store"}"\n{options} }}'
-    server = ServerUnderTest(OURS, workdir, config=config)
-    try:
-        yield server
-    finally:
-        server.kill()
 
 
 def set_up(client: JetStream) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,17 @@ import pytest
 
 from faults.jetledger import Existence, Ledger
 from faults.jetload import KEYS, WORKED, Load, set_up
+from faults.serving import serving
 from support_assets import JetStream, ack_fields
 from support_patience import PATIENCE_SECONDS
-from support_servers import OURS, ServerUnderTest, until
+from support_servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from support_servers import ServerUnderTest
 
 LONG_ROUNDS = 7
 KILLS = 2
@@ -35,16 +37,6 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "compressed": ("", {"compression": "s2"}),
     "encrypted": ('key: "correct horse battery staple"', {}),
 }
-
-
-@contextmanager
-def serving(workdir: Path, options: str) -> Iterator[ServerUnderTest]:
-    config = f'jetstream {{ store_dir: "{workdir / "store"}"\n{options} }}'
-    server = ServerUnderTest(OURS, workdir, config=config)
-    try:
-        yield server
-    finally:
-        server.kill()
 
 
 def live_and_die(server: ServerUnderTest, ledger: Ledger, seed: str) -> None:

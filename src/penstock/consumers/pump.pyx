@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset, strlen
 
 from penstock.broker.router cimport Message, put_number
 from penstock.records.codec cimport MESSAGE, read_record
-from penstock.store.recordlog cimport Block, Entry
+from penstock.store.blocklist cimport Block, Entry
 from penstock.store.seqlist cimport seqs_at_least
 from penstock.store.subjectindex cimport Subject, subject_text
 from penstock.subjects.nodes cimport has_wildcard, xalloc, xrealloc

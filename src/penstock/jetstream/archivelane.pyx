@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from penstock.records.codec cimport MESSAGE, RecordView, read_record
+from penstock.store.blocklist cimport Block, Entry
 from penstock.store.log cimport MessageLog
-from penstock.store.recordlog cimport Block, Entry
 from penstock.store.subjectindex cimport Subject
 from penstock.subjects.nodes cimport has_empty_token, has_wildcard
 

@@ -13,7 +13,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from penstock.broker.router cimport put_number
 from penstock.records.codec cimport MESSAGE, read_record
-from penstock.store.recordlog cimport Block, Entry
+from penstock.store.blocklist cimport Block, Entry
 from penstock.store.seqlist cimport seqs_at_most
 from penstock.store.subjectindex cimport Subject
 from penstock.subjects.nodes cimport has_empty_token, has_wildcard, xrealloc

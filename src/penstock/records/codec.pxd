@@ -14,6 +14,19 @@ cdef enum RecordFlag:
     ERASED = 1      # subject and payload were overwritten
     DEADLINE = 2    # the body starts with the time the message ends
 
+cdef enum:
+    MESSAGE_BYTES_MIN = 48      # header and hash, before anything a message has
+    RANGE_BYTES = 56            # header, timestamp, hash
+    DEADLINE_BYTES = 8
+    ALIGNMENT = 8               # of every record, and its length is a multiple of it
+
+cdef enum Verdict:   # of read_record
+    VALID = 0
+    BLANK = 1        # nothing but zeros: space that was never written
+    BAD_HEADER = 2
+    BAD_BODY = 3     # the header holds, what it announces does not
+    CUT_OFF = 4      # the header holds, the record is longer than what is there
+
 cdef struct Keys:
     uint64_t incarnation
     uint64_t block

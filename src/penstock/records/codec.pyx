@@ -22,20 +22,9 @@ cdef enum:
     HEADER_BYTES = 40
     CHECKED_BYTES = 36         # of the header, by its checksum
     HASH_BYTES = 8
-    DEADLINE_BYTES = 8
     TIME_BYTES = 8
-    RANGE_BYTES = 56           # header, timestamp, hash
-    ALIGNMENT = 8
     SUBJECT_BYTES_MAX = 65535
     RECORD_BYTES_MAX = 268435456
-
-# Verdicts of read_record.
-cdef enum Verdict:
-    VALID = 0
-    BLANK = 1        # nothing but zeros: space that was never written
-    BAD_HEADER = 2
-    BAD_BODY = 3     # the header holds, what it announces does not
-    CUT_OFF = 4      # the header holds, the record is longer than what is there
 
 HEADER_SIZE = HEADER_BYTES
 VERDICTS = {VALID: "valid", BLANK: "blank", BAD_HEADER: "bad header", BAD_BODY: "bad body",

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
-from penstock.store.recordlog cimport Block, RecordLog
+from penstock.store.blocklist cimport Block
+from penstock.store.recordlog cimport RecordLog
 
 
 cdef class OpenBlock:

@@ -15,6 +15,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 from posix.types cimport off_t
 
+from penstock.records.codec cimport RANGE_BYTES
+
 from penstock.store.errors import StoreError
 
 cdef extern from *:
@@ -37,8 +39,6 @@ cdef extern from "unistd.h" nogil:
     int fdatasync(int fd)
 
 cdef enum:
-    MARK_BYTES = 56
-    LOSS_BYTES = 56
     SMALL_BYTES = 65536
     LEAST_RESERVED = 1024
     MOST_RESERVED = 1048576
@@ -123,7 +123,7 @@ cdef class Appender:
             return True
         if self.log.has_dead_front() or (not self.syncs and self.is_half_used):
             return False
-        end = block.used + MARK_BYTES + (LOSS_BYTES if self.log.is_loss_unsaid else 0)
+        end = block.used + RANGE_BYTES * (2 if self.log.is_loss_unsaid else 1)   # a mark, a loss
         if end > self.open_block.allocated and end - block.written <= SMALL_BYTES:
             return False        # space has to be made first
         self.log.note_loss()

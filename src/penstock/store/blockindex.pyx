@@ -12,9 +12,11 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.records.codec cimport (
-    ERASED, FLOOR, MARK, MESSAGE, REMOVE, RESERVE, SKIP, Keys, RecordView, make_keys, read_record,
+    ALIGNMENT, DEADLINE_BYTES, ERASED, FLOOR, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, RESERVE, SKIP,
+    Keys, RecordView, make_keys, read_record,
 )
-from penstock.store.recordlog cimport Block, Entry, RecordLog
+from penstock.store.blocklist cimport GAP_MAX, Block, Entry
+from penstock.store.recordlog cimport RecordLog
 from penstock.store.seqlist cimport prefetch, seqs_expect, seqs_push
 from penstock.store.subjectindex cimport Name, Subject
 from penstock.subjects.nodes cimport hash_bytes, xalloc, xrealloc, xzalloc
@@ -25,11 +27,7 @@ cdef enum:
     VARINT_BYTES_MAX = 10
     GROWTH_BYTES_MIN = 4096
     TABLE_SLOTS_MIN = 64
-    RECORD_OVERHEAD = 48        # of a message: header and hash
-    DEADLINE_BYTES = 8
-    ALIGNMENT = 8
     PREFIX_BYTES = 12           # three counts
-    GAP_MAX = 4096              # as in the record log
     FETCH_AHEAD = 16            # entries whose subjects are asked for before they are needed
     IN_USE = 1
     # flags of an entry
@@ -147,7 +145,7 @@ cdef void list_message(Listing* listing, RecordView* view, size_t at) noexcept n
     cdef uint8_t flags
     if view.deadline_ns:
         parts += DEADLINE_BYTES
-    pad = view.length - RECORD_OVERHEAD - parts
+    pad = view.length - MESSAGE_BYTES_MIN - parts
     flags = (pad | (HAS_HEADER if view.header_len else 0)
              | (HAS_DEADLINE if view.deadline_ns else 0)
              | (APART if at != listing.expected else 0))
@@ -300,7 +298,7 @@ cdef void next_listed(Cursor* cursor, Listed* entry) noexcept nogil:
     entry.ts += unzigzag(get_varint(cursor))
     entry.subject = get_varint(cursor)
     entry.deadline_ns = unzigzag(get_varint(cursor)) if flags & HAS_DEADLINE else 0
-    entry.size = (entry.length - RECORD_OVERHEAD - (flags & PAD_MASK)
+    entry.size = (entry.length - MESSAGE_BYTES_MIN - (flags & PAD_MASK)
                   - (DEADLINE_BYTES if flags & HAS_DEADLINE else 0))
     entry.size += 30 + (4 if flags & HAS_HEADER else 0)
     entry.expected = entry.offset + entry.length
@@ -338,7 +336,7 @@ cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
     They name their subjects by the numbers these have in the index.
     """
     cdef Listed listed = Listed(first_seq - 1, 0, 0, 0, 0, 0, 0, head)
-    cdef uint64_t before, reach_max = (end // RECORD_OVERHEAD + 1) * (GAP_MAX + 1)
+    cdef uint64_t before, reach_max = (end // MESSAGE_BYTES_MIN + 1) * (GAP_MAX + 1)
     cdef uint32_t i
     cdef Entry* entry
     for i in range(count):
@@ -346,7 +344,7 @@ cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
         next_listed(cursor, &listed)
         if (cursor.bad or listed.seq <= before or listed.seq > last_seq or listed.offset < head
                 or listed.offset > end or listed.length > end - listed.offset
-                or listed.length < RECORD_OVERHEAD or listed.subject >= nsubjects
+                or listed.length < MESSAGE_BYTES_MIN or listed.subject >= nsubjects
                 or listed.seq + 1 - first_seq >= reach_max):
             return False
         entry = entry_in(span, listed.seq - first_seq)

@@ -276,7 +276,7 @@ class FileStore(IndexedStore):
         )
 
     def _drop_dead_blocks(self) -> None:
-        dropped = self._log.drop_dead_blocks(self._log.last_ts_ns)
+        dropped = self._log.drop_dead_blocks()
         self._doomed += dropped
         if dropped and self._damaged:
             self._damaged.remove_range(0, self._log.oldest_seq() - 1)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from penstock.store.contract import NOTHING_REMOVED, Removed
 
 if TYPE_CHECKING:
-    from penstock.store.bulk import Taken
     from penstock.store.contract import Range
+    from penstock.store.removing import Taken
 
 
 class Gone:

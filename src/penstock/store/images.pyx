@@ -14,22 +14,16 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from penstock.records.codec cimport (
-    ERASED, FLOOR, MARK, MESSAGE, REMOVE, SKIP, Keys, RecordView, erase_record, find_record,
-    make_keys, read_record,
+    BAD_BODY, ERASED, FLOOR, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, SKIP, VALID, Keys, RecordView,
+    erase_record, find_record, make_keys, read_record,
 )
+from penstock.store.blocklist cimport GAP_MAX, IMAGE_BYTES_MIN, Block
 from penstock.store.imagememory cimport let_go
-from penstock.store.recordlog cimport Block, RecordLog, grown
+from penstock.store.recordlog cimport RecordLog, grown
+from penstock.store.removing cimport take_out
 from penstock.subjects.nodes cimport xalloc
 
 from typing import NamedTuple
-
-cdef enum:
-    IMAGE_BYTES_MIN = 65536
-    RECORD_BYTES_MIN = 48
-    GAP_MAX = 4096              # as in the record log
-    # of read_record
-    VALID = 0
-    BAD_BODY = 3
 
 cdef size_t NO_HOLE = <size_t>-1
 
@@ -360,7 +354,7 @@ cdef int take_in(RecordLog log, Block* block, RecordView* view, size_t at, size_
         apply_range(log, view.kind, view.seq, <uint64_t>view.ts, view.written_ns)
         return 0
     if (view.seq <= log.last_seq or view.seq < block.first_seq
-            or (view.seq - block.first_seq) // (GAP_MAX + 1) > at // RECORD_BYTES_MIN):
+            or (view.seq - block.first_seq) // (GAP_MAX + 1) > at // MESSAGE_BYTES_MIN):
         block.damaged = True
         found.holes.append((at, view.seq, view.seq))
         return 0
@@ -431,26 +425,13 @@ cdef void apply_range(RecordLog log, int kind, uint64_t first, uint64_t last, in
         reach(log, last, 0)            # its message may be gone without a trace: overwritten
     seq = log.live_from(first)
     while seq and seq <= last:
-        log.take_out(seq)
+        take_out(log, seq)
         seq = log.live_from(seq + 1)
 
 cdef void take_back(RecordLog log, uint64_t seq):
     """A block starts at or before the last sequence: the log was cut there, and went on."""
-    cdef Block* block
     cdef uint64_t victim = log.live_from(seq + 1)
     while victim:
-        log.take_out(victim)
+        take_out(log, victim)
         victim = log.live_from(victim + 1)
-    while (log.block_last > log.block_first
-            and log.blocks[log.block_last - 1].first_seq > seq):
-        log.forget_block(log.block_last - 1)
-    log.last_seq = seq
-    if log.block_last > log.block_first:
-        block = log.blocks[log.block_last - 1]
-        block.last_seq = min(block.last_seq, seq)
-        if block.first_seq + block.nentries > seq + 1:
-            block.nentries = <uint32_t>(seq + 1 - block.first_seq)
-    victim = log.live_before(seq)
-    log.last_ts_ns = log.ts_of(victim) if victim else 0
-    if log.msgs == 0:
-        log.first_seq = seq + 1
+    log.cut_back(seq)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from penstock.store.bulk import take_front, take_matching, take_older, take_span
 from penstock.store.contract import (
     EXPIRE_BATCH,
     NOTHING_REMOVED,
@@ -29,6 +28,15 @@ from penstock.store.deadlines import DeadlineWheel
 from penstock.store.gone import Gone
 from penstock.store.log import DamagedRecord, MessageLog
 from penstock.store.packed import append_packed, unpacked
+from penstock.store.removing import (
+    erase_one,
+    lose_one,
+    remove_one,
+    take_front,
+    take_matching,
+    take_older,
+    take_span,
+)
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.store.appending import Appender
-    from penstock.store.bulk import Taken
+    from penstock.store.removing import Taken
 
 
 class LaneParts(TypedDict):
@@ -186,7 +194,7 @@ class IndexedStore:
     def _note_damage(self, seq: int) -> None:
         """What cannot be read is not live; nothing is written about it, so that it can be found
         again when the disk gives it back."""
-        self._log.lose(seq)
+        lose_one(self._log, seq)
         self._forget_deadline(seq)
         self._damaged.insert(seq)
 
@@ -285,7 +293,7 @@ class IndexedStore:
 
     def _take(self, seq: int, ts_ns: int) -> tuple[int, int]:
         """Takes a live message out; answers its sequence and size."""
-        size = self._log.remove(seq, ts_ns)
+        size = remove_one(self._log, seq, ts_ns)
         self._forget_deadline(seq)
         return seq, size
 
@@ -311,7 +319,7 @@ class IndexedStore:
 
     def remove(self, seq: int) -> Removed | None:
         self._check_writable()
-        size = self._log.remove(seq, self._log.last_ts_ns)
+        size = remove_one(self._log, seq, self._log.last_ts_ns)
         if not size:
             return None
         self._forget_deadline(seq)
@@ -325,7 +333,7 @@ class IndexedStore:
     def erase(self, seq: int) -> Removed | Cold | None:
         self._check_writable()
         size = self._log.size_at(seq)
-        place = self._log.erase(seq, self._noise, self._log.last_ts_ns)
+        place = erase_one(self._log, seq, self._noise)
         if place is None or isinstance(place, Cold):
             return place
         self._forget_deadline(seq)
@@ -389,7 +397,7 @@ class IndexedStore:
         self._log.loss_floor = max(floor, seq) if taken.msgs else floor
         self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
-        self._forgotten(self._log.truncate(seq, self._log.last_ts_ns))
+        self._forgotten(self._log.truncate(seq))
         return Gone().add(taken).removed()
 
     # -- time
@@ -408,7 +416,7 @@ class IndexedStore:
         if gone.msgs < at_most:
             for seq in list(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
                 self._deadlines.pop(seq, None)
-                size = self._log.remove(seq, now_ns)
+                size = remove_one(self._log, seq, now_ns)
                 if size:
                     gone.one(seq, size)
         return gone.removed()

@@ -118,23 +118,3 @@ def _opened(
         sealed = [_sealed(one.key, servers[0], incarnation, one.salt, noise) for one in opened]
         slots.write(b"".join(sealed))
     return {one.key.number: one.key for one in opened}
-
-
-def add_key(
-    disk: Disk, incarnation: int, server: ServerKey, noise: Callable[[int], bytes]
-) -> DataKey:
-    """A new data key, in use from the next opening on; blocks are written anew under it by and
-    by. Raises StoreError if the server key does not open the others, or there are too many."""
-    slots, reading = SlotFile.open(
-        disk, KEYS_FILE, state_key(ROLE, incarnation), value_bytes_max=_BYTES_MAX
-    )
-    try:
-        held = _opened(disk, slots, reading.value, incarnation, (server,), noise)
-        if len(held) >= KEYS_MAX:
-            raise _refusal(disk, f"there are {KEYS_MAX} data keys already")
-        made = DataKey(noise(KEY_BYTES), number=max(held) + 1)
-        salt = open_data_key(reading.value[:KEY_RECORD_BYTES], (server,), "", incarnation).salt
-        slots.write(reading.value + _sealed(made, server, incarnation, salt, noise))
-    finally:
-        slots.close()
-    return made

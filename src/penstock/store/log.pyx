@@ -9,7 +9,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, qsort
 
-from penstock.store.recordlog cimport Block
+from penstock.store.blocklist cimport Block
+from penstock.store.recordlog cimport as_raw, as_text
 from penstock.store.seqlist cimport (
     SeqList, prefetch, seqs_at_least, seqs_at_most, seqs_count_from, seqs_expect, seqs_first,
     seqs_last,
@@ -32,12 +33,6 @@ cdef enum:
     SPAN_MAX = 256             # messages looked at one by one before the index
     FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
     WORDS_PER_SEQ = 8          # of 64 sequences: so sparse, they are sorted by comparing
-
-cdef inline str as_text(const char* p, size_t n):
-    return p[:n].decode("utf-8", "surrogateescape")
-
-cdef inline bytes as_raw(str text):
-    return text.encode("utf-8", "surrogateescape")
 
 cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last) noexcept nogil:
     """How many are from `start` on and not behind `last`."""

@@ -1,6 +1,6 @@
 """C surface of messages packed one behind the other."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 
 
 cdef struct Packed:

@@ -11,8 +11,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from penstock.records.codec cimport (
-    ERASED, FLOOR, MARK, MESSAGE, REMOVE, RESERVE, SKIP, Keys, RecordView, make_keys, put_range,
-    read_record,
+    ERASED, MESSAGE, RANGE_BYTES, REMOVE, SKIP, Keys, RecordView, make_keys, put_range, read_record,
 )
 from penstock.store.blockindex cimport Growing, more
 from penstock.subjects.nodes cimport xzalloc
@@ -20,7 +19,6 @@ from penstock.subjects.nodes cimport xzalloc
 from typing import NamedTuple
 
 cdef enum:
-    RANGE_RECORD_BYTES = 56
     KINDS = 7                   # of records, 0 is none
 
 
@@ -46,7 +44,7 @@ cdef struct Writer:
     Span latest[KINDS]          # of kinds of which only the last counts
 
 cdef void write_span(Writer* writer, Span* span) noexcept nogil:
-    put_range(more(&writer.out, RANGE_RECORD_BYTES), &writer.keys, span.kind, span.first, span.last,
+    put_range(more(&writer.out, RANGE_BYTES), &writer.keys, span.kind, span.first, span.last,
               span.written_ns)
     writer.records += 1
 

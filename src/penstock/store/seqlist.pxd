@@ -34,7 +34,6 @@ cdef uint64_t seqs_last(SeqList* seqs) noexcept nogil
 cdef uint64_t seqs_at_least(SeqList* seqs, uint64_t seq) noexcept nogil
 cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil
 cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil
-cdef uint64_t seqs_nth(SeqList* seqs, uint64_t index) noexcept nogil
 cdef void seqs_free(SeqList* seqs) noexcept nogil
 cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil
 

@@ -9,7 +9,7 @@ by chunk, then by position.
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
-from penstock.subjects.nodes cimport xalloc, xrealloc, xzalloc
+from penstock.subjects.nodes cimport xalloc, xrealloc
 
 cdef enum:
     FEW = 2
@@ -261,17 +261,6 @@ cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil:
         count += seqs.chunks[j].n
     return count + chunk.n - lower_bound(chunk.seqs + chunk.start, chunk.n, seq)
 
-cdef uint64_t seqs_nth(SeqList* seqs, uint64_t index) noexcept nogil:
-    """The sequence at a position counted from 0, which must exist."""
-    cdef uint32_t i
-    if seqs.chunks == NULL:
-        return flat_seqs(seqs)[index]
-    for i in range(seqs.chunk_first, seqs.chunk_last):
-        if index < seqs.chunks[i].n:
-            return seqs.chunks[i].seqs[seqs.chunks[i].start + index]
-        index -= seqs.chunks[i].n
-    return 0
-
 cdef void seqs_free(SeqList* seqs) noexcept nogil:
     cdef uint32_t i
     for i in range(seqs.chunk_first, seqs.chunk_last):
@@ -321,8 +310,3 @@ cdef class SequenceList:
 
     def count_from(self, uint64_t seq) -> int:
         return seqs_count_from(&self.seqs, seq)
-
-    def nth(self, uint64_t index) -> int:
-        if index >= self.seqs.count:
-            raise IndexError(index)
-        return seqs_nth(&self.seqs, index)

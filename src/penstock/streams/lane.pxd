@@ -61,6 +61,6 @@ cdef class StreamLane(Lane):
                        bint is_duplicate) noexcept
     cdef bint fits(self, Message* msg, int64_t size) noexcept
     cdef void enforce(self, Message* msg, int64_t ts) noexcept
-    cdef void take_out(self, uint64_t seq, int64_t ts) noexcept
+    cdef void remove(self, uint64_t seq, int64_t ts) noexcept
     cdef void note_ack(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept nogil
     cdef void drop_sent(self, uint32_t sent, uint32_t used) noexcept nogil

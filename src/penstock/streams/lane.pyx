@@ -19,8 +19,9 @@ from libc.string cimport memcmp, memcpy, memmove
 from penstock.broker.router cimport (
     COMMITTED, LANE_BROKEN, NOT_SETTLED, SETTLED, Message, Router, Settled, put_number,
 )
-from penstock.store.seqlist cimport seqs_first, seqs_last
 from penstock.store.packed cimport Packed
+from penstock.store.removing cimport take_out
+from penstock.store.seqlist cimport seqs_first, seqs_last
 from penstock.streams.lines cimport Line, first_line, is_number, is_text, read_line
 from penstock.subjects.nodes cimport xrealloc
 from penstock.subjects.trie cimport SubList
@@ -207,15 +208,15 @@ cdef class StreamLane(Lane):
         if self.per_subject_max > 0:
             subject = self.log.subjects.find(msg.subject, msg.subject_len)
             while subject != NULL and <int64_t>subject.seqs.count > self.per_subject_max:
-                self.take_out(seqs_first(&subject.seqs), ts)
+                self.remove(seqs_first(&subject.seqs), ts)
         if self.discard_new:
             return
         while ((0 < self.msgs_max < <int64_t>self.log.msgs)
                or (0 < self.bytes_max < <int64_t>self.log.total_size)):
-            self.take_out(self.log.first_seq, ts)
+            self.remove(self.log.first_seq, ts)
 
-    cdef void take_out(self, uint64_t seq, int64_t ts) noexcept:
-        if self.log.take_out(seq):
+    cdef void remove(self, uint64_t seq, int64_t ts) noexcept:
+        if take_out(self.log, seq):
             self.log.note_range(REMOVE, seq, seq, ts)
             if not self.is_alone:
                 self.gone.append(seq)

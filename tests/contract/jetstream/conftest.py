@@ -6,7 +6,7 @@ Answers are checked against the JSON schemas of the API when `PENSTOCK_SCHEMAS` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -116,6 +116,24 @@ def own_server(
     yield start
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def login(
+    request: pytest.FixtureRequest, own_server: Callable[..., ServerUnderTest]
+) -> Iterator[Callable[[str], JetStream]]:
+    """Clients of a server with the accounts in the test file's `CONFIG`, by user."""
+    server = own_server(request.module.CONFIG)
+    clients: list[JetStream] = []
+
+    def connect(user: str) -> JetStream:
+        options: dict[str, Any] = {"user": user, "pass": "pwd"}
+        clients.append(JetStream(server, check=check_answer, **options))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
 
 
 # -- races of the reference

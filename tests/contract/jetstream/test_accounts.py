@@ -8,10 +8,9 @@ import pytest
 
 from support_assets import JetStream
 from support_jetstream import API, Refusal
-from support_schemas import check_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from support_servers import ServerUnderTest
 
@@ -39,22 +38,6 @@ GLOBAL_USER = """
 jetstream { store_dir: store }
 authorization { users [ { user: global, password: pwd } ] }
 """
-
-
-@pytest.fixture
-def login(own_server: Callable[..., ServerUnderTest]) -> Iterator[Callable[[str], JetStream]]:
-    """Clients of a server with accounts, by user."""
-    server = own_server(CONFIG)
-    clients: list[JetStream] = []
-
-    def connect(user: str) -> JetStream:
-        options: Any = {"user": user, "pass": "pwd"}
-        clients.append(JetStream(server, check=check_answer, **options))
-        return clients[-1]
-
-    yield connect
-    for client in clients:
-        client.close()
 
 
 @pytest.mark.parametrize(

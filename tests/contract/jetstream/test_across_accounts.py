@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream
-from support_schemas import check_answer
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from support_servers import ServerUnderTest
+    from support_assets import JetStream
 
     Login = Callable[[str], JetStream]
 
@@ -64,22 +61,6 @@ accounts {
 }
 """
 COUNT = 20
-
-
-@pytest.fixture
-def login(own_server: Callable[..., ServerUnderTest]) -> Iterator[Login]:
-    """Clients of a server with accounts, by user."""
-    server = own_server(CONFIG)
-    clients: list[JetStream] = []
-
-    def connect(user: str) -> JetStream:
-        options: Any = {"user": user, "pass": "pwd"}
-        clients.append(JetStream(server, check=check_answer, **options))
-        return clients[-1]
-
-    yield connect
-    for client in clients:
-        client.close()
 
 
 def orders(login: Login, count: int = COUNT) -> JetStream:

@@ -9,6 +9,7 @@ from penstock.jetstream import archive
 from penstock.jetstream.archivelane import Intake, copy_out
 from penstock.records.varints import pack
 from penstock.store.log import MessageLog
+from penstock.store.removing import remove_one
 
 BYTES_MAX = 1 << 16
 MESSAGE_BYTES_MAX = 40
@@ -55,7 +56,7 @@ def test_a_run_is_the_entries_of_its_messages(
 ) -> None:
     log = filled(drawn)
     for seq in gone:
-        log.remove(seq, log.last_ts_ns)
+        remove_one(log, seq, log.last_ts_ns)
     run, stopped = copy_out(log, start, last, BYTES_MAX)
     assert run == b"".join(entries(log, start, last))
     assert log.next_seq((), stopped) in (0, *range(last + 1, rise(log)))

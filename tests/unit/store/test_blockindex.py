@@ -19,6 +19,7 @@ from penstock.store.images import (
     survey,
 )
 from penstock.store.log import MessageLog
+from penstock.store.removing import remove_one
 
 INCARNATION = 3
 FUZZ = 3000
@@ -46,7 +47,7 @@ def logged(steps: list[tuple[str, str, int, int]], first_seq: int) -> MessageLog
         elif what == "skip":
             log.skip(log.last_seq + 1 + n, clock)
         else:
-            log.remove(max(1, log.last_seq - n), clock)
+            remove_one(log, max(1, log.last_seq - n), clock)
     return log
 
 

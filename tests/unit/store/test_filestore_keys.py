@@ -7,9 +7,18 @@ import itertools
 import pytest
 
 from penstock.store.compression import Compression
-from penstock.store.encryption import ServerKey
+from penstock.store.encryption import (
+    KEY_BYTES,
+    KEY_RECORD_BYTES,
+    NONCE_BYTES,
+    DataKey,
+    ServerKey,
+    open_data_key,
+    seal_data_key,
+)
 from penstock.store.errors import StoreError
-from penstock.store.keyring import add_key
+from penstock.store.keyring import KEYS_FILE, KEYS_MAX, ROLE
+from penstock.store.slots import SlotFile, state_key
 from penstock.testing.damage import flip_bit
 from penstock.testing.simdisk import SimDisk
 from penstock.testing.simfiles import Choice, Lose
@@ -89,11 +98,27 @@ def test_a_former_key_opens_and_the_new_one_from_then_on() -> None:
         opened(disk, key=KEY)
 
 
+def add_key(disk: SimDisk, noise: Fresh) -> None:
+    """A second data key behind the first, sealed as that one is."""
+    slots, reading = SlotFile.open(
+        disk,
+        KEYS_FILE,
+        state_key(ROLE, INCARNATION),
+        value_bytes_max=KEYS_MAX * KEY_RECORD_BYTES,
+    )
+    first = open_data_key(reading.value, (KEY,), "", INCARNATION)
+    made = DataKey(noise(KEY_BYTES), number=first.key.number + 1)
+    slots.write(
+        reading.value
+        + seal_data_key(made, KEY, "", INCARNATION, salt=first.salt, nonce=noise(NONCE_BYTES))
+    )
+    slots.close()
+
+
 def test_a_new_data_key_takes_over_block_by_block() -> None:
     disk = encrypted()
     noise = Fresh()
-    made = add_key(disk, INCARNATION, KEY, noise)
-    assert made.number == 2
+    add_key(disk, noise)
     store = opened(disk, key=KEY, noise=noise)
     fill(store, 5)
     sync(store)

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from models.subjects import matches
 from penstock.store.log import MessageLog, MessageRecord
+from penstock.store.removing import erase_one, remove_one
 
 SUBJECTS = st.sampled_from(["a", "b", "a.b", "a.c", "a.b.c", "b.c", "a.b.d"])
 FILTERS = st.sampled_from(["a", "a.*", "a.>", "*.b", ">", "*", "b.c", "x.y", "*.*.c"])
@@ -55,15 +56,15 @@ class Logs(RuleBasedStateMachine):
         start = int(place * len(live))
         for seq in live[start : start + n]:
             if erase:
-                assert self.log.erase(seq, bytes, self.clock) is not None
+                assert erase_one(self.log, seq, bytes) is not None
             else:
-                assert self.log.remove(seq, self.clock) > 0
-            assert self.log.remove(seq, self.clock) == 0
+                assert remove_one(self.log, seq, self.clock) > 0
+            assert remove_one(self.log, seq, self.clock) == 0
             del self.model[seq]
 
     @rule()
     def drop(self) -> None:
-        self.log.drop_dead_blocks(self.clock)
+        self.log.drop_dead_blocks()
 
     @rule(filters=st.lists(FILTERS, max_size=3, unique=True), start=st.integers(0, 6000))
     def ask(self, filters: list[str], start: int) -> None:
@@ -133,7 +134,7 @@ def test_what_is_to_come_is_counted_alike_near_the_end_and_from_the_start() -> N
     log = MessageLog(durable=False, block_bytes=600)
     for number in range(1, 101):
         log.append(f"{'odd' if number % 2 else 'even'}.{number}", b"", b"", number)
-    log.remove(97, 0)
+    remove_one(log, 97, 0)
     for filters in (("odd.*",), ("odd.>", "odd.99"), ("*.99", "even.>")):
         counts = [log.num_pending(start, filters, last=100) for start in range(1, 103)]
         for start, count in enumerate(counts[:-1], 1):

@@ -18,6 +18,7 @@ from penstock.store.log import MessageLog
 from penstock.store.losses import Losses
 from penstock.store.rangekinds import FLOOR, MARK, REMOVE, RESERVE, SKIP
 from penstock.store.recordlog import RecordLog
+from penstock.store.removing import lose_one
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording import RecordingDisk
 from penstock.testing.simdisk import SimDisk
@@ -131,9 +132,9 @@ def test_a_message_that_cannot_be_read_is_lost_for_good() -> None:
     log = RecordLog(incarnation=3, durable=True)
     for subject in "aba":
         log.append(subject, b"", b"", 1)
-    log.lose(1)
+    lose_one(log, 1)
     assert log.loss_floor == 0
-    log.lose(3)
+    lose_one(log, 3)
     assert (log.loss_floor, log.is_loss_unsaid) == (3, False)
 
 

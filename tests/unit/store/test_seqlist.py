@@ -46,12 +46,16 @@ class Lists(RuleBasedStateMachine):
         at = bisect.bisect_left(self.model, seq)
         assert self.seqs.count_from(seq) == len(self.model) - at
         assert self.seqs.at_least(seq) == (self.model[at] if at < len(self.model) else 0)
+        before = bisect.bisect_right(self.model, seq)
+        assert self.seqs.at_most(seq) == (self.model[before - 1] if before else 0)
 
     @rule(place=st.floats(0, 1, exclude_max=True))
-    def ask_position(self, place: float) -> None:
+    def ask_for_one_that_is_there(self, place: float) -> None:
         if self.model:
             index = int(place * len(self.model))
-            assert self.seqs.nth(index) == self.model[index]
+            seq = self.model[index]
+            assert self.seqs.at_least(seq) == self.seqs.at_most(seq) == seq
+            assert self.seqs.count_from(seq) == len(self.model) - index
 
     @invariant()
     def ends_agree(self) -> None:

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from models.subjects import matches
-from penstock.store.bulk import take_front, take_matching, take_span
 from penstock.store.log import MessageLog
+from penstock.store.removing import remove_one, take_front, take_matching, take_span
 
 ALL = 2**63
 SMALL_BLOCK = 2000
@@ -57,7 +57,7 @@ class Pair:
                 self.model[log.append(subject, b"", b"", 1)] = subject
         elif what < 0.9:
             for seq in chance.sample(live, min(len(live), 20)):
-                assert log.remove(seq, 1)
+                assert remove_one(log, seq, 1)
                 del self.model[seq]
         elif what < 0.94:
             take_front(log, max(1, len(live) - 30), 0, 1)
@@ -120,7 +120,7 @@ def test_a_tally_counts_what_is_appended_and_removed_after_it_was_made() -> None
     assert log.num_pending(1, ("a.*",), last=ALL) == 1000
     log.append("a.new", b"", b"", 1)
     log.append("b.new", b"", b"", 1)
-    log.remove(500, 1)
+    remove_one(log, 500, 1)
     assert log.num_pending(1, ("a.*",), last=ALL) == 1000
     take_span(log, 0, ALL, 1)
     assert log.num_pending(1, ("a.*",), last=ALL) == log.next_seq(("a.*",), 1) == 0
@@ -136,7 +136,7 @@ def test_the_number_of_a_forgotten_subject_goes_to_another_that_is_judged_anew()
     for _ in range(300):
         log.append("c", b"", b"", 1)
     assert log.num_pending(1, ("a.*",), last=ALL) == 1
-    log.remove(gone, 1)
+    remove_one(log, gone, 1)
     log.append("b.1", b"", b"", 1)
     assert log.num_pending(1, ("a.*",), last=ALL) == 0
     assert log.num_pending(1, ("b.*",), last=ALL) == 1

@@ -1,18 +1,23 @@
+from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.store.log import MessageLog
-from penstock.store.recordlog import RecordLog
+from penstock.store.recordlog import Cold, RecordLog
 
 class Taken(NamedTuple):
     msgs: int
     bytes: int
     ranges: list[tuple[int, int]]
 
+def remove_one(log: RecordLog, seq: int, ts_ns: int) -> int: ...
+def lose_one(log: RecordLog, seq: int) -> None: ...
+def erase_one(
+    log: RecordLog, seq: int, noise: Callable[[int], bytes]
+) -> tuple[int, int, int] | Cold | None: ...
 def take_span(
     log: RecordLog, first: int, last: int, ts_ns: int, *, noted: bool = True
 ) -> Taken: ...
 def take_older(log: RecordLog, start: int, cutoff_ns: int, at_most: int, ts_ns: int) -> Taken: ...
 def take_front(log: RecordLog, msgs_max: int, bytes_max: int, ts_ns: int) -> Taken: ...
 def take_matching(
-    log: MessageLog, pattern: str, bound: int, ts_ns: int, *, spared: int = 0
+    log: RecordLog, pattern: str, bound: int, ts_ns: int, *, spared: int = 0
 ) -> Taken: ...

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.bulk import take_front, take_matching, take_older, take_span
 from penstock.store.images import blocks_of
 from penstock.store.log import MessageLog
+from penstock.store.removing import remove_one, take_front, take_matching, take_older, take_span
 
 if TYPE_CHECKING:
-    from penstock.store.bulk import Taken
+    from penstock.store.removing import Taken
 
 MESSAGES = 60
 SUBJECTS = ("a", "b", "a.b", "c.d")
@@ -25,7 +25,7 @@ def logged(removed: set[int], *, durable: bool) -> MessageLog:
     for seq in range(1, MESSAGES + 1):
         log.append(SUBJECTS[seq % 4], b"", b"p" * (seq % 50), 10 * seq)
     for seq in removed:
-        log.remove(seq, 1)
+        remove_one(log, seq, 1)
     return log
 
 
