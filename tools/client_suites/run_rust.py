@@ -19,7 +19,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TEST_SECONDS_MAX = 90
+TEST_SECONDS_MAX = 180  # one test of async-nats sleeps for 100
 PARALLEL_TESTS = 2
 # Servers end with the test that started them, also where it is killed.
 ALONE = [
