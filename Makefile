@@ -51,11 +51,13 @@ WORKERS ?= 4
 KEEPING_BYTECODE := env -u PYTHONDONTWRITEBYTECODE
 SPARK_CLASSES := build/spark-classes.jsa
 FAILED := .pytest_cache/v/cache/lastfailed
+# By another name than MAKE, for which `make -n test` would really run the tests.
+AGAIN := $(MAKE) --no-print-directory again
 test: check $(SPARK_CLASSES) ## everything that must pass: checks and all tests, in WORKERS processes
 	@rm -f $(FAILED)
 	$(KEEPING_BYTECODE) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
 		--no-loadscope-reorder --cpu 20 \
-		|| { [ $$? -eq 1 ] && $(MAKE) --no-print-directory again; }
+		|| { [ $$? -eq 1 ] && $(AGAIN); }
 
 # Alone, without the load of the others. What passes now failed by chance: a fault all the same, in
 # sight above and below, but none that should hold up a change. Many do not fail by chance.

@@ -38,7 +38,7 @@ cdef enum:
     EVENTS_PER_TURN = 512
     READ_BYTES = 129024            # taken from a socket at once: passed on, two segments of loopback
     READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
-    READS_SPREAD = 2               # if it speaks alone, to several: fewer and fuller sends
+    READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
