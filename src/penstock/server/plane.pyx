@@ -36,7 +36,7 @@ from penstock.server.logs import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
-    READ_BYTES = 129024            # taken from a socket at once: passed on, two segments of loopback
+    READ_BYTES = 131072            # taken from a socket at once
     READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
     READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
