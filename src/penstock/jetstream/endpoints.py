@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FIRST_NAME: Final = 2
 """Where the part behind `$JS.API` begins."""
+FAILED: Final = refusals.STREAM_GENERAL_ERROR(err="internal failure, the server's log has details")
+"""The reply to a request whose handler raised."""
 
 
 class Request(NamedTuple):
@@ -54,7 +56,8 @@ class Held(NamedTuple):
     """What follows the answer."""
 
 
-Outcome: TypeAlias = Response | Held | ApiError | None
+Reply: TypeAlias = Response | Held | ApiError
+Outcome: TypeAlias = Reply | None
 """None: the handler answers by itself, or not at all."""
 
 
@@ -94,6 +97,9 @@ class Port(Protocol):
 
     def describe_client(self, request: Request) -> ClientInfo:
         """Who asks, as advisories show it."""
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """Log that the handler of a request raised: a defect of this server."""
 
 
 class Call(NamedTuple):
@@ -145,9 +151,14 @@ class Endpoints:
         call = Call(
             self._assets, self._port, names, request, now_ns, lambda: self.handle(request, now_ns)
         )
-        outcome = endpoint.handler(call)
-        if outcome is not None:
-            self._answer(endpoint, request, outcome)
+        try:
+            outcome = endpoint.handler(call)
+            said = None if outcome is None else self._said(endpoint, request, outcome)
+        except Exception as error:
+            self._port.failed(request, error)
+            outcome, said = FAILED, self._said(endpoint, request, FAILED)
+        if outcome is not None and said is not None:
+            self._send(outcome, said)
 
     def _find(self, tokens: list[str]) -> tuple[Endpoint, list[str]] | None:
         for length in (3, 2, 1):
@@ -163,25 +174,27 @@ class Endpoints:
             return refusals.NOT_ENABLED_FOR_ACCOUNT
         return level_refusal(request.header)
 
-    def _answer(
-        self, endpoint: Endpoint, request: Request, outcome: Response | Held | ApiError
-    ) -> None:
-        """Says it to whoever asked, and to who listens to everything that is asked."""
-        assets = self._assets
-        assets.api_total += 1
+    def _answer(self, endpoint: Endpoint, request: Request, outcome: Reply) -> None:
+        self._send(outcome, self._said(endpoint, request, outcome))
+
+    def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
+        """Return the reply and the audit event; nothing has been sent when this raises."""
         is_error = isinstance(outcome, ApiError)
         if isinstance(outcome, ApiError):
-            assets.api_errors += 1
             response: Response = endpoint.response.refused(outcome)
         else:
             response = outcome.response if isinstance(outcome, Held) else outcome
-            if response.error is not None:
-                assets.api_errors += 1
         payload = encode(response)
         header = outcome.header if isinstance(outcome, Held) else b""
         effects: list[Effect] = [Send(request.reply, payload, header)] if request.reply else []
         if endpoint.is_audited or is_error:
             effects.append(self._audit(request, payload))
+        self._assets.api_total += 1
+        self._assets.api_errors += is_error or response.error is not None
+        return effects
+
+    def _send(self, outcome: Reply, effects: list[Effect]) -> None:
+        """Send the reply, now or when the disk has what it says."""
         if isinstance(outcome, Held):
             outcome.host.held.extend((*effects, *outcome.then))
             self._port.mark(outcome.host)

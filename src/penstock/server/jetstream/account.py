@@ -203,6 +203,9 @@ class AccountEdge:
     def describe_client(self, request: Request) -> ClientInfo:
         return asked_by(request.client, request.header, self.name, self.edge.service)
 
+    def failed(self, request: Request, error: Exception) -> None:
+        log.error("account %s: %s failed", self.name, request.subject, exc_info=error)
+
     def shut_down(self) -> None:
         """Requests that wait are told that nobody will answer them."""
         for host in self.assets:
