@@ -12,13 +12,11 @@ from penstock.base.version import REFERENCE_API_LEVEL, REFERENCE_VERSION
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
-INCARNATION_KEY: Final = "_nats.penstock.incarnation"
-"""Which stream it is: no other has this value, not even one restored from it. It begins with the
-time the stream was made, by which those who read it know that it was not copied from elsewhere."""
-LOSS_FLOOR_KEY: Final = "_nats.penstock.loss_floor"
-"""The highest sequence whose message went while it was the newest of its subject."""
-#: What answers have and nothing stored has.
-SHOWN_KEYS: Final = frozenset((VERSION_KEY, LEVEL_KEY, INCARNATION_KEY, LOSS_FLOOR_KEY))
+#: Keys that only replies carry.
+SHOWN_KEYS: Final = frozenset((VERSION_KEY, LEVEL_KEY))
+#: Keys that replies once carried: a configuration saved from one may still have them.
+FORMER_KEYS: Final = frozenset(("_nats.penstock.incarnation", "_nats.penstock.loss_floor"))
+_NEVER_STORED: Final = SHOWN_KEYS | FORMER_KEYS
 #: The header by which a request demands a level.
 REQUIRED_LEVEL_HEADER: Final = "Nats-Required-Api-Level"
 
@@ -26,31 +24,21 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def stored_metadata(metadata: dict[str, str], level: int) -> dict[str, str]:
-    """Metadata as it is kept: it says the level the asset needs, and no more."""
+    """Return metadata as it is stored: with the level the asset needs, without the server's own."""
     return without_shown(metadata) | {REQUIRED_LEVEL_KEY: str(level)}
 
 
 def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    """Metadata as an answer shows it: with what the server is."""
-    return metadata | {VERSION_KEY: REFERENCE_VERSION, LEVEL_KEY: str(REFERENCE_API_LEVEL)}
-
-
-def shown_losses(created_ns: int, incarnation: str, loss_floor: int) -> dict[str, str]:
-    """What the description of a stream says besides: which one it is, and what it lost."""
-    return {
-        INCARNATION_KEY: f"{made_at(created_ns)}{incarnation}",
-        LOSS_FLOOR_KEY: str(loss_floor),
+    """Return metadata as a reply shows it: with the version and the level of the server."""
+    return without_shown(metadata) | {
+        VERSION_KEY: REFERENCE_VERSION,
+        LEVEL_KEY: str(REFERENCE_API_LEVEL),
     }
 
 
-def made_at(created_ns: int) -> str:
-    """How the incarnation of a stream made at this time begins."""
-    return f"{created_ns:x}."
-
-
 def without_shown(metadata: dict[str, str]) -> dict[str, str]:
-    """Without what only answers have: clients send back what they were shown."""
-    return {key: value for key, value in metadata.items() if key not in SHOWN_KEYS}
+    """Remove the keys that only replies carry: clients send back what they were shown."""
+    return {key: value for key, value in metadata.items() if key not in _NEVER_STORED}
 
 
 def without_levels(metadata: dict[str, str]) -> dict[str, str]:

@@ -264,6 +264,19 @@ class StreamAlternate(Struct, frozen=True, kw_only=True):
     cluster: Annotated[str, Doc("Its cluster."), EMIT] = ""
 
 
+class PenstockInfo(Struct, frozen=True, kw_only=True):
+    """What only a Penstock server reports of a stream."""
+
+    incarnation: Annotated[
+        str, Doc("Identifies the stream: another of its name, or one restored, differs."), EMIT
+    ] = ""
+    loss_floor: Annotated[
+        UInt64,
+        Doc("The highest sequence removed while it was the newest of its subject; 0: none."),
+        EMIT,
+    ] = 0
+
+
 class StreamInfo(Struct, frozen=True, kw_only=True):
     """A stream's configuration and what it holds."""
 
@@ -276,3 +289,4 @@ class StreamInfo(Struct, frozen=True, kw_only=True):
     sources: Annotated[tuple[StreamSourceInfo, ...], Doc("How far it has gathered.")] = ()
     alternates: Annotated[tuple[StreamAlternate, ...], Doc("What could be read instead.")] = ()
     ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
+    penstock: Annotated[PenstockInfo | None, Doc("Identity and losses; `STREAM.INFO` only.")] = None

@@ -32,6 +32,8 @@ class StreamState:
     messages: int
     config: dict[str, Any]
     byte_count: int = 0
+    penstock: dict[str, Any] | None = None
+    """What a Penstock server adds (`PenstockInfo`); None from other servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Questions:
             messages=state["messages"],
             config=info["config"],
             byte_count=state["bytes"],
+            penstock=info.get("penstock"),
         )
 
     async def first_since(self, link: Link, stream: str, time_ns: int) -> int | None:

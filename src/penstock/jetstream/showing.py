@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from penstock.api.levels import shown_losses, shown_metadata
-from penstock.api.stream import ClusterInfo, StreamInfo
+from penstock.api.levels import shown_metadata
+from penstock.api.stream import ClusterInfo, PenstockInfo, StreamInfo
 
 if TYPE_CHECKING:
     from penstock.api.consumer import ConsumerConfig, ConsumerInfo
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 def show_config(cfg: StreamConfig) -> StreamConfig:
     return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
-
-
-def show_losses(host: StreamHost, info: StreamInfo) -> StreamInfo:
-    """A stream's description with which one it is and what it lost: for those who follow it."""
-    stream = host.stream
-    told = shown_losses(stream.created_ns, host.incarnation, stream.store.loss_floor)
-    config = structs.replace(info.config, metadata=info.config.metadata | told)
-    return structs.replace(info, config=config)
 
 
 def show_consumer_config(cfg: ConsumerConfig) -> ConsumerConfig:
@@ -45,8 +37,9 @@ def show_stream(
     state: StreamState | None = None,
     with_cluster: bool = True,
     in_list: bool = False,
+    with_identity: bool = False,
 ) -> StreamInfo:
-    """A stream's configuration and state."""
+    """Return a stream's configuration and state; `with_identity` for clients that follow it."""
     cfg = host.stream.cfg
     upstream = host.upstream
     return StreamInfo(
@@ -58,7 +51,12 @@ def show_stream(
         mirror=None if upstream is None else upstream.mirror_info(now_ns),
         sources=() if upstream is None else upstream.source_infos(now_ns),
         ts=now_ns,
+        penstock=_identity(host) if with_identity else None,
     )
+
+
+def _identity(host: StreamHost) -> PenstockInfo:
+    return PenstockInfo(incarnation=host.incarnation, loss_floor=host.stream.store.loss_floor)
 
 
 def _alone(assets: Assets) -> ClusterInfo:

@@ -6,9 +6,8 @@ last waits for ever. So the question is put before the consumer is made, and aga
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.api.levels import INCARNATION_KEY, LOSS_FLOOR_KEY, made_at
 from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.types import REVISION_MAX, LogInfo, WatchCursor
 
@@ -32,7 +31,7 @@ def log_info(state: StreamState) -> LogInfo:
         or (config.get("discard") == "old" and is_limited)
     )
     identity = f"{state.name}{IDENTITY_MARK}{state.created_ns}"
-    incarnation, loss_floor = _told(config.get("metadata") or {}, state.created_ns)
+    incarnation, loss_floor = _identity(state.penstock or {})
     return LogInfo(
         identity=f"{identity}{INCARNATION_MARK}{incarnation}" if incarnation else identity,
         first_seq=state.first_seq,
@@ -43,17 +42,12 @@ def log_info(state: StreamState) -> LogInfo:
     )
 
 
-def _told(metadata: dict[str, str], created_ns: int) -> tuple[str, int | None]:
-    """Incarnation and loss floor, from a server that tells them.
-
-    Another one keeps what it is given: a configuration copied from here has stale words in it. They
-    are of a stream that was made at another time, by which they are known.
-    """
-    incarnation, floor = metadata.get(INCARNATION_KEY, ""), metadata.get(LOSS_FLOOR_KEY, "")
-    made = made_at(created_ns)
-    if not incarnation.startswith(made) or not floor.isdecimal():
+def _identity(penstock: dict[str, Any]) -> tuple[str, int | None]:
+    """Return incarnation and loss floor; ("", None) where the server reports neither."""
+    incarnation, floor = penstock.get("incarnation"), penstock.get("loss_floor")
+    if not isinstance(incarnation, str) or not isinstance(floor, int) or floor < 0:
         return "", None
-    return incarnation.removeprefix(made), int(floor)
+    return incarnation, floor
 
 
 def is_same_log(held: str, now: str) -> bool:

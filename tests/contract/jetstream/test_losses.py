@@ -1,6 +1,6 @@
-"""What a stream says of itself beyond the reference: which one it is, and what it lost.
+"""Identity and losses of a stream: the object `penstock` of `STREAM.INFO`.
 
-The reference says nothing, and a client that does not know the words is not disturbed by them.
+The reference has no such object. Clients ignore fields they do not know.
 """
 
 from __future__ import annotations
@@ -9,51 +9,54 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.levels import INCARNATION_KEY, LOSS_FLOOR_KEY
+from penstock.api.levels import FORMER_KEYS
 from support_servers import OURS
 
 if TYPE_CHECKING:
     from support_assets import JetStream, Stream
     from support_servers import Implementation
 
-WORDS = {INCARNATION_KEY, LOSS_FLOOR_KEY}
-
 
 @pytest.fixture
 def told(with_jetstream: Implementation) -> None:
     if with_jetstream is not OURS:
-        pytest.skip("the reference does not tell")
+        pytest.skip("the reference does not report losses")
 
 
-def metadata(stream: Stream) -> dict[str, str]:
-    found: dict[str, str] = stream.info()["config"]["metadata"]
+def reported(stream: Stream) -> dict[str, Any]:
+    found: dict[str, Any] = stream.info()["penstock"]
     return found
 
 
 def floor(stream: Stream) -> int:
-    return int(metadata(stream)[LOSS_FLOOR_KEY])
+    number: int = reported(stream)["loss_floor"]
+    return number
 
 
 # -- on both servers
 
 
-def test_a_configuration_can_be_sent_back_as_it_was_shown(jetstream: JetStream) -> None:
+def test_create_update_and_info_show_the_same_configuration(jetstream: JetStream) -> None:
     stream = jetstream.stream(metadata={"a": "1"})
     shown: dict[str, Any] = stream.info()["config"]
+    assert stream.created["config"] == shown
     for call in ("UPDATE", "CREATE"):
-        answer = jetstream.done(f"STREAM.{call}.{stream.name}", shown | {"description": "d"})
-        assert answer["config"]["metadata"].keys().isdisjoint(WORDS)
-        assert answer["config"]["metadata"]["a"] == "1"
-
-
-def test_only_the_description_of_one_stream_has_the_words(jetstream: JetStream) -> None:
-    stream = jetstream.stream()
-    listed = jetstream.done("STREAM.LIST", {"subject": stream.subject(">")})["streams"]
-    for config in (stream.created["config"], *(one["config"] for one in listed)):
-        assert (config.get("metadata") or {}).keys().isdisjoint(WORDS)
+        changed = shown | {"description": "d"}
+        answer = jetstream.done(f"STREAM.{call}.{stream.name}", changed)
+        assert answer["config"] == stream.info()["config"] == changed
 
 
 # -- on ours
+
+
+@pytest.mark.usefixtures("told")
+def test_only_the_info_of_one_stream_reports_identity_and_losses(jetstream: JetStream) -> None:
+    stream = jetstream.stream()
+    listed = jetstream.done("STREAM.LIST", {"subject": stream.subject(">")})["streams"]
+    updated = jetstream.done(f"STREAM.UPDATE.{stream.name}", stream.created["config"])
+    for info in (stream.created, updated, *listed):
+        assert "penstock" not in info
+    assert reported(stream).keys() == {"incarnation", "loss_floor"}
 
 
 @pytest.mark.usefixtures("told")
@@ -74,17 +77,17 @@ def test_what_is_overwritten_is_not_lost_and_what_is_deleted_is(
 
 
 @pytest.mark.usefixtures("told")
-def test_words_that_were_sent_back_are_not_believed(jetstream: JetStream) -> None:
-    stream = jetstream.stream(metadata={LOSS_FLOOR_KEY: "77", INCARNATION_KEY: "me"})
+def test_keys_of_former_versions_are_dropped_from_metadata(jetstream: JetStream) -> None:
+    stream = jetstream.stream(metadata=dict.fromkeys(FORMER_KEYS, "77"))
+    assert stream.info()["config"]["metadata"].keys().isdisjoint(FORMER_KEYS)
     assert floor(stream) == 0
-    assert metadata(stream)[INCARNATION_KEY] != "me"
 
 
 @pytest.mark.usefixtures("told")
-def test_streams_are_told_apart_also_by_those_of_the_same_name(jetstream: JetStream) -> None:
+def test_a_stream_made_again_has_another_incarnation(jetstream: JetStream) -> None:
     stream = jetstream.stream()
-    before = metadata(stream)[INCARNATION_KEY]
-    assert before == metadata(stream)[INCARNATION_KEY]
+    before = reported(stream)["incarnation"]
+    assert before == reported(stream)["incarnation"]
     jetstream.done(f"STREAM.DELETE.{stream.name}")
     again = jetstream.stream(stream.name)
-    assert metadata(again)[INCARNATION_KEY] != before
+    assert reported(again)["incarnation"] != before

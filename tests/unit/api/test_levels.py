@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.api.levels import (
+    FORMER_KEYS,
     demands_too_much,
     shown_metadata,
     stored_metadata,
@@ -16,6 +17,12 @@ def test_what_is_shown_is_never_stored() -> None:
     stored = stored_metadata({"k": "v"}, 2)
     assert stored == {"k": "v", "_nats.req.level": "2"}
     assert stored_metadata(shown_metadata(stored), 2) == stored
+
+
+def test_keys_of_former_versions_are_neither_stored_nor_shown() -> None:
+    former = dict.fromkeys(FORMER_KEYS, "1")
+    assert stored_metadata({"k": "v"} | former, 0) == {"k": "v", "_nats.req.level": "0"}
+    assert shown_metadata(former).keys().isdisjoint(FORMER_KEYS)
 
 
 def test_without_levels_only_the_users_keys_are_left() -> None:

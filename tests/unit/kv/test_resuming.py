@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock.api.levels import shown_losses
 from penstock.bulk.asking import StreamState
 from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.resuming import check_resume, is_same_log, log_info
@@ -77,26 +78,27 @@ def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
     assert told == LogInfo(identity=HERE, first_seq=3, last_seq=9, evicts_current=evicts, records=7)
 
 
-# -- what our server says besides
+# -- what only our server reports
 
 
-def described(metadata: dict[str, str], created_ns: int = 77) -> LogInfo:
-    return log_info(StreamState("KV_b", created_ns, 4, 9, 6, {"metadata": metadata}))
+def described(penstock: dict[str, Any] | None) -> LogInfo:
+    return log_info(StreamState("KV_b", 77, 4, 9, 6, {}, penstock=penstock))
 
 
-def test_incarnation_and_losses_are_read_where_they_are_told() -> None:
-    told = described(shown_losses(77, "ab", 5))
+def test_incarnation_and_losses_are_read_from_the_servers_object() -> None:
+    told = described({"incarnation": "ab", "loss_floor": 5, "of a later version": 1})
     assert (told.identity, told.loss_floor) == ("KV_b@77+ab", 5)
-    silent = described({"_nats.ver": "2"})
+    silent = described(None)
     assert (silent.identity, silent.loss_floor) == ("KV_b@77", None)
 
 
-def test_words_copied_from_another_stream_are_not_believed() -> None:
-    """A server that does not know them keeps and shows whatever it was given."""
-    copied = described(shown_losses(76, "ab", 0))
-    assert (copied.identity, copied.loss_floor) == ("KV_b@77", None)
-    nonsense = described(shown_losses(77, "ab", 0) | {"_nats.penstock.loss_floor": "-1"})
-    assert nonsense.loss_floor is None
+@pytest.mark.parametrize(
+    "penstock",
+    [{}, {"incarnation": "ab"}, {"loss_floor": 1}, {"incarnation": "ab", "loss_floor": -1}],
+)
+def test_an_incomplete_object_counts_as_none(penstock: dict[str, Any]) -> None:
+    silent = described(penstock)
+    assert (silent.identity, silent.loss_floor) == ("KV_b@77", None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.api.levels import shown_losses
 from penstock.bulk.asking import StreamState
 from penstock.bulk.batch import Batch
 from penstock.bulk.errors import LinkLost
@@ -36,11 +35,13 @@ class Bulk:
         first_seq: int = 1,
         last_seq: int = 100,
         config: dict[str, Any] | None = None,
+        penstock: dict[str, Any] | None = None,
     ) -> None:
         self.events = list(events)
         self.first_seq = first_seq
         self.last_seq = last_seq
         self.config = config or {}
+        self.penstock = penstock
         self.created = 1
         self.asked = 0
         self.position: int | None = None
@@ -60,7 +61,15 @@ class Bulk:
         return self._state(self.first_seq)
 
     def _state(self, first_seq: int) -> StreamState:
-        return StreamState("KV_b", self.created, first_seq, self.last_seq, 9, self.config)
+        return StreamState(
+            "KV_b",
+            self.created,
+            first_seq,
+            self.last_seq,
+            9,
+            self.config,
+            penstock=self.penstock,
+        )
 
     async def next(self) -> Event:
         event = self.events.pop(0)
@@ -188,52 +197,51 @@ async def test_a_watch_that_breaks_says_how_far_it_came() -> None:
     assert (broken.value.cursor, broken.value.bucket) == (WatchCursor.of(4), "b")
 
 
-# -- where the server tells what it lost
+# -- where the server reports its losses
 
 
-def telling(loss_floor: int) -> dict[str, Any]:
-    """The configuration of a bucket that was made at the time that `Bulk` says."""
-    return {"metadata": shown_losses(1, "ab", loss_floor)}
+def telling(loss_floor: int, incarnation: str = "ab") -> dict[str, Any]:
+    return {"incarnation": incarnation, "loss_floor": loss_floor}
 
 
 async def test_a_log_that_begins_behind_a_skip_and_lost_nothing_is_harmless() -> None:
-    bulk = Bulk(batch(4, 9), first_seq=8, config=telling(0))
+    bulk = Bulk(batch(4, 9), first_seq=8, penstock=telling(0))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4, 9]
     assert bulk.asked == 1
 
 
 async def test_a_loss_behind_a_skip_expires_the_cursor_wherever_the_log_begins() -> None:
-    bulk = Bulk(batch(4), batch(5, 9), config=telling(3))
+    bulk = Bulk(batch(4), batch(5, 9), penstock=telling(3))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4]
-        bulk.config = telling(6)
+        bulk.penstock = telling(6)
         with pytest.raises(CursorExpired, match="lost 6"):
             await one.next_events()
 
 
 async def test_a_loss_at_the_end_expires_the_cursor_before_it_moves_there() -> None:
-    bulk = Bulk(batch(4), Idle(4), Idle(7), config=telling(3))
+    bulk = Bulk(batch(4), Idle(4), Idle(7), penstock=telling(3))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4]
-        bulk.config = telling(7)
+        bulk.penstock = telling(7)
         with pytest.raises(CursorExpired):
             await one.next_events()
     assert one.cursor == WatchCursor.of(4)
 
 
 async def test_of_other_keys_many_may_be_lost() -> None:
-    bulk = Bulk(batch(50), config=telling(3) | {"max_age": 1})
+    bulk = Bulk(batch(50), penstock=telling(3), config={"max_age": 1})
     async with watch(bulk, Scope.prefix("k."), after=3) as one:
-        bulk.config = telling(49) | {"max_age": 1}
+        bulk.penstock = telling(49)
         assert await revisions(one) == [50]
 
 
 async def test_a_bucket_put_back_from_a_backup_is_another_one() -> None:
-    bulk = Bulk(batch(4), config=telling(0))
+    bulk = Bulk(batch(4), penstock=telling(0))
     async with watch(bulk, after=3) as one:
         had = one.identity
-    bulk.config = {"metadata": shown_losses(1, "cd", 0)}
+    bulk.penstock = telling(0, "cd")
     made: Any = bulk
     with pytest.raises(LogReset):
         async with NatsWatcher("b", made).watch(Scope.all(), after=WatchCursor.of(3), identity=had):

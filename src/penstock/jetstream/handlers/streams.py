@@ -43,7 +43,7 @@ from penstock.jetstream.handlers.bodies import (
 )
 from penstock.jetstream.handlers.consumers import consumer_told
 from penstock.jetstream.making import make_stream
-from penstock.jetstream.showing import show_losses, show_stream
+from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def info(call: Call) -> Outcome:
         total=total,
         offset=start,
         limit=limit,
-        info=show_losses(host, show_stream(call.assets, host, call.now_ns, state=state)),
+        info=show_stream(call.assets, host, call.now_ns, state=state, with_identity=True),
     )
     return Held(response, host)  # what it counts can be read when it is said
 
