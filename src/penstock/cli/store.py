@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli import store_repair, store_tables
 from penstock.cli.store_findings import Finding, examine
-from penstock.jetstream.places import find_places, refuse_if_served
+from penstock.jetstream.places import find_places, held
 from penstock.store.compression import Compression
 from penstock.store.disk import RealDisk
 from penstock.store.encryption import SALT_BYTES
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from penstock.jetstream.places import Place
+
 EXIT_OK, EXIT_DAMAGED, EXIT_USAGE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+READING: Final = ("inspect", "verify")
+"""Actions that change nothing."""
 KEY_VARIABLE: Final = "PENSTOCK_STORE_KEY"
 KEY_BYTES_MAX: Final = 4096
 PLAIN_COLUMNS: Final = 160
@@ -99,10 +104,25 @@ def _carry_out(options: argparse.Namespace) -> int:
     places = find_places(options.directory)
     if not places:
         raise Unusable(f"there is no store in or below {options.directory}")
+    _allow_open_files()
     try:
-        refuse_if_served(places)
-    except Locked as held:
-        raise Unusable(f"{held.path} is held by a running server: stop it first") from None
+        with held(places, alone=options.action not in READING):
+            return _act(options, places)
+    except Locked as lock:
+        raise Unusable(
+            f"{lock.path} is held by a running server, or by a penstock store that changes it: "
+            "stop it first"
+        ) from None
+
+
+def _allow_open_files() -> None:
+    """A lock needs a descriptor, and there is one for every stream."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _act(options: argparse.Namespace, places: list[Place]) -> int:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PLAIN_COLUMNS
@@ -274,7 +294,6 @@ def _compact(options: argparse.Namespace, findings: list[Finding], console: Cons
 def _compact_one(finding: Finding, given: dict[str, Any]) -> Result:
     before = _bytes_on_disk(finding)
     disk = RealDisk.at(finding.place.messages)
-    disk.lock()
     rewritten = 0
     try:
         how = given | _as_stored(finding)

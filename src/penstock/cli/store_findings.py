@@ -1,8 +1,9 @@
-"""What the tools find in a stream's files, and whether all of it is as it should be.
+"""What `penstock store` finds in the files of a stream, and whether all of it is sound.
 
-`examine` reads everything and changes nothing: blocks byte by byte, the store as a server would
-open it, the state of every consumer, and the stream's own description. It yields the bytes it has
-read, for whoever shows progress; what it found is in the `Finding` it was given.
+`examine` reads everything and changes nothing: the stream's description, its blocks byte by byte,
+the store as a server would open it, the description and the state of every consumer. It yields the
+bytes it has read, for a progress bar; the results are in the `Finding` that the caller passed in.
+The caller holds the locks (`jetstream.places.held`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION
+import msgspec
+
+from penstock.jetstream.files import (
+    META_BYTES_MAX,
+    META_INCARNATION,
+    META_SUFFIX,
+    ConsumerMeta,
+    StreamMeta,
+)
+from penstock.store.consumer_deltas import ConsumerState, Malformed
 from penstock.store.consumer_state import ConsumerStateStore
 from penstock.store.disk import RealDisk
-from penstock.store.errors import StoreError
+from penstock.store.errors import NotFound, StoreError
 from penstock.store.inspection import block_names, look_into, origin_of, read_block
 from penstock.store.keyring import open_keys
 from penstock.store.overlay import OverlayDisk
-from penstock.store.slots import SlotFile, state_key
+from penstock.store.slots import VALUE_BYTES_MAX, SlotFile, state_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Consumer:
-    """A consumer's state files: what is wrong with them; nothing may be."""
+    """A consumer's description and state files, and what is wrong with them."""
 
     name: str
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    has_meta: bool = True
+    has_state: bool = True
+    """Without: it has delivered nothing yet, and begins where its description says."""
     refused: bool = False
-    """No checkpoint of it holds, so it cannot be opened."""
+    """No copy of its description or of its state holds, so it cannot be opened."""
 
 
 @dataclass(slots=True)
@@ -90,10 +103,10 @@ class Finding:
 
     def notes(self) -> list[str]:
         """What is no damage, but worth knowing."""
-        if self.report is None:
-            return []
-        recovery = self.report.recovery
         notes = [f"consumer {one.name}: {line}" for one in self.consumers for line in one.notes]
+        if self.report is None:
+            return notes
+        recovery = self.report.recovery
         notes += [f"{name}: its header does not fit, it was read all the same"
                  for name in recovery.repaired]  # fmt: skip
         if recovery.torn_bytes:
@@ -105,23 +118,33 @@ class Finding:
 
 
 def examine(finding: Finding, options: dict[str, Any]) -> Iterator[int]:
-    """Reads everything of a stream; yields bytes read."""
+    """Read everything of a stream; yields bytes read."""
+    described = _meta(finding)
+    if not finding.place.messages.is_dir():
+        finding.unreadable = [finding.place.messages.name]
+        return
     disk = RealDisk.at(finding.place.messages)
     try:
         origin = origin_of(disk)
-        if origin is None:
+        if origin is not None:
+            finding.incarnation, finding.meta = origin
+        if described is not None:  # what a server goes by
+            finding.incarnation = described.incarnation
+        if origin is None and described is None:
             finding.unreadable = block_names(disk)
-            return
-        finding.incarnation, finding.meta = origin
-        yield from _blocks(finding, disk, options.get("key"))
-        faulty = any(block.faults for block in finding.blocks)
-        finding.report = look_into(disk, finding.incarnation, options, read_all=faulty)
+        else:
+            yield from _messages(finding, disk, options)
         finding.consumers = [_consumer(finding, name) for name in finding.place.consumer_names()]
-        _meta(finding)
     except StoreError as error:
         finding.failure = str(error)
     finally:
         disk.close()
+
+
+def _messages(finding: Finding, disk: Disk, options: dict[str, Any]) -> Iterator[int]:
+    yield from _blocks(finding, disk, options.get("key"))
+    faulty = any(block.faults for block in finding.blocks)
+    finding.report = look_into(disk, finding.incarnation, options, read_all=faulty)
 
 
 def _blocks(finding: Finding, disk: Disk, key: ServerKey | None) -> Iterator[int]:
@@ -135,34 +158,68 @@ def _blocks(finding: Finding, disk: Disk, key: ServerKey | None) -> Iterator[int
         yield block.file_bytes
 
 
-def _consumer(finding: Finding, name: str) -> Consumer:
-    assert finding.place.consumers is not None
-    disk = OverlayDisk(RealDisk.at(finding.place.consumers))
-    try:
-        _, report = ConsumerStateStore.open(disk, name, incarnation=finding.incarnation)
-    except StoreError as error:
-        return Consumer(name, [str(error)], refused=True)
-    finally:
-        disk.close()
-    problems = [f"{one.suffix}: byte {one.offset}: {one.what}" for one in report.damage]
-    problems += [f"changes {report.lost} are lost"] if report.lost else []
-    notes = [f"{report.torn} copies are not whole, as a crash leaves them"] if report.torn else []
-    return Consumer(name, problems, notes)
-
-
-def _meta(finding: Finding) -> None:
+def _meta(finding: Finding) -> StreamMeta | None:
+    """Check the stream's description; None if there is none that holds."""
     meta = finding.place.meta
     if meta is None:
-        return
+        return None
     disk = OverlayDisk(RealDisk.at(meta.parent))
     try:
         key = state_key("stream-meta", META_INCARNATION)
-        slots, reading = SlotFile.open(
-            disk, meta.name, key, value_bytes_max=META_BYTES_MAX, repair=False
-        )
-        slots.close()
-        finding.meta_problems = [f"slot {one.slot}: {one.fault.value}" for one in reading.damage]
-    except StoreError as error:
+        value, finding.meta_problems = _slots(disk, meta.name, key, META_BYTES_MAX)
+        return msgspec.json.decode(value, type=StreamMeta)
+    except (StoreError, msgspec.MsgspecError) as error:
         finding.meta_problems, finding.meta_refused = [str(error)], True
+        return None
     finally:
         disk.close()
+
+
+def _consumer(finding: Finding, name: str) -> Consumer:
+    """Check a consumer's description and, where it says that there is one, its state."""
+    assert finding.place.consumers is not None
+    if finding.meta_refused and not finding.incarnation:
+        return Consumer(name, notes=["not checked: the stream's own description does not hold"])
+    found = Consumer(name)
+    disk = OverlayDisk(RealDisk.at(finding.place.consumers))
+    try:
+        _consumer_meta(found, disk, finding.incarnation)
+        if found.has_state:
+            _consumer_state(found, disk, finding.incarnation)
+    except (StoreError, Malformed, msgspec.MsgspecError) as error:
+        found.problems.append(str(error))
+        found.refused = True
+    finally:
+        disk.close()
+    return found
+
+
+def _consumer_meta(found: Consumer, disk: Disk, incarnation: int) -> None:
+    """Check the `.meta` file, which says whether the state is in files of its own."""
+    key = state_key(f"consumer-meta/{found.name}", incarnation)
+    try:
+        value, problems = _slots(disk, found.name + META_SUFFIX, key, VALUE_BYTES_MAX)
+    except NotFound:
+        found.has_meta = False
+        found.notes.append("has no description: what a crash leaves of a deleted consumer")
+        return
+    found.problems += [f"{META_SUFFIX}: {line}" for line in problems]
+    meta = msgspec.json.decode(value, type=ConsumerMeta)
+    if meta.state is not None:
+        found.has_state = False
+        ConsumerState.decode(meta.state)
+
+
+def _consumer_state(found: Consumer, disk: Disk, incarnation: int) -> None:
+    _, report = ConsumerStateStore.open(disk, found.name, incarnation=incarnation)
+    found.problems += [f"{one.suffix}: byte {one.offset}: {one.what}" for one in report.damage]
+    found.problems += [f"changes {report.lost} are lost"] if report.lost else []
+    if report.torn:
+        found.notes.append(f"{report.torn} copies are not whole, as a crash leaves them")
+
+
+def _slots(disk: Disk, name: str, key: bytes, bytes_max: int) -> tuple[bytes, list[str]]:
+    """The value of a file of two slots, and what is wrong with either."""
+    slots, reading = SlotFile.open(disk, name, key, value_bytes_max=bytes_max, repair=False)
+    slots.close()
+    return reading.value, [f"slot {one.slot}: {one.fault.value}" for one in reading.damage]

@@ -12,7 +12,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION
+from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION, META_SUFFIX
 from penstock.jetstream.places import ASIDE, UNFINISHED, aside_name
 from penstock.store.consumer_recovery import LOG_SUFFIXES, STATE_SUFFIX
 from penstock.store.consumer_state import ConsumerStateStore
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.cli.store_findings import Finding
+    from penstock.cli.store_findings import Consumer, Finding
+    from penstock.store.disk import Disk
 
-CONSUMER_SUFFIXES: Final = (STATE_SUFFIX, *LOG_SUFFIXES)
+CONSUMER_SUFFIXES: Final = (META_SUFFIX, STATE_SUFFIX, *LOG_SUFFIXES)
 
 
 def rebuild_messages(
@@ -103,7 +104,7 @@ def finish_swap(messages: Path) -> bool:
 
 
 def repair_consumers(finding: Finding) -> list[str]:
-    """Puts right the consumers that can be opened; answers where their old files are."""
+    """Repair the consumers that can be opened; returns where their old files are."""
     kept = []
     for consumer in finding.consumers:
         if not consumer.problems or consumer.refused:
@@ -114,13 +115,19 @@ def repair_consumers(finding: Finding) -> list[str]:
         disk = RealDisk.at(finding.place.consumers)
         try:
             disk.sync_dir()
-            opened, _ = ConsumerStateStore.open(
-                disk, consumer.name, incarnation=finding.incarnation
-            )
-            opened.close()
+            _reopen_consumer(disk, consumer, finding.incarnation)
         finally:
             disk.close()
     return kept
+
+
+def _reopen_consumer(disk: Disk, consumer: Consumer, incarnation: int) -> None:
+    """Open the files as a server does, which rewrites the damaged copies."""
+    if consumer.has_meta:
+        key = state_key(f"consumer-meta/{consumer.name}", incarnation)
+        SlotFile.open(disk, consumer.name + META_SUFFIX, key)[0].close()
+    if consumer.has_state:
+        ConsumerStateStore.open(disk, consumer.name, incarnation=incarnation)[0].close()
 
 
 def repair_meta(finding: Finding) -> list[str]:

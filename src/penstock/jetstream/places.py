@@ -1,22 +1,25 @@
 """Where stores are: the streams below a directory, with their messages and consumers.
 
 A directory given by an operator may be the messages of one stream, a stream, an account, or all
-of them. Directories that a server holds are refused: what changes while it is read looks damaged.
+of them. `held` locks them for a tool: what changes while it is read looks damaged.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.jetstream.files import CONSUMERS_NAME, MESSAGES_NAME, META_NAME
+from penstock.jetstream.files import CONSUMERS_NAME, MESSAGES_NAME, META_NAME, META_SUFFIX
 from penstock.store.blockfile import number_of
 from penstock.store.consumer_recovery import STATE_SUFFIX
-from penstock.store.disk import RealDisk
+from penstock.store.directories import hold_directory
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 ASIDE: Final = ".damaged-"
@@ -24,12 +27,18 @@ ASIDE: Final = ".damaged-"
 UNFINISHED: Final = ".repaired-"
 DEPTH_MAX: Final = 6
 LOCK_LEVELS: Final = 5
-"""How many directories above are asked whether a server holds them."""
+"""How many directories are locked, from the messages of a stream upwards."""
+SERVER_LEVEL: Final = 3
+"""A server locks `jetstream` in `jetstream/<account>/<stream>/msgs`; nothing below it."""
+NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.ENOENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The files of one stream. `messages` holds its blocks; the others may not be there."""
+    """The files of one stream. `messages` holds its blocks; the others may not be there.
+
+    A stream whose directory of messages is missing has a `meta`, and is a place too: damage.
+    """
 
     messages: Path
     consumers: Path | None = None
@@ -41,12 +50,17 @@ class Place:
         return str(self.messages.parent if self.meta else self.messages)
 
     def consumer_names(self) -> list[str]:
+        """The consumers that have a description, or a state without one."""
         if self.consumers is None:
             return []
+        names = [path.name for path in self.consumers.iterdir()]
         return sorted(
-            path.name.removesuffix(STATE_SUFFIX)
-            for path in self.consumers.iterdir()
-            if path.name.endswith(STATE_SUFFIX)
+            {
+                name.removesuffix(suffix)
+                for name in names
+                for suffix in (META_SUFFIX, STATE_SUFFIX)
+                if name.endswith(suffix)
+            }
         )
 
 
@@ -62,6 +76,9 @@ def _below(directory: Path, depth: int) -> Iterator[Place]:
     if directory.name == MESSAGES_NAME or any(number_of(path.name) is not None for path in entries):
         yield _place(directory)
         return
+    if any(path.name == META_NAME and path.is_file() for path in entries):
+        yield _place(directory / MESSAGES_NAME)
+        return
     for path in entries if depth else ():
         if path.is_dir() and not path.is_symlink():
             yield from _below(path, depth - 1)
@@ -75,22 +92,32 @@ def _place(messages: Path) -> Place:
     return Place(messages, consumers if consumers.is_dir() else None, stream / META_NAME)
 
 
-def refuse_if_served(places: list[Place]) -> None:
-    """Raises Locked if a server holds the directory of a stream, or one above it."""
-    above = {
-        directory
-        for place in places
-        for directory in [place.messages, *place.messages.parents][:LOCK_LEVELS]
-    }
-    for directory in sorted(above):
-        try:
-            disk = RealDisk.at(directory)
-        except StoreError:
-            continue  # not ours to open, so nobody's store
-        try:
-            disk.lock()
-        finally:
-            disk.close()
+@contextmanager
+def held(places: Sequence[Place], *, alone: bool = False) -> Iterator[None]:
+    """Keep servers away from the files of streams while the body runs.
+
+    Every lock is shared, so tools that look at the same files, or at neighbours under the same
+    directory, do not disturb each other; `alone` also keeps other tools off these streams. Raises
+    Locked if a server holds one of the directories, or another tool changes one of the streams.
+    """
+    streams = {place.messages for place in places}
+    above = {directory for place in places for directory in _lockable(place)} - streams
+    with ExitStack() as locks:
+        for directory in sorted(above | streams):
+            try:
+                fd = hold_directory(directory, alone=alone and directory in streams)
+            except StoreError as error:
+                if error.errno not in NOT_OURS:
+                    raise
+                continue  # no server of this user can hold it either
+            locks.callback(os.close, fd)
+        yield
+
+
+def _lockable(place: Place) -> list[Path]:
+    """The directories that a server could hold, the messages first."""
+    levels = [place.messages, *place.messages.parents][:LOCK_LEVELS]
+    return levels if place.meta is None else [levels[0], *levels[SERVER_LEVEL:]]
 
 
 def aside_name(path: Path, suffix: str = ASIDE) -> Path:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION, StreamMeta, file_name
-from penstock.jetstream.places import find_places, refuse_if_served
+from penstock.jetstream.places import find_places, held
 from penstock.spark.options import OptionError
 from penstock.store.disk import RealDisk
 from penstock.store.errors import Locked, StoreError
@@ -116,13 +116,13 @@ def find_stores(options: BlocksOptions) -> list[Found]:
     if not places:
         raise OptionError(f"option path: there is no store{_named(options)} at {options.path}")
     try:
-        refuse_if_served(places)
-    except Locked as held:
+        with held(places):
+            return [found for place in places if (found := _plan(place, options)) is not None]
+    except Locked as lock:
         raise StoreChanged(
-            f"{held.path} is held by a running server: read it with the format jetstream, "
+            f"{lock.path} is held by a running server: read it with the format jetstream, "
             "or a backup of it, or stop the server"
         ) from None
-    return [found for place in places if (found := _plan(place, options)) is not None]
 
 
 def _named(options: BlocksOptions) -> str:

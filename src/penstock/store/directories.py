@@ -10,9 +10,12 @@ Threads may use the same directory: whatever is shared changes in single calls o
 from __future__ import annotations
 
 import errno as codes
+import fcntl
 import os
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import ref
+
+from penstock.store.errors import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,3 +129,20 @@ def _make(path: str) -> None:
             os.fsync(parent)
         finally:
             os.close(parent)
+
+
+def hold_directory(path: str | os.PathLike[str], *, alone: bool) -> int:
+    """Lock a directory and return the descriptor that holds the lock; closing it releases it.
+
+    Servers, and tools that change files, hold a directory alone; tools that only read share it.
+    Raises Locked if another holder does not allow that, StoreError if the call fails.
+    """
+    fd = _CLOSED
+    try:
+        fd = os.open(path, _FLAGS)
+        fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError as error:
+        if fd != _CLOSED:
+            os.close(fd)
+        raise failure(os.fspath(path), "lock", error.errno or codes.EIO) from error
+    return fd

@@ -26,7 +26,9 @@ def test_a_store_directory_has_one_server(pool: ServerPool, tmp_path: Path) -> N
     flags = ("-js", "-sd", str(tmp_path))
     first = pool.start(OURS, flags=flags)
     try:
-        with pytest.raises(ServerStartError, match="another server uses the storage directory"):
+        with pytest.raises(
+            ServerStartError, match="another server or tool uses the storage directory"
+        ):
             pool.start(OURS, flags=flags)
     finally:
         first.kill()

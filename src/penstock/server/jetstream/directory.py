@@ -68,6 +68,6 @@ def _open(path: str) -> RealDisk:
     except StoreError as error:
         disk.close()
         raise DirectoryTaken(
-            f"Can't start JetStream: another server uses the storage directory {path}"
+            f"Can't start JetStream: another server or tool uses the storage directory {path}"
         ) from error
     return disk

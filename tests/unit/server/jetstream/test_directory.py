@@ -22,7 +22,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:
     path, disk = open_store_dir(str(tmp_path))
     assert path == f"{tmp_path}/jetstream"
-    with pytest.raises(DirectoryTaken, match=f"another server uses the storage directory {path}"):
+    with pytest.raises(
+        DirectoryTaken, match=f"another server or tool uses the storage directory {path}"
+    ):
         open_store_dir(str(tmp_path))
     disk.close()
     open_store_dir(str(tmp_path))[1].close()
