@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-storage bench-folds fuzz faults wheel clean
+.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-stalls bench-storage bench-folds fuzz faults wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench-probes: setup ## 10,000 idle connections, 1,000,000 subscriptions, a stall
 	$(BIN)/penstock bench --compare --idle-connections 10000 --json out/probe-1-idle.json
 	$(BIN)/penstock bench --compare --subscriptions 1000000 --json out/probe-2-subscriptions.json
 	$(BIN)/penstock bench --compare --stalled-subscriber --json out/probe-3-stalled.json
+
+bench-stalls: setup ## the worst wait of an uninvolved client during heavy operations; out/stalls.json
+	$(BIN)/python -m benchmarks.stalls --rounds 3 --json out/stalls.json --chart out/stalls.svg
 
 bench-storage: setup ## the file store beside SQLite, LMDB, RocksDB, and as it grows; out/storage.json
 	$(BIN)/python -m benchmarks.storage --json out/storage.json
