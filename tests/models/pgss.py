@@ -15,6 +15,10 @@ class Refused(Exception):
     """Not a log, or damaged."""
 
 
+class UnreadableKey(Refused):
+    """The record is whole, but its key is not UTF-8."""
+
+
 class Said(NamedTuple):
     entries: dict[str, bytes]
     cursor: bytes
@@ -45,6 +49,8 @@ def replay(data: bytes) -> Said:
         try:
             kind, key, record, at = _record(data, at)
         except Torn:
+            if _holds_a_record(data, at + 1):
+                raise Refused from None
             torn = True
             break
         if kind == 3:
@@ -59,6 +65,18 @@ def replay(data: bytes) -> Said:
     empty = not entries and not cursor and len(data) > 6
     settled = not torn and not cursors and records == len(entries) and not empty
     return Said(entries, cursor, evicting, settled)
+
+
+def _holds_a_record(data: bytes, start: int) -> bool:
+    for at in range(start, len(data)):
+        try:
+            _record(data, at)
+            return True
+        except UnreadableKey:
+            return True
+        except (Torn, Refused):
+            continue
+    return False
 
 
 def _record(data: bytes, start: int) -> tuple[int, str, bytes, int]:
@@ -91,7 +109,7 @@ def _record(data: bytes, start: int) -> tuple[int, str, bytes, int]:
     try:
         return kind, key.decode(), bytes([size]) + token + value, at
     except UnicodeDecodeError as error:
-        raise Refused from error
+        raise UnreadableKey from error
 
 
 def _memo(token: bytes) -> tuple[str, bytes]:

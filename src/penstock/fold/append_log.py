@@ -1,14 +1,16 @@
-"""The fold that fits in memory: a PGSS file that is appended to, and a map of what it says.
+"""The fold that fits in memory: a PGSS file that is appended to, and a map of its live entries.
 
-A batch is one write, its data before its cursor: a torn one leaves data ahead of the cursor, never
-behind it. The file is written anew, from memory, once more than half of it, and more than the
-threshold, says nothing any more; and at opening, where anything in it was redundant or torn. Files
-are interchangeable with other implementations of the format; what those do not know, where the fold
-came from, lies in `<file>.meta.json`, which is durable before the first cursor it speaks of.
+A batch is one write, its data before its cursor: a torn write leaves data ahead of the cursor,
+never a cursor ahead of its data. The file is compacted from memory once more than half of it, and
+more than the threshold, is garbage; and at opening, if a record in it is redundant or its tail is
+torn. A file with a torn tail is kept aside as `<file>.torn` before that. Files are interchangeable
+with other implementations of the format; where the fold came from, which those do not know, is in
+`<file>.meta.json`, which is durable before the first cursor it describes.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 COMPACT_THRESHOLD = 10 * 1024 * 1024
 """A file with less garbage than this is not written anew."""
 META_SUFFIX = ".meta.json"
+TORN_SUFFIX = ".torn"
+
+log = logging.getLogger(__name__)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -119,7 +124,12 @@ class AppendLogSnapshot(MapStore):
     def _recover(self) -> None:
         data = self._file.read()
         if len(data) < len(pgss.HEADER) and pgss.HEADER.startswith(data):
-            self._file.replace([pgss.HEADER])  # new, or torn while it was made
+            if data or _meta_path(self._file.path).exists():
+                log.warning(
+                    "fold log %s holds no record: its contents were cut off; the fold starts empty",
+                    self._file.path,
+                )
+            self._file.replace([pgss.HEADER])
             return
         said = pgss.replay(data, path=str(self._file.path))
         self._map = FoldMap(said.entries, said.live_bytes)
@@ -127,8 +137,20 @@ class AppendLogSnapshot(MapStore):
         self._meta = _read_meta(self._file.path)
         if said.evicting and not self._meta.seen_evicting:
             self._meta = msgspec.structs.replace(self._meta, seen_evicting=True)
+        if said.torn_bytes:
+            self._report_torn(said.torn_bytes)
         if not said.settled:
             self.compact()
+
+    def _report_torn(self, torn_bytes: int) -> None:
+        log.warning(
+            "fold log %s: the last %d bytes are a torn or damaged write and are dropped; the fold "
+            "resumes at cursor %d; the old file is kept as %s",
+            self._file.path,
+            torn_bytes,
+            self._cursor.rank,
+            self._file.keep_aside(TORN_SUFFIX),
+        )
 
     def _write_meta(self, meta: SnapshotMeta) -> None:
         replace(_meta_path(self._file.path), [msgspec.json.encode(meta)])

@@ -96,6 +96,18 @@ class LogFile:
             self._poison = str(error)
             raise
 
+    def keep_aside(self, suffix: str) -> Path:
+        """Give the present contents a second name, which a later `replace` leaves alone.
+
+        A file that was kept under that name before is dropped.
+        """
+        aside = self.path.with_name(self.path.name + suffix)
+        beside = temporary_beside(aside)
+        with told_as_store_error(aside):
+            os.link(self.path, beside)
+            os.rename(beside, aside)
+        return aside
+
     def check(self) -> None:
         if self._poison:
             raise StorePoisoned(self._poison, path=self.path)

@@ -1,5 +1,7 @@
 from mmap import mmap
 
+NO_RECORD: int
+TOO_COSTLY: int
 END: int
 FULL: int
 TORN: int
@@ -16,3 +18,4 @@ def read_records(
 def replay_records(
     view: bytes | mmap, start: int, records: dict[str, bytes]
 ) -> tuple[int, int, bytes, bool, bool, int]: ...
+def find_record(view: bytes | mmap, start: int, work_bytes_max: int) -> int: ...

@@ -1,8 +1,8 @@
 """Reads the records of an append log from a file's bytes, where it goes by the million.
 
-As a list, or folded into a map of value records. `pgss` tells the layout and what a verdict means;
-the spec is the naive model in the tests. Every length is checked against the end of the bytes
-before anything behind it is looked at.
+As a list, or folded into a map of value records; `find_record` searches a tail for records that a
+damaged length hides. `pgss` defines the layout and what a verdict means; the spec is the naive model
+in the tests. Every length is checked against the end of the bytes before anything after it is read.
 """
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_SetItem
@@ -14,6 +14,10 @@ from penstock.fold.logrecord cimport (
     CURSOR, DELETE, HEAD_BYTES, MEMO_BYTES, MEMO_EVICTING, MEMO_TIMED, MEMO_TIMED_BYTES, PUT,
     RECORD_BYTES_MIN, TOKEN_BYTES_MAX, VALUE_BYTES_MAX, checksum, get_u32, put_bytes, value_record,
 )
+
+# What `find_record` returns instead of an offset.
+NO_RECORD = -1
+TOO_COSTLY = -2
 
 # What a reading ended with.
 END = 0
@@ -196,3 +200,28 @@ def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
             if old != NULL:
                 PyDict_DelItem(records, name)
     return start, END, cursor, bool(evicting), bool(settled), live
+
+
+def find_record(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t work_bytes_max):
+    """Return the first offset from `start` on where a whole record with a matching checksum lies.
+
+    `NO_RECORD` if there is none; `TOO_COSTLY` if checksums over more than `work_bytes_max` bytes
+    would be needed to tell.
+    """
+    cdef Py_ssize_t size = view.shape[0], at, work = 0
+    cdef const uint8_t* data = &view[0] if size else NULL
+    cdef Record record
+    if start < 0:
+        raise ValueError("a file has no bytes before its start")
+    for at in range(start, size - RECORD_BYTES_MIN + 1):
+        if data[at + 4] < PUT or data[at + 4] > CURSOR:
+            continue
+        record.stop = at
+        if parse(data, size, at, &record) == V_OK:
+            return at
+        # `parse` sets the end before it computes a checksum, which needs the whole record.
+        if record.stop <= size:
+            work += record.stop - at
+        if work > work_bytes_max:
+            return TOO_COSTLY
+    return NO_RECORD

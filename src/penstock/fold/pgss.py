@@ -6,8 +6,9 @@
     cursor   crc: u32 | 03 | length: u8 | cursor
 
 Lengths are little endian; a version field is a length (u8) and at most ten bytes; the CRC-32 is
-zlib's, over everything behind it. A file ends where it was torn: what lies before that is believed,
-what lies behind it is not, and damage before the tail is told. Nothing here touches a file.
+zlib's, over everything after it. A file ends where it was torn: the records before that count, the
+rest does not. Damage before the tail, and a "tail" that contains a valid record, raise an error.
+Nothing here touches a file.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ MAGIC = b"PGSS"
 VERSION = 2
 HEADER = MAGIC + VERSION.to_bytes(2, "little")
 PUT, DELETE, CURSOR = 1, 2, 3
-TRUSTED_TAIL_BYTES_MAX = 64 * 1024
-"""A longer torn tail is searched for a cursor before it is believed to be torn."""
+SEARCH_BYTES_MIN = 64 * 1024 * 1024
+SEARCH_FACTOR = 16
+"""How much of a torn tail is put through checksums, at most: the minimum plus this many times its
+length. Records are found long before; only bytes made to look like records cost more."""
 _MEMO_EVICTING = 1
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -94,6 +97,8 @@ class Replay(NamedTuple):
     """A cursor said that the bucket had been seen dropping current values."""
     settled: bool
     """Every record counts: writing it anew would not make it shorter."""
+    torn_bytes: int
+    """How long the torn tail is; 0 if the file ends with a whole record."""
     live_bytes: int
     """How long a log of the entries alone would be."""
 
@@ -110,8 +115,9 @@ def replay(data: bytes | mmap, *, path: str = "") -> Replay:
         raise FoldFormatError("a key is not UTF-8", path=path) from error
     _check_verdict(data, end, verdict, path)
     if not entries and not cursor and len(data) > len(HEADER):
-        settled = False  # behind such bytes no later record would be read
-    return Replay(entries, WatchCursor(cursor), evicting, settled, live_bytes)
+        settled = False  # a record after such bytes would not be read
+    torn_bytes = len(data) - end if verdict == logscan.TORN else 0
+    return Replay(entries, WatchCursor(cursor), evicting, settled, torn_bytes, live_bytes)
 
 
 def read_updates(
@@ -146,26 +152,26 @@ def check_header(data: bytes | mmap, path: str) -> None:
 
 
 def _check_verdict(data: bytes | mmap, end: int, verdict: int, path: str) -> None:
-    """Raise unless the records ended well, or where the file was torn."""
+    """Raise unless the records ended well, or where the file was torn.
+
+    A damaged length makes its record look torn and hides every record after it. So a tail counts as
+    torn only if no valid record begins inside it.
+    """
     if verdict == logscan.TORN:
-        # A damaged length looks like a torn record that hides all that follows it. Only a short
-        # tail is given the benefit of the doubt, as others do with any tail.
-        tail = data[end:]
-        if len(tail) > TRUSTED_TAIL_BYTES_MAX and _holds_a_cursor(tail):
-            raise FoldCorruptedError(f"records behind a torn one at byte {end}", path=path)
+        work = SEARCH_BYTES_MIN + SEARCH_FACTOR * (len(data) - end)
+        found = logscan.find_record(data, end + 1, work)
+        if found == logscan.TOO_COSTLY:
+            raise FoldCorruptedError(
+                f"the record at byte {end} is damaged or torn, and the bytes after it cannot be "
+                "told from records",
+                path=path,
+            )
+        if found != logscan.NO_RECORD:
+            raise FoldCorruptedError(
+                f"the record at byte {end} is damaged: a valid record follows at byte {found}",
+                path=path,
+            )
     elif verdict == logscan.DAMAGED:
         raise FoldCorruptedError(f"wrong checksum at byte {end}", path=path)
     elif verdict in _WHAT_NOBODY_WROTE:
         raise FoldFormatError(f"{_WHAT_NOBODY_WROTE[verdict]} at byte {end}", path=path)
-
-
-def _holds_a_cursor(tail: bytes) -> bool:
-    """Whether a cursor record lies anywhere behind the tail's first byte."""
-    at = tail.find(CURSOR, 5)
-    while at >= 0:
-        size = tail[at + 1] if at + 1 < len(tail) else 0
-        body = tail[at : at + 2 + size]
-        if size and len(body) == 2 + size and crc32(body) == _U32.unpack_from(tail, at - 4)[0]:
-            return True
-        at = tail.find(CURSOR, at + 1)
-    return False

@@ -78,6 +78,38 @@ def test_what_is_appended_behind_a_torn_tail_is_read_again(path: Path) -> None:
             assert store.cursor == at(3)
 
 
+def test_a_torn_tail_is_reported_and_the_old_file_kept_aside(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with AppendLogSnapshot.open(path) as store:
+        store.apply(BATCH, at(2))
+        store.apply([put("c", b"3", 3)], at(3))
+    torn = path.read_bytes()[:-20]
+    path.write_bytes(torn)
+    with AppendLogSnapshot.open(path) as store:
+        assert store.cursor == at(2)
+    aside = path.with_name("fold.snap.torn")
+    assert aside.read_bytes() == torn
+    assert f"resumes at cursor 2; the old file is kept as {aside}" in caplog.text
+
+
+def test_a_whole_log_is_compacted_without_a_copy_aside(path: Path) -> None:
+    with AppendLogSnapshot.open(path) as store:
+        store.apply(BATCH, at(2))
+        store.apply([delete("a", 3)], at(3))
+    AppendLogSnapshot.open(path).close()
+    assert not path.with_name("fold.snap.torn").exists()
+
+
+def test_a_log_that_was_emptied_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with AppendLogSnapshot.open(path) as store:
+        store.apply(BATCH, at(2), meta=SnapshotMeta("KV_x@1", ("",), False))
+    path.write_bytes(b"")
+    with AppendLogSnapshot.open(path) as store:
+        assert not store.cursor
+    assert "its contents were cut off" in caplog.text
+
+
 def test_a_log_in_which_every_record_counts_is_left_alone(path: Path) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from penstock.fold import FoldCorruptedError, FoldFormatError, StoreError, pgss
+from penstock.fold import FoldCorruptedError, FoldFormatError, StoreError, logscan, pgss
 from penstock.fold.logcodec import encode_entries, encode_updates
 from penstock.kv.types import KvUpdate, WatchCursor
 from support_folds import at, delete, purge, put
@@ -164,14 +164,37 @@ def test_a_value_length_beyond_all_values_is_damage_and_no_tail() -> None:
         pgss.replay(bytes(data))
 
 
-def test_a_long_tail_with_a_cursor_in_it_is_damage() -> None:
-    """A damaged length hides what follows; only a short tail is taken for torn."""
-    long = pgss.encode_batch([put("big", b"v" * 70_000, 9)], at(9))
-    data = bytearray(raw(PUT_A) + long)
+def test_a_damaged_length_that_hides_records_is_damage() -> None:
+    """The record looks torn, but records follow it: however few bytes they are."""
+    data = bytearray(raw(PUT_A, CURSOR_2))
     data[21] = 0x20  # the value of node.a now seems to be 2 MiB long
-    with pytest.raises(FoldCorruptedError, match="behind a torn one"):
+    with pytest.raises(FoldCorruptedError, match="byte 6 is damaged: a valid record follows"):
         pgss.replay(bytes(data))
-    assert pgss.replay(bytes(data[:-14])).entries == {}
+    torn = pgss.replay(bytes(data[: -len(bytes.fromhex(CURSOR_2))]))
+    assert (torn.entries, torn.torn_bytes) == ({}, len(bytes.fromhex(PUT_A)))
+
+
+def test_no_single_bit_flip_hides_a_record_that_follows() -> None:
+    """A flip before the last record raises an error, or leaves everything as it was."""
+    batches = [pgss.encode_batch([put(f"k.{i}", b"v" * (i % 9), i)], at(i)) for i in range(1, 30)]
+    data = HEADER + b"".join(batches)
+    whole = pgss.replay(data)
+    last = len(data) - len(pgss.cursor_record(at(29)))
+    for place in range(8 * len(HEADER), 8 * last):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(StoreError):
+            pgss.replay(bytes(flipped))
+    assert len(whole.entries) == 29
+
+
+def test_a_tail_made_to_look_like_records_has_a_bound() -> None:
+    """Each byte begins a possible record that only a checksum can refuse."""
+    torn_put = bytes.fromhex("00000000 01 0100 6b 00001000")
+    tail = torn_put + b"\2" * 200_000  # less than the MiB it says
+    with pytest.raises(FoldCorruptedError, match="cannot be told from records"):
+        pgss.replay(HEADER + tail)
+    assert logscan.find_record(tail[:50_000], 0, 1 << 40) == logscan.NO_RECORD
 
 
 @pytest.mark.parametrize(
