@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
+LIMIT_LOG_NS: Final = 2_000_000_000
+"""Between two lines about the limit of subscriptions of one account, as in the reference."""
 GUARDS_MAX: Final = 4096
 """Users' guards that are kept: configured users are few, those that come with claims may be many.
 """
@@ -33,6 +35,8 @@ class Account:
     limits: AccountLimits | None = None
     connections: int = 0
     claimed_name: str = ""
+    limit_logged_ns: int | None = None
+    """When the log last said that a client reached its limit of subscriptions."""
 
     @property
     def name_tag(self) -> str:
@@ -42,6 +46,13 @@ class Account:
     @property
     def is_full(self) -> bool:
         return self.is_beyond(self.connections + 1)
+
+    def may_log_limit(self, now_ns: int) -> bool:
+        """Return whether LIMIT_LOG_NS have passed since the last line; if so, start again."""
+        if self.limit_logged_ns is not None and now_ns - self.limit_logged_ns < LIMIT_LOG_NS:
+            return False
+        self.limit_logged_ns = now_ns
+        return True
 
     def is_beyond(self, connections: int) -> bool:
         """Whether so many would be too many."""

@@ -20,6 +20,7 @@ from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server import reasons
 from penstock.server.config.checks import check_options, has_plain_passwords, normalise
 from penstock.server.configure import ConfigError, load_config
+from penstock.server.file_modes import PID_FILE_MODE, opener
 from penstock.server.lameduck import retire
 from penstock.server.listener import (
     Listener,
@@ -305,7 +306,8 @@ class Server:
         if not self.options.pid_file:
             return
         try:
-            Path(self.options.pid_file).write_text(str(os.getpid()))
+            with open(self.options.pid_file, "w", opener=opener(PID_FILE_MODE)) as pid_file:
+                pid_file.write(str(os.getpid()))
         except OSError as error:
             raise StartError(f"Could not write pidfile: {error}") from error
 

@@ -122,15 +122,6 @@ def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions
     return msgspec.structs.replace(said_before, **changes)
 
 
-def whom_it_claims(said: ConnectOptions) -> str:
-    """Who the client says it is, for the log, in the reference's words: names, and no secret."""
-    if said.nkey:
-        return f" - Nkey {json.dumps(said.nkey)}"
-    if said.user:
-        return f" - User {json.dumps(said.user)}"
-    return ' - Token "[REDACTED]"' if said.auth_token else ""
-
-
 class _Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys as they came: each must be right, the last counts."""
 

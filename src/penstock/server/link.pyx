@@ -52,11 +52,6 @@ cdef bint reserved_reply(const char* reply, size_t n) noexcept nogil:
     return (starts_with(reply, n, b"_R_.") or starts_with(reply, n, b"_GR_.")
             or starts_with(reply, n, b"$JS.ACK."))
 
-cdef bint reserved_subject(const char* subject, size_t n) noexcept nogil:
-    """What servers say to each other; no client may."""
-    return ((subject[0] == c'_' and starts_with(subject, n, b"_GR_."))
-            or (subject[0] == c'$' and starts_with(subject, n, b"$NRG.")))
-
 cdef str text_of(const char* p, size_t n):
     return p[:n].decode("utf-8", "surrogateescape")
 
@@ -104,10 +99,11 @@ cdef class Link(Owner):
         if not echo:
             self.sink.flags |= SINK_NO_ECHO
 
-    def set_interest(self, SubList interest not None) -> None:
+    def set_interest(self, SubList interest not None, *, bint is_system=False) -> None:
         """The subject space the client lives in: its account's subscriptions."""
         self.drop_subscriptions()
         self.interest = interest
+        self.in_system_account = is_system
 
     def set_guards(self, *, SubList pub_allow=None, SubList pub_deny=None,
                    SubList deliver_deny=None, bint guards_subscribe=False,
@@ -312,6 +308,7 @@ cdef class Link(Owner):
         elif frame.verb == LINE_TOO_LONG:
             self.close("Maximum Control Line Exceeded", "maximum control line exceeded")
         elif frame.verb == PAYLOAD_TOO_BIG:
+            self.handler.payload_exceeded(frame.size, self.limits.max_payload)
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
         elif frame.verb == HEADERS_NOT_ENABLED:
             self.close("Message Header Violation")
@@ -342,15 +339,6 @@ cdef class Link(Owner):
         self.in_bytes += frame.size
         if self.pedantic and not literal_subject(frame.subject.p, frame.subject.n):
             self.error("Invalid Publish Subject")
-        if (self.guards_publish and not self.may_publish(frame.subject.p, frame.subject.n)
-                or reserved_subject(frame.subject.p, frame.subject.n)):
-            self.handler.publish_refused(text_of(frame.subject.p, frame.subject.n))
-            return
-        if frame.reply.n and reserved_reply(frame.reply.p, frame.reply.n):
-            self.handler.reply_refused(text_of(frame.reply.p, frame.reply.n))
-            return
-        if self.verbose:
-            self.ok()
         msg.subject = frame.subject.p
         msg.subject_len = frame.subject.n
         msg.reply = frame.reply.p
@@ -360,8 +348,18 @@ cdef class Link(Owner):
         msg.hdr_len = frame.hdr_len
         msg.sizes = frame.sizes.p
         msg.sizes_len = frame.sizes.n
-        if self.maps and not self.map_subject(&msg):
+        if self.maps:
+            self.map_subject(&msg)
+        # Permissions apply to the subject that the message is routed by, as in the reference.
+        if (self.guards_publish and not self.may_publish(msg.subject, msg.subject_len)
+                or self.is_reserved(msg.subject, msg.subject_len)):
+            self.handler.publish_refused(text_of(msg.subject, msg.subject_len))
             return
+        if msg.reply_len and reserved_reply(msg.reply, msg.reply_len):
+            self.handler.reply_refused(text_of(msg.reply, msg.reply_len))
+            return
+        if self.verbose:
+            self.ok()
         if frame.sizes.n == 0:
             self.route_uneven(frame, &msg)
         else:
@@ -371,17 +369,24 @@ cdef class Link(Owner):
         if self.router.nspent:
             settle_spent(self.router)
 
-    cdef bint map_subject(self, Message* msg) except -1:
-        """Gives the message the subject that its account's mappings say; False: it is lost."""
+    cdef int map_subject(self, Message* msg) except -1:
+        """Replace the subject by what the account's mappings make of it.
+
+        A message that no destination takes gets the empty subject, which nobody can subscribe to.
+        """
         subject = self.handler.mapped(text_of(msg.subject, msg.subject_len))
-        if subject is None:
-            if msg.reply_len and self.no_responders:
-                self.router.no_responders(self.interest, &self.sink, msg)
-            return False
-        self.mapped = subject.encode("utf-8", "surrogateescape")
+        self.mapped = b"" if subject is None else subject.encode("utf-8", "surrogateescape")
         msg.subject = self.mapped
         msg.subject_len = len(self.mapped)
-        return True
+        return 0
+
+    cdef bint is_reserved(self, const char* subject, size_t n) noexcept nogil:
+        """Whether only servers publish there; `$NRG.` is open to clients of the system account."""
+        if n == 0:
+            return False
+        return ((subject[0] == c'_' and starts_with(subject, n, b"_GR_."))
+                or (subject[0] == c'$' and not self.in_system_account
+                    and starts_with(subject, n, b"$NRG.")))
 
     cdef void route_uneven(self, Frame* frame, Message* msg) noexcept:
         """The line's end cannot be copied as it came (odd blanks, a bare LF): write it anew."""
@@ -420,15 +425,16 @@ cdef class Link(Owner):
             queue_len = frame.args[1].n
         if self.guards_subscribe or (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0):
             flags = self.judge_sub(text_of(subject, n),
-                                   text_of(queue, queue_len) if queue_len else None)
+                                   text_of(queue, queue_len) if queue_len else None,
+                                   text_of(frame.args[last].p, frame.args[last].n))
             if flags & SUB_REMOVED:
                 return 0
         if self.max_sub_tokens and count_tokens(subject, n) > self.max_sub_tokens:
-            self.error(f'Permissions Violation for Subscription to "{text_of(subject, n)}", '
-                       'too many tokens')
+            self.handler.tokens_exceeded(text_of(subject, n),
+                                         text_of(frame.args[last].p, frame.args[last].n))
             return 0
         if self.max_subs and self.sids.count >= self.max_subs:
-            self.error("maximum subscriptions exceeded")
+            self.handler.subscriptions_exceeded()
             return 0
         if sid_find(&self.sids, frame.args[last].p, frame.args[last].n) == NULL:
             if not valid_pattern(subject, n):
@@ -445,15 +451,15 @@ cdef class Link(Owner):
             self.ok()
         return 0
 
-    def judge_sub(self, str subject, queue) -> int:
-        """The subscription's flags; SUB_REMOVED stands for a refusal that has been told."""
+    def judge_sub(self, str subject, queue, str sid) -> int:
+        """Return the subscription's flags; SUB_REMOVED: refused, and the client was told."""
         if queue != "_sys_":
             verdict = self.handler.may_subscribe(subject, queue)
             if verdict == SUBSCRIBE_ALLOWED:
                 return 0
             if verdict == SUBSCRIBE_FILTERED:
                 return SUB_FILTERED
-        self.handler.subscribe_refused(subject, queue)
+        self.handler.subscribe_refused(subject, queue, sid)
         return SUB_REMOVED
 
     cdef void on_unsub(self, Frame* frame) noexcept:

@@ -14,7 +14,11 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from penstock.server.file_modes import LOG_FILE_MODE, opener
+
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from penstock.server.options import Options
 
 TRACE: Final = 5
@@ -83,18 +87,29 @@ class LogOutput:
         self._handler.close()
 
 
+class _LogFile(logging.FileHandler):
+    """A log file that other users of the machine cannot read."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=opener(LOG_FILE_MODE))
+
+
+class _RotatedLogFile(_LogFile, logging.handlers.RotatingFileHandler):
+    """The same, renamed and begun again when it reaches its size."""
+
+
 def _make_handler(options: Options) -> logging.Handler:
     handler: logging.Handler
     if not options.log_file:
         handler = logging.StreamHandler(sys.stderr)
     elif options.log_size_limit > 0:
-        handler = logging.handlers.RotatingFileHandler(
+        handler = _RotatedLogFile(
             options.log_file,
             maxBytes=options.log_size_limit,
             backupCount=options.logfile_max_num or 1000,
             encoding="utf-8",
         )
     else:
-        handler = logging.FileHandler(options.log_file, encoding="utf-8")
+        handler = _LogFile(options.log_file, encoding="utf-8")
     handler.setFormatter(ReferenceFormatter(options))
     return handler

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.server.file_modes import PORTS_FILE_MODE, opener
 from penstock.server.logs import log
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class PortsFile:
         """Appears whole or not at all: readers poll for it."""
         fresh = self.path.with_suffix(".tmp")
         try:
-            fresh.write_bytes(msgspec.json.encode(ports))
+            with open(fresh, "wb", opener=opener(PORTS_FILE_MODE)) as written:
+                written.write(msgspec.json.encode(ports))
             fresh.replace(self.path)
         except OSError as error:
             log.error("Error writing ports file %s: %s", self.path, error)

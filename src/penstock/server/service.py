@@ -35,6 +35,7 @@ from penstock.server.limits import tightest
 from penstock.server.logs import log
 from penstock.server.plane import Plane
 from penstock.server.trusting import Trusting
+from penstock.server.violations import ViolationLog
 from penstock.subjects.trie import SubList
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Service:
         self.accounts = Accounts(self._make_interest)
         self.crossings = Crossings(self)
         self.trusting = Trusting(self)
+        self.violations = ViolationLog(loop.call_later)
         self.sessions: dict[int, Session] = {}
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients

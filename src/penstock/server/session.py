@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.permissions import ResponseGrants
 from penstock.server import callouts, reasons
 from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, NeedsCallout, Refused
+from penstock.server.client_label import client_label, connection_label, user_claim
+from penstock.server.client_refusals import Refusals
 from penstock.server.codecs.contract import CodecError
 from penstock.server.codecs.facts import upgrade_of
-from penstock.server.info import ConnectOptions, parse_connect, whom_it_claims
+from penstock.server.info import ConnectOptions, parse_connect
 from penstock.server.limits import tightest
 from penstock.server.link import SUBSCRIBE_ALLOWED, SUBSCRIBE_FILTERED, SUBSCRIBE_REFUSED
 from penstock.server.logs import TRACE, log
@@ -39,7 +41,7 @@ RTT_VALID_NS: Final = 3_600_000_000_000
 SECOND_NS: Final = 1_000_000_000
 
 
-class Session:
+class Session(Refusals):
     """One client, from accept to close."""
 
     def __init__(
@@ -55,6 +57,8 @@ class Session:
         self.cid = cid
         self.ip, self.port = address
         self.kind = kind
+        self._label = connection_label(kind, address, cid)
+        self._labelled = False  # with what CONNECT said
         self.nonce = nonce
         self.options = ConnectOptions()
         self.start_ns = time.time_ns()
@@ -124,6 +128,8 @@ class Session:
         self._cancel_handshake_timer()
         upgrade = upgrade_of(self.link.codec)
         if upgrade is not None and upgrade.client_ip:
+            address = (self.ip, self.port)
+            self._label = connection_label(self.kind, address, self.cid, upgrade.client_ip)
             self.ip = upgrade.client_ip  # behind a proxy, which says whom it speaks for
 
     def _handshake_overdue(self) -> None:
@@ -199,7 +205,8 @@ class Session:
         self._decide(decision)
 
     def _refuse_login(self, why: str) -> None:
-        log.error("%s - authentication error%s", self, whom_it_claims(self.options))
+        claim = user_claim(self.options)
+        log.error("%s - authentication error%s", self, f" - {claim}" if claim else "")
         self.debug("login refused: %s", why)
         self.user = self.options.user  # who it said it was, for those who look into it
         if self.service.system is not None:
@@ -211,6 +218,9 @@ class Session:
         self.link.set_login_needed(False)
         if not self._bind(accepted):
             return
+        if not self._labelled:
+            self._labelled = True
+            self._label = client_label(self._label, self.options, self.account, self.user)
         if not self.announced and self.service.system is not None:
             self.announced = True
             self.service.system.client_connected(self)
@@ -234,7 +244,8 @@ class Session:
             account.connections += 1
             self.bound = True
             self.account = account
-            self.link.set_interest(account.interest)
+            is_system = account.name == self.service.system_account
+            self.link.set_interest(account.interest, is_system=is_system)
             self.apply_crossings()
         self.user = accepted.user
         self.claimed = accepted.claimed
@@ -334,23 +345,6 @@ class Session:
         if permissions.needs_delivery_filter(subject, queue):
             return SUBSCRIBE_FILTERED
         return SUBSCRIBE_ALLOWED
-
-    def subscribe_refused(self, subject: str, queue: str | None) -> None:
-        using = "" if queue is None else f' using queue "{queue}"'
-        self.link.error(f'Permissions Violation for Subscription to "{subject}"{using}')
-
-    def subscription_lost(self, subject: str, queue: str | None, sid: str) -> None:
-        """Permissions changed under a subscription."""
-        using = "" if queue is None else f' using queue "{queue}"'
-        self.link.error(
-            f'Permissions Violation for Subscription to "{subject}"{using} (sid "{sid}")'
-        )
-
-    def publish_refused(self, subject: str) -> None:
-        self.link.error(f'Permissions Violation for Publish to "{subject}"')
-
-    def reply_refused(self, reply: str) -> None:
-        self.link.error(f'Permissions Violation for Publish with Reply of "{reply}"')
 
     def delivery_denied(self, subject: str, queue: str | None) -> bool:
         return self.guards is not None and self.guards.permissions.delivery_denied(subject, queue)
@@ -471,4 +465,4 @@ class Session:
         log.debug("%s - " + text, self, *args)
 
     def __str__(self) -> str:
-        return f"{self.ip}:{self.port} - cid:{self.cid}"
+        return self._label

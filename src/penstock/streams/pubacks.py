@@ -10,37 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.codec import encode_plain
+from penstock.base.text import go_quoted as quoted_text
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
 
-_GO_ESCAPES: Final = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-
 
 def go_quoted(text: str) -> bytes:
     """Text in double quotes as Go writes it, which is not quite how JSON would."""
-    return b'"%b"' % "".join(map(_go_escaped, text)).encode(errors="replace")
-
-
-def _go_escaped(letter: str) -> str:
-    if letter in _GO_ESCAPES:
-        return _GO_ESCAPES[letter]
-    if letter.isprintable():
-        return letter
-    code = ord(letter)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return quoted_text(text).encode(errors="replace")
 
 
 def error_json(error: ApiError) -> bytes:

@@ -166,6 +166,7 @@ cdef size_t scan_publish(const char* start, const char* args, const char* end, b
     if size < 0 or hdr_len < 0 or hdr_len > size:
         return fail(frame, BAD_ARGUMENTS)
     if <size_t>size > limits.max_payload:
+        frame.size = size
         return fail(frame, PAYLOAD_TOO_BIG)
     frame.need = (lf + 1 - start) + size + 2
     if <size_t>(end - start) < frame.need:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import urllib.request
 from typing import TYPE_CHECKING
@@ -287,6 +289,36 @@ def test_the_pid_file_holds_the_process(start: Starter, tmp_path: Path, by_flag:
     path = tmp_path / "pid"
     server = start("", "-P", str(path)) if by_flag else start(f'pid_file: "{path}"\n')
     assert path.read_text() == str(server.pid)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
+def test_files_are_not_for_everybody(start: Starter, tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        server = start("", "-l", str(tmp_path / "log"), "-P", str(tmp_path / "pid"))
+    finally:
+        os.umask(before)
+    assert _mode(tmp_path / "log") == 0o640 & ~umask
+    assert _mode(tmp_path / "pid") == 0o600 & ~umask
+    # The reference leaves the ports file to the umask.
+    widest = 0o640 if server.name == "ours" else 0o666
+    assert _mode(server.ports_path) == widest & ~umask
+
+
+def test_a_rotated_log_keeps_its_mode(start: Starter, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    server = start(f'log_file: "{log}"\nlog_size_limit: 400\n')
+    before = os.umask(0)
+    try:
+        until(lambda: len(list(tmp_path.glob("log*"))) > 1, "a rotated log file")
+    finally:
+        os.umask(before)
+    server.stop()
+    assert {_mode(path) for path in tmp_path.glob("log*")} == {0o640}
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_flags_win_over_the_configuration(start: Starter) -> None:
