@@ -67,6 +67,15 @@ class ApiAudit(Event, frozen=True, kw_only=True):
     domain: str = ""
 
 
+class ApiLimitReached(Event, frozen=True, kw_only=True):
+    """Requests were dropped because too many waited."""
+
+    type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}api_limit_reached"
+    server: Annotated[str, EMIT] = ""
+    domain: str = ""
+    dropped: Annotated[int, EMIT] = 0
+
+
 class StreamAction(Event, frozen=True, kw_only=True):
     """A stream was created, deleted or changed."""
 

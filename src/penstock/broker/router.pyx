@@ -330,11 +330,17 @@ cdef class Router:
             self.lanes.append(lane)
 
     def take_lanes(self) -> list:
-        """The lanes that messages came to since the last call; from now on they may take more."""
+        """Return the lanes that messages came to since the last call; they may take more now.
+
+        While calls wait, a lane that has passed a message by stays behind it.
+        """
         cdef Lane lane
         lanes, self.lanes = self.lanes, []
         for lane in lanes:
-            lane.stirred = lane.behind = False
+            if self.calls and lane.behind:
+                self.lanes.append(lane)
+            else:
+                lane.stirred = lane.behind = False
         return lanes
 
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):

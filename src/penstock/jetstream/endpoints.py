@@ -1,12 +1,33 @@
-"""The JetStream API: from a subject to the handler that answers it.
+"""The JetStream API: from a subject to the handler that serves it.
 
-A table says which subjects there are, how many names each takes, what its answer is called and
-what an error carries besides. Handlers return the answer's body, or the refusal; what must be
-durable before the answer leaves is said with it. An unknown subject gets no answer at all.
+A table lists the subjects, how many names each takes, and the type of its response. A handler
+returns the response or the refusal; `Held` names the stream whose disk must have the change before
+the response leaves. An unknown subject gets no response.
+
+A handler whose work grows with what is stored or listed works in steps. It returns a generator,
+usually by being one or by returning one after its first checks:
+
+    def purge(call: Call) -> Outcome | Steps:
+        ...                                # checks; a refusal is returned as always
+        return _purge_in_steps(call, host)
+
+    def _purge_in_steps(call: Call, host: StreamHost) -> Steps:
+        while more:
+            ...                            # one slice: at most about a millisecond
+            yield None                     # others are served; or: yield Wait(host, cold)
+        return Held(response, host)        # the outcome, as any handler's
+
+Between two slices the state may change: messages are stored and removed, consumers come and go. No
+other API request of the account on the same stream runs, nor one of the same client; with
+`Endpoint.is_serial` none that changes which streams exist or what they capture. The handler yields
+`Wait(host, cold)` to be resumed when a block is in memory. If the stream is closed meanwhile,
+the generator is closed (`finally` runs) and the client gets "stream not found"; an exception is
+answered with a 500. When the server stops, the generator is closed and no response is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.api import refusals, subjects
@@ -19,7 +40,7 @@ from penstock.base.effects import Advise, Send
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Hashable
 
     from penstock.api.advisories import ClientInfo
     from penstock.base.effects import Effect
@@ -61,6 +82,27 @@ Outcome: TypeAlias = Reply | None
 """None: the handler answers by itself, or not at all."""
 
 
+class Wait(NamedTuple):
+    """A step needs a block of a stream in memory."""
+
+    host: StreamHost
+    cold: Cold
+
+
+Steps: TypeAlias = Generator[Wait | None, None, Outcome]
+"""A handler that works in slices; each `yield` lets others be served."""
+
+Running: TypeAlias = Generator[Wait | None, None, None]
+"""A request whose steps run; it answers by itself when it ends."""
+
+
+class _SerialKey(NamedTuple):
+    """The key shared by all requests that change which streams exist or what they capture."""
+
+
+SERIAL: Final = _SerialKey()
+
+
 class Port(Protocol):
     """What handlers ask of the edge."""
 
@@ -81,9 +123,6 @@ class Port(Protocol):
 
     def perform(self, effects: list[Effect]) -> None:
         """Carry these out now."""
-
-    def fetch(self, host: StreamHost, cold: Cold, again: Callable[[], None]) -> None:
-        """Read a block, then call again."""
 
     @property
     def num_transfers(self) -> int:
@@ -110,18 +149,18 @@ class Call(NamedTuple):
     names: list[str]
     request: Request
     now_ns: int
-    again: Callable[[], None]
-    """Have the same request handled once more."""
 
 
 class Endpoint(NamedTuple):
     """One kind of request: what its answer is, who makes it, how many names its subject has."""
 
     response: type[Response]
-    handler: Callable[[Call], Outcome]
+    handler: Callable[[Call], Outcome | Steps]
     names_min: int = 0
     names_max: int = 0
     is_audited: bool = True
+    is_serial: bool = False
+    """Whether it changes which streams exist, or what they capture."""
 
 
 class Endpoints:
@@ -135,30 +174,66 @@ class Endpoints:
         self._table = table
         self._is_system = is_system
 
-    def handle(self, request: Request, now_ns: int) -> None:
-        """Answers a request, now or when what it changed is durable."""
+    def handle(self, request: Request, now_ns: int) -> Running | None:
+        """Serve a request, or return its steps: the caller runs them to the end or closes them."""
         tokens = request.subject.split(".")[FIRST_NAME:]
         found = self._find(tokens)
         if found is None:
-            return
+            return None
         endpoint, names = found
         refused = self._refusal(request)
         if refused is not None:
             if self._is_system and tokens != ["INFO"]:
                 endpoint = endpoint._replace(response=SystemResponse)
             self._answer(endpoint, request, refused)
-            return
-        call = Call(
-            self._assets, self._port, names, request, now_ns, lambda: self.handle(request, now_ns)
-        )
+            return None
+        call = Call(self._assets, self._port, names, request, now_ns)
         try:
             outcome = endpoint.handler(call)
-            said = None if outcome is None else self._said(endpoint, request, outcome)
+        except Exception as error:
+            self._fail(endpoint, request, error)
+            return None
+        if isinstance(outcome, Generator):
+            return self._run(endpoint, call, outcome)
+        self._answer(endpoint, request, outcome)
+        return None
+
+    def _run(self, endpoint: Endpoint, call: Call, steps: Steps) -> Running:
+        """Run the steps of a handler, then answer."""
+        host = self._assets.hosts.get(call.names[0]) if call.names else None
+        outcome: Outcome = None
+        try:
+            while True:
+                yield next(steps)
+                if host is not None and host.is_closed:
+                    outcome = refusals.STREAM_NOT_FOUND
+                    break
+        except StopIteration as end:
+            outcome = end.value
+        except Exception as error:
+            self._fail(endpoint, call.request, error)
+            return
+        finally:
+            self._close(call.request, steps)
+        self._answer(endpoint, call.request, outcome)
+
+    def _close(self, request: Request, steps: Steps) -> None:
+        """End the steps of a handler where they are."""
+        try:
+            steps.close()
         except Exception as error:
             self._port.failed(request, error)
-            outcome, said = FAILED, self._said(endpoint, request, FAILED)
-        if outcome is not None and said is not None:
-            self._send(outcome, said)
+
+    def keys(self, request: Request) -> tuple[Hashable, ...]:
+        """Return what the request must not overtake others on: its client, its stream."""
+        found = self._find(request.subject.split(".")[FIRST_NAME:])
+        keys: list[Hashable] = [] if request.client is None else [request.client]
+        if found is not None:
+            endpoint, names = found
+            keys += names[:1]
+            if endpoint.is_serial:
+                keys.append(SERIAL)
+        return tuple(keys)
 
     def _find(self, tokens: list[str]) -> tuple[Endpoint, list[str]] | None:
         for length in (3, 2, 1):
@@ -174,8 +249,20 @@ class Endpoints:
             return refusals.NOT_ENABLED_FOR_ACCOUNT
         return level_refusal(request.header)
 
-    def _answer(self, endpoint: Endpoint, request: Request, outcome: Reply) -> None:
-        self._send(outcome, self._said(endpoint, request, outcome))
+    def _answer(self, endpoint: Endpoint, request: Request, outcome: Outcome) -> None:
+        if outcome is None:
+            return
+        try:
+            said = self._said(endpoint, request, outcome)
+        except Exception as error:
+            self._fail(endpoint, request, error)
+        else:
+            self._send(outcome, said)
+
+    def _fail(self, endpoint: Endpoint, request: Request, error: Exception) -> None:
+        """Report a handler that raised, and answer that it failed."""
+        self._port.failed(request, error)
+        self._send(FAILED, self._said(endpoint, request, FAILED))
 
     def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
         """Return the reply and the audit event; nothing has been sent when this raises."""

@@ -60,6 +60,8 @@ cdef class Link(Owner):
     cdef int64_t blocked_goal     # bytes that must have left by the write deadline
     cdef int64_t sent
     cdef bint stalled             # a publisher ahead of its readers: not read for a moment
+    cdef bint backlogged          # messages of its for internal subscribers wait: not read
+    cdef bint paused              # requests of its wait: not read
     cdef bint awaits_deadline     # on the plane's list of links whose writes have a deadline
     cdef bint closed
 

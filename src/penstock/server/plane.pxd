@@ -3,19 +3,18 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane
+from penstock.server.internal_calls cimport InternalCalls
 from penstock.server.link cimport Link
 from penstock.server.posix cimport epoll_event
-from penstock.server.sender cimport Sender
 from penstock.subjects.trie cimport SubList
 
 
-cdef class Plane(Sender):
+cdef class Plane(InternalCalls):
     cdef char* buffer
     cdef dict links               # cid -> Link: what keeps a link alive
     cdef list doomed
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
     cdef list stalled             # publishers that are not read for a moment
-    cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef object pace              # None, or who knows how quick the disk is
     cdef uint32_t turning
     cdef int events               # of this turn
@@ -44,12 +43,10 @@ cdef class Plane(Sender):
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept
-    cdef int run_calls(self) except -1
     cdef int settle_lanes(self) except -1
     cdef bint settles(self, Lane lane) except -1
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
                    bytes header=*, str to=*) except -1
     cdef int hold_back(self, Link link) except -1
-    cdef int listen(self, Link link) except -1
     cdef int bury(self, Link link) except -1
     cdef int forget(self, Link link) except -1

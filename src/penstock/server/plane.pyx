@@ -40,7 +40,6 @@ cdef enum:
     READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
     READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
     LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
-    CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
     CARRY_KEPT_BYTES = 512
     DOUBT_STEP = 4                 # turns slept through after an answer that did not come
     DOUBT_MAX = 1024
@@ -54,7 +53,7 @@ cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tel
 cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
 
 
-cdef class Plane(Sender):
+cdef class Plane(InternalCalls):
     """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
 
     def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
@@ -69,7 +68,9 @@ cdef class Plane(Sender):
         self.interests = []
         self.stalled = []
         self.blocked = []
+        self.backlogged = []
         self.on_deadline = self.give_up_overdue
+        self.on_rest = self.run_rest
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError(errno, os.strerror(errno))
@@ -195,6 +196,11 @@ cdef class Plane(Sender):
             self.router.wall_ns = wall_ns()
             self.finish()
 
+    def run_rest(self) -> None:
+        """Run the calls that an earlier turn left."""
+        self.rest_armed = False
+        self.settle()
+
     def give_up_overdue(self) -> None:
         """Time has passed: writes that are overdue are given up."""
         self.close_overdue()
@@ -269,28 +275,6 @@ cdef class Plane(Sender):
             self.pace.took(span)
         return settled == SETTLED
 
-    cdef int run_calls(self) except -1:
-        """Internal subscribers, outside the data path; what they publish may call others."""
-        cdef int rounds = 0
-        self.router.asked = True
-        while rounds < CALL_ROUNDS_MAX:
-            rounds += 1
-            calls, self.router.calls = self.router.calls, []
-            for call, subject, reply, header, payload, source in calls:
-                try:
-                    call(subject, reply, header, payload, source)
-                except Exception:
-                    log.exception("internal subscriber of %s failed", subject)
-            if self.epilogue is not None:
-                try:
-                    self.epilogue()
-                except Exception:
-                    log.exception("what follows a turn failed")
-            if not self.router.calls and not self.router.lanes:
-                return 0
-        self.arm(0, self.settle)      # the rest gets a turn of its own
-        return 0
-
     def settle_spent(self) -> None:
         """Subscriptions to which compiled lanes gave their last message go."""
         if self.router.nspent:
@@ -300,10 +284,6 @@ cdef class Plane(Sender):
         """Where somebody came or went that is watched for; few, of thousands of accounts."""
         cdef SubList interest
         return [interest for interest in self.interests if interest.interest_changes]
-
-    def set_epilogue(self, epilogue) -> None:
-        """Called once the internal subscribers of a turn have run, before anything is flushed."""
-        self.epilogue = epilogue
 
     def set_pace(self, pace) -> None:
         """Who knows whether the disk is quick (`is_quick`), and is told what it `took`."""
@@ -505,12 +485,6 @@ cdef class Plane(Sender):
             self.arm(STALL_NS / 1e9, self.resume_stalled)
         self.stalled.append(link)
         return 0
-
-    cdef int listen(self, Link link) except -1:
-        """Reads from the link, unless there is a reason not to."""
-        if link.held or link.stalled:
-            return self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
-        return self.set_events(link, link.events | EPOLLIN)
 
     # -- closing
 

@@ -15,7 +15,7 @@ from support_archives import START_NS, account
 
 if TYPE_CHECKING:
     from penstock.base.effects import Effect
-    from penstock.jetstream.endpoints import Call, Outcome
+    from penstock.jetstream.endpoints import Call, Outcome, Steps
 
 
 class Port:
@@ -66,3 +66,61 @@ def test_handler_that_raises_is_answered_with_500_and_reported(handler: Any) -> 
     assert subject == "$JS.API.STREAM.CREATE.S"
     assert (assets.api_total, assets.api_errors) == (1, 1)
     assert len(port.performed) == 2  # the reply, and the audit event that shows it
+
+
+def steps(call: Call) -> Steps:
+    """Two steps, then what the body says."""
+    yield None
+    yield None
+    if call.request.body == b"raise":
+        raise OverflowError("too large for C")
+    return StreamCreateResponse()
+
+
+def stepped(body: bytes = b"", host: Any = None) -> tuple[Any, Any]:
+    assets = account()
+    if host is not None:
+        assets.hosts["S"] = host
+    port: Any = Port()
+    table = {"STREAM.CREATE": Endpoint(StreamCreateResponse, steps, 1, 1)}
+    running = Endpoints(assets, port, table).handle(
+        Request("$JS.API.STREAM.CREATE.S", "inbox", b"", body), START_NS
+    )
+    return port, running
+
+
+def test_handler_that_works_in_steps_answers_after_the_last() -> None:
+    port, running = stepped()
+    assert next(running) is None
+    assert next(running) is None
+    assert port.performed == []
+    assert next(running, "over") == "over"
+    assert len(port.replies) == 1
+
+
+def test_step_that_raises_is_answered_with_500_and_reported() -> None:
+    port, running = stepped(b"raise")
+    assert list(running) == [None, None]
+    (reply,) = port.replies
+    assert reply["error"]["code"] == 500
+    assert len(port.failures) == 1
+
+
+def test_stream_closed_between_two_steps_is_not_found() -> None:
+    class Host:
+        is_closed = False
+
+    host = Host()
+    port, running = stepped(host=host)
+    next(running)
+    host.is_closed = True
+    assert list(running) == []
+    (reply,) = port.replies
+    assert reply["error"]["err_code"] == 10059
+
+
+def test_closed_steps_answer_nothing() -> None:
+    port, running = stepped()
+    next(running)
+    running.close()
+    assert port.performed == []

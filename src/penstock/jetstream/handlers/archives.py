@@ -97,5 +97,5 @@ def restore(call: Call) -> Outcome:
 
 ENDPOINTS: Final = {
     "STREAM.SNAPSHOT": Endpoint(SnapshotResponse, snapshot, 1, 1),
-    "STREAM.RESTORE": Endpoint(RestoreResponse, restore, 1, 1),
+    "STREAM.RESTORE": Endpoint(RestoreResponse, restore, 1, 1, is_serial=True),
 }

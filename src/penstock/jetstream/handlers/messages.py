@@ -8,7 +8,7 @@ from penstock.api import refusals
 from penstock.api.refusals import ApiError
 from penstock.api.requests import MsgDeleteRequest, MsgGetRequest
 from penstock.api.responses import MsgDeleteResponse, MsgGetResponse
-from penstock.jetstream.endpoints import Endpoint, Held
+from penstock.jetstream.endpoints import Endpoint, Held, Wait
 from penstock.jetstream.handlers.bodies import read_needed, stream_of
 from penstock.jetstream.msgget import get_message, refuse_get
 from penstock.store.contract import Cold
@@ -16,10 +16,11 @@ from penstock.store.errors import StoreError
 from penstock.streams.entries import NotLoaded
 
 if TYPE_CHECKING:
-    from penstock.jetstream.endpoints import Call, Outcome
+    from penstock.jetstream.endpoints import Call, Outcome, Steps
+    from penstock.jetstream.host import StreamHost
 
 
-def get(call: Call) -> Outcome:
+def get(call: Call) -> Outcome | Steps:
     """STREAM.MSG.GET"""
     request = read_needed(call, MsgGetRequest)
     if isinstance(request, ApiError):
@@ -30,16 +31,18 @@ def get(call: Call) -> Outcome:
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
+    return _get(host, request)
+
+
+def _get(host: StreamHost, request: MsgGetRequest) -> Steps:
     found = get_message(host.stream.store, request)
-    if isinstance(found, ApiError):
-        return found
-    if isinstance(found, Cold):
-        call.port.fetch(host, found, call.again)
-        return None
-    return MsgGetResponse(message=found)
+    while isinstance(found, Cold):
+        yield Wait(host, found)
+        found = get_message(host.stream.store, request)
+    return found if isinstance(found, ApiError) else MsgGetResponse(message=found)
 
 
-def delete(call: Call) -> Outcome:
+def delete(call: Call) -> Outcome | Steps:
     """STREAM.MSG.DELETE; erased unless told otherwise"""
     request = read_needed(call, MsgDeleteRequest)
     if isinstance(request, ApiError):
@@ -47,12 +50,17 @@ def delete(call: Call) -> Outcome:
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
-    entry = host.stream.plan_remove(request.seq, call.now_ns, erase=not request.no_erase)
+    return _delete(call, host, request)
+
+
+def _delete(call: Call, host: StreamHost, request: MsgDeleteRequest) -> Steps:
+    erase = not request.no_erase
+    entry = host.stream.plan_remove(request.seq, call.now_ns, erase=erase)
+    while isinstance(entry, NotLoaded):
+        yield Wait(host, entry.cold)
+        entry = host.stream.plan_remove(request.seq, call.now_ns, erase=erase)
     if isinstance(entry, ApiError):
         return entry
-    if isinstance(entry, NotLoaded):
-        call.port.fetch(host, entry.cold, call.again)
-        return None
     try:
         host.propose(entry)
     except StoreError as error:

@@ -262,11 +262,11 @@ def purge(call: Call) -> Outcome:
 
 
 ENDPOINTS: Final = {
-    "STREAM.CREATE": Endpoint(StreamCreateResponse, create, 1, 1),
-    "STREAM.UPDATE": Endpoint(StreamUpdateResponse, update, 1, 1),
+    "STREAM.CREATE": Endpoint(StreamCreateResponse, create, 1, 1, is_serial=True),
+    "STREAM.UPDATE": Endpoint(StreamUpdateResponse, update, 1, 1, is_serial=True),
     "STREAM.INFO": Endpoint(StreamInfoResponse, info, 1, 1),
     "STREAM.NAMES": Endpoint(StreamNamesResponse, names),
     "STREAM.LIST": Endpoint(StreamListResponse, list_all),
-    "STREAM.DELETE": Endpoint(StreamDeleteResponse, delete, 1, 1),
+    "STREAM.DELETE": Endpoint(StreamDeleteResponse, delete, 1, 1, is_serial=True),
     "STREAM.PURGE": Endpoint(StreamPurgeResponse, purge, 1, 1),
 }

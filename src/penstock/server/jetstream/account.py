@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.subjects import API_PREFIX, DIRECT_GET_PREFIX, NEXT_PREFIX
+from penstock.api.subjects import API_PREFIX
 from penstock.base.message import Inbound
-from penstock.jetstream.endpoints import Endpoints, Request
-from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.handlers.consumers import delete_consumer
 from penstock.server.jetstream.acks import AckIntake
+from penstock.server.jetstream.api_requests import ApiRequests
 from penstock.server.jetstream.copying import Copying
 from penstock.server.jetstream.driver import HostDriver
 from penstock.server.jetstream.perform import Performer
-from penstock.server.jetstream.reads import DirectReads
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
 from penstock.server.requesters import asked_by
@@ -26,12 +24,11 @@ from penstock.store.errors import StoreError
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.api.advisories import ClientInfo
     from penstock.base.effects import Effect
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
+    from penstock.jetstream.endpoints import Request
     from penstock.jetstream.files import AccountFiles
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
@@ -39,14 +36,11 @@ if TYPE_CHECKING:
     from penstock.server.crossings import Shadow
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.link import Link
-    from penstock.store.contract import Cold
 
 
 INFO_SUBJECT: Final = API_PREFIX + "INFO"
 BUCKETS_PREFIX: Final = "$KV."
 """Who names a domain writes to its buckets under the name of its API, as if that was part of it."""
-PAIR: Final = 2
-"""Names of a consumer: its stream's and its own."""
 
 
 class Sweep:
@@ -75,7 +69,6 @@ class AccountEdge:
         self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
         self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
-        self._reads = DirectReads(self, self._called)
         self.copying = Copying(self)
         self.transfers = Transfers(self)
         self.performer = Performer(
@@ -85,13 +78,12 @@ class AccountEdge:
             now_ns=edge.now_ns,
             domain=assets.ambient.domain,
         )
-        self.endpoints = Endpoints(
-            assets, self, ENDPOINTS, is_system=account.name == edge.service.system_account
-        )
+        is_system = account.name == edge.service.system_account
+        self._api = ApiRequests(self, self._called, is_system=is_system)
 
     def start(self) -> None:
         """Begins to answer. Streams that are there already begin to take messages."""
-        self.listen("$JS.API.>", self._reads.lane, lane=True)
+        self.listen("$JS.API.>", self._api.reads.lane, lane=True)
         if self.assets.ambient.domain:
             self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
         self.listen("$JS.ACK.>", self.acks.lane, lane=True)
@@ -109,7 +101,7 @@ class AccountEdge:
 
     def serve(self, host: StreamHost) -> None:
         """The stream takes messages from now on, on the subjects it has now."""
-        self._reads.lane.clear()
+        self._api.reads.lane.clear()
         driver = self._drivers.setdefault(host.name, HostDriver(host, self))
         old = self._subscriptions.get(host.name, [])
         if host.lane is None:
@@ -146,7 +138,6 @@ class AccountEdge:
 
     def retire(self, host: StreamHost) -> None:
         """The stream is gone."""
-        self._reads.lane.clear()
         for subscription in self._subscriptions.pop(host.name, []):
             self.interest.remove(subscription)
         self._drop_shadows(host.name)
@@ -158,6 +149,7 @@ class AccountEdge:
         self.edge.agenda.forget(driver)
         driver.run()
         driver.let_go()
+        self._api.retire(host)
 
     def driver(self, host: StreamHost) -> HostDriver:
         return self._drivers[host.name]
@@ -180,9 +172,6 @@ class AccountEdge:
 
     def perform(self, effects: list[Effect]) -> None:
         self.performer.perform(effects)
-
-    def fetch(self, host: StreamHost, cold: Cold, again: Callable[[], None]) -> None:
-        self._drivers[host.name].fetch(cold, again)
 
     @property
     def num_transfers(self) -> int:
@@ -214,6 +203,7 @@ class AccountEdge:
 
     def close(self) -> None:
         """Makes everything durable and lets go of the files."""
+        self._api.close()
         self.transfers.abandon()
         for driver in self.drivers:
             driver.give_up()
@@ -262,18 +252,9 @@ class AccountEdge:
         self.acks.take_collected()
         if self._is_elsewhere:
             if not self.edge.service.crossings.serves(self.name, subject):
-                self._nobody(Inbound(subject, reply, header, payload), source)
+                self.nobody(Inbound(subject, reply, header, payload), source)
             return
-        if subject.startswith(NEXT_PREFIX):
-            self._next(Inbound(subject, reply, header, payload), source)
-        elif subject.startswith(DIRECT_GET_PREFIX):
-            msg = Inbound(subject, reply, header, payload)
-            if not self._reads.read(msg):
-                self._nobody(msg, source)
-        else:
-            self._reads.lane.clear()  # whatever is asked may change who answers reads
-            request = Request(subject, reply, header, payload, self.edge.client_of(source))
-            self.endpoints.handle(request, self.edge.now_ns())
+        self._api.received(subject, reply, header, payload, source)
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -288,21 +269,10 @@ class AccountEdge:
         if not local.startswith(BUCKETS_PREFIX):
             self._called(API_PREFIX + local, reply, header, payload, source)
         elif not self.edge.plane.post(self.interest, local, payload, reply, header):
-            self._nobody(Inbound(subject, reply, header, payload), source)
+            self.nobody(Inbound(subject, reply, header, payload), source)
 
-    def _next(self, msg: Inbound, source: Link | None) -> None:
-        names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
-        found = self.consumer(*names) if len(names) == PAIR else None
-        if found is None:
-            self._nobody(msg, source)
-            return
-        driver, consumer = found
-        effects = consumer.request(msg.reply, msg.header, msg.payload, self.edge.now_ns())
-        driver.host.touched(consumer, effects)
-        driver.mark()
-
-    def _nobody(self, msg: Inbound, source: Link | None) -> None:
-        """As if nobody listened there; said to those who want to know such things."""
+    def nobody(self, msg: Inbound, source: Link | None) -> None:
+        """Reply as if there was no subscriber, if the client wants to know."""
         client = self.edge.client_of(source)
         if msg.reply and client is not None and client.options.no_responders:
             subject = msg.subject.encode("utf-8", "surrogateescape")

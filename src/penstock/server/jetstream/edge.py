@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.account import AccountLimits
+from penstock.base.effects import Advise
 from penstock.broker.replies import PREFIX as REPLY_PREFIX
 from penstock.consumers.surroundings import Outlet
 from penstock.jetstream.agenda import Agenda
@@ -23,6 +24,7 @@ from penstock.jetstream.assets import Assets, ServerRoom
 from penstock.jetstream.files import AccountFiles, file_name
 from penstock.jetstream.policy import Policy
 from penstock.jetstream.recovery import recover_account
+from penstock.jetstream.request_queue import ServerQueue
 from penstock.server.jetstream.account import AccountEdge
 from penstock.server.jetstream.commit import Committer
 from penstock.server.jetstream.directory import open_store_dir
@@ -37,6 +39,8 @@ from penstock.streams.gathering import InFlight
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
+
+    from msgspec import Struct
 
     from penstock.jetstream.recovery import AccountRecovery
     from penstock.server.accounts import Account
@@ -78,6 +82,8 @@ class JetStreamEdge:
         """Whether streams made from now on have fast lanes; tests compare both."""
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
+        self.requests = ServerQueue(time.monotonic_ns, self._wake_requests)
+        self._requests_due = False
         self.accounts: dict[str, AccountEdge] = {}
         self._by_interest: dict[SubList, AccountEdge] = {}
         self.store_dir, self._disk = open_store_dir(options.store_dir)
@@ -278,6 +284,24 @@ class JetStreamEdge:
             for driver in account.drivers:
                 driver.sync_now()
         self._arm_interval()
+
+    # -- requests that wait
+
+    def _wake_requests(self) -> None:
+        if not self._requests_due:
+            self._requests_due = True
+            self.loop.call_soon(self._serve_requests)
+
+    def _serve_requests(self) -> None:
+        self._requests_due = False
+        if self.requests.run():
+            self.settle()
+
+    def advise_system(self, subject: str, event: Struct) -> None:
+        """Publish an event in the system account."""
+        account = self.accounts.get(self.service.system_account)
+        if account is not None:
+            account.performer.advise(Advise(subject, event))
 
     # -- space
 

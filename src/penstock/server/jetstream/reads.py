@@ -36,15 +36,18 @@ class DirectReads:
     def mark(self) -> None:
         """The lane has left something to its callback: nothing is to be done for it."""
 
-    def read(self, msg: Inbound) -> bool:
-        """Answers a read; False if there is no such stream, or it is not to be read so."""
+    def read(self, msg: Inbound, *, may_open: bool) -> bool:
+        """Answer a read; return False if there is no such stream, or it allows no direct reads.
+
+        With `may_open` the lane answers later reads of the stream; nothing may wait before them.
+        """
         account = self._account
         name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
         host = account.copying.reader_of(name)
         if host is None:
             return False
         store = host.stream.store
-        if isinstance(store, IndexedStore) and not account.copying.may_stand_in(name):
+        if may_open and isinstance(store, IndexedStore) and not account.copying.may_stand_in(name):
             self.lane.open(name, store.lane_parts()["log"])
         self._send(account.driver(host), direct_get(store, host.name, msg))
         return True
