@@ -35,9 +35,12 @@ CHANGES = frozenset(
         "append_packed",
         "skip",
         "set_limits",
+        "change_limits",
+        "trim",
         "remove",
         "erase",
         "purge",
+        "purge_slice",
         "truncate",
         "expire",
     )
@@ -245,9 +248,13 @@ class Driven:
     def sync_wanted(self) -> bool:
         return self.store.sync_wanted
 
+    @property
+    def is_over(self) -> bool:
+        return self.store.is_over
+
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **named_args: Any) -> Any:
-            if name == "set_limits":
+            if name in ("set_limits", "change_limits"):
                 self._limits = args[0]
             answer = self._warm(lambda: getattr(self.store, name)(*args, **named_args))
             if name in CHANGES:

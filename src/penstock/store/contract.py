@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from array import array
 
     from penstock.store.seqset import SequenceSet
+    from penstock.store.subjecttable import SubjectTable
 
 __all__ = [
     "EXPIRE_BATCH",
     "NOTHING_REMOVED",
     "SEQ_MAX",
+    "SLICE_LOOKS",
+    "SLICE_MSGS",
+    "SLICE_SUBJECTS",
     "TTL_NEVER",
     "UNLIMITED",
     "Appended",
@@ -32,6 +36,7 @@ __all__ = [
     "Limits",
     "MessageRecord",
     "Missing",
+    "PurgeStep",
     "Range",
     "Refusal",
     "Removed",
@@ -48,6 +53,12 @@ TTL_NEVER: Final = -1
 """A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
 EXPIRE_BATCH: Final = 10_000
 """Messages one call of `Store.expire` takes out at most, unless the caller says otherwise."""
+SLICE_MSGS: Final = 4_096
+"""Messages that one slice of a purge or of new limits takes out: about a millisecond."""
+SLICE_LOOKS: Final = 65_536
+"""Sequences that such a slice looks at: less than a millisecond."""
+SLICE_SUBJECTS: Final = 16_384
+"""Subjects that one slice of a table collects: a few milliseconds."""
 
 Range: TypeAlias = tuple[int, int]
 """First and last sequence, both included."""
@@ -103,6 +114,20 @@ class Removed(NamedTuple):
 
 
 NOTHING_REMOVED: Final = Removed(0, 0, ())
+
+
+class PurgeStep(NamedTuple):
+    """Where a purge in slices stands. What is appended after the purge began is above `bound`, so
+    it stays."""
+
+    subject: str | None
+    """A filter; None: every subject."""
+    bound: int
+    """Messages below this sequence go; while `keep` is not 0, those to keep are counted below."""
+    keep: int = 0
+    """How many of the newest are still to be found, before any goes."""
+    start: int = 0
+    """Below this sequence nothing is left to take."""
 
 
 class Appended(NamedTuple):
@@ -226,6 +251,24 @@ class Store(Protocol):
         waits for the next `expire`.
         """
 
+    def change_limits(self, limits: Limits) -> None:
+        """As `set_limits`, but `trim` takes out what is over them, slice by slice."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `trim` has something to do: limits were changed, or a single append would have
+        taken out more than SLICE_MSGS."""
+
+    def trim(self) -> Removed:
+        """Take out one slice of what is over the limits.
+
+        Each subject's oldest first, then the store's. Appends may come between two slices: what is
+        left at the end is the same, whenever they come.
+        """
+
+    def shed(self) -> bool:
+        """Free a slice of the memory that a purge of everything left; whether more is left."""
+
     def note_lost(self, last: int) -> None:
         """Messages up to this sequence may have been lost before the store had them."""
 
@@ -276,8 +319,30 @@ class Store(Protocol):
     def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
         """The state of every subject with live messages that the filter matches."""
 
-    def last_of_each(self, filters: tuple[str, ...]) -> array[int]:
-        """The newest visible sequence of every subject some filter matches, in order."""
+    def subject_table(self, pattern: str) -> SubjectTable:
+        """An empty table for the subjects with live messages that the filter matches."""
+
+    def fill_table(self, table: SubjectTable) -> bool:
+        """Collect SLICE_SUBJECTS of them; whether more are left."""
+
+    def last_of_each(
+        self, filters: tuple[str, ...], *, at_or_before: int | None = None
+    ) -> array[int]:
+        """The newest visible sequence of every subject some filter matches, of those up to and
+        including `at_or_before`, in order."""
+
+    def first_since(self, filters: tuple[str, ...], start: int) -> int:
+        """The lowest sequence, not below `start`, that is the first of a subject some filter
+        matches; 0 if there is none."""
+
+    def next_seq(self, filters: tuple[str, ...], start: int) -> int:
+        """The first sequence from `start` on that some filter matches, visible or not; 0: none."""
+
+    def subject_of(self, seq: int) -> str | None:
+        """The subject of a live message, visible or not, cold or not; None if there is none."""
+
+    def deleted_seqs(self, at_most: int) -> array[int]:
+        """The first sequences that `num_deleted` counts, ascending."""
 
     def state(self, *, deleted: bool = False) -> StoreState:
         """Totals; with `deleted` also which sequences are gone, which costs their ranges."""
@@ -327,6 +392,19 @@ class Store(Protocol):
         `keep` spares the newest of them, in all, not for each subject. It does not go together
         with `before_seq` (ValueError). Without a filter (None; also ">") a `before_seq` beyond
         `last_seq + 1` makes an empty store that goes on at `before_seq`.
+        """
+
+    def begin_purge(
+        self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
+    ) -> PurgeStep:
+        """The first step of a purge in slices. Takes nothing out."""
+
+    def purge_slice(self, step: PurgeStep) -> tuple[Removed, PurgeStep | None]:
+        """Take out SLICE_MSGS messages at most, or everything at once if nothing is to stay; and
+        return the step that follows, None if there is none.
+
+        Between two slices everything else may be called. A message that is appended stays, and so
+        do those that `keep` spares as of the beginning.
         """
 
     def truncate(self, seq: int) -> Removed:

@@ -31,6 +31,12 @@ class Gone:
         self.ranges += taken.ranges
         return self
 
+    def add_removed(self, removed: Removed) -> Gone:
+        self.msgs += removed.msgs
+        self.bytes += removed.bytes
+        self.ranges += removed.seqs
+        return self
+
     def removed(self) -> Removed:
         """Ranges that touch or overlap become one: nothing in them is live."""
         if not self.msgs:

@@ -1,8 +1,11 @@
 """The rules of a store over a message log: limits, purging, deadlines.
 
 Everything a store decides from the messages themselves is decided here, once, for memory and
-file alike; what reaches a disk, and when, is the business of the class that inherits. Follows
-`contract.Store`, whose words say what each call means.
+file alike; what reaches a disk, and when, is decided by the class that inherits. Follows
+`contract.Store`, which says what each call means.
+
+A call whose work grows with what is stored has a sliced form (`trim`, `purge_slice`): it does a
+bounded part, and the caller serves others before it calls again.
 """
 
 from __future__ import annotations
@@ -13,37 +16,37 @@ from penstock.store.contract import (
     EXPIRE_BATCH,
     NOTHING_REMOVED,
     SEQ_MAX,
+    SLICE_LOOKS,
+    SLICE_MSGS,
     TTL_NEVER,
     Appended,
     Cold,
     Limits,
-    MessageRecord,
-    Missing,
+    PurgeStep,
     Refusal,
     Removed,
-    StoreState,
-    SubjectState,
 )
 from penstock.store.deadlines import DeadlineWheel
 from penstock.store.gone import Gone
-from penstock.store.log import DamagedRecord, MessageLog
+from penstock.store.logreader import LogReader
 from penstock.store.packed import append_packed, unpacked
 from penstock.store.removing import (
     erase_one,
-    lose_one,
+    newest_from,
     remove_one,
+    slice_matching,
+    slice_surplus,
     take_front,
-    take_matching,
     take_older,
     take_span,
 )
 from penstock.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Callable, Iterable
 
     from penstock.store.appending import Appender
+    from penstock.store.log import MessageLog
     from penstock.store.removing import Taken
 
 
@@ -56,18 +59,18 @@ class LaneParts(TypedDict):
     appender: Appender | None
 
 
-class IndexedStore:
+class IndexedStore(LogReader):
     """A log with limits. `noise` gives as many random bytes as asked for, to erase with."""
 
     def __init__(self, log: MessageLog, limits: Limits, noise: Callable[[int], bytes]) -> None:
-        self._log = log
+        super().__init__(log)
         self._limits = limits
         self._noise = noise
         self._wheel = DeadlineWheel()
         self._deadlines: dict[int, int] = {}
         self._exempt: set[int] = set()  # from the age limit
         self._age_from = log.first_seq  # live messages below this are exempt
-        self._damaged = SequenceSet()
+        self._surplus_from: int | None = None  # subjects over their limit are looked for from here
 
     # -- writing
 
@@ -136,18 +139,26 @@ class IndexedStore:
         limits, log = self._limits, self._log
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
-            while state is not None and state[2] > limits.per_subject_max:
+            room = SLICE_MSGS  # a subject has more to lose only while `trim` is at work
+            while state is not None and state[2] > limits.per_subject_max and room:
                 gone.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
+                room -= 1
         self._trim_front(gone, ts_ns)
         return gone
 
     def _trim_front(self, gone: Gone, ts_ns: int) -> None:
+        # First each subject's surplus goes, then what is too much of all.
+        if self._surplus_from is None and self._is_front_over():
+            limits = self._limits
+            taken = take_front(self._log, limits.msgs_max, limits.bytes_max, SLICE_MSGS, ts_ns)
+            gone.add(self._taken(taken))
+
+    def _is_front_over(self) -> bool:
         limits, log = self._limits, self._log
-        if limits.discard_new:
-            return
-        if (0 < limits.msgs_max < log.msgs) or (0 < limits.bytes_max < log.total_size):
-            gone.add(self._taken(take_front(log, limits.msgs_max, limits.bytes_max, ts_ns)))
+        return not limits.discard_new and (
+            (0 < limits.msgs_max < log.msgs) or (0 < limits.bytes_max < log.total_size)
+        )
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
         self._check_writable()
@@ -156,116 +167,49 @@ class IndexedStore:
         self._log.skip(last, ts_ns)
 
     def set_limits(self, limits: Limits) -> Removed:
+        gone = Gone()
+        self.change_limits(limits)
+        while self.is_over:
+            gone.add_removed(self.trim())
+        return gone.removed()
+
+    def change_limits(self, limits: Limits) -> None:
         self._check_writable()
         self._limits = limits
         self._age_from = self._log.first_seq
-        gone = Gone()
-        ts_ns, kept = self._log.last_ts_ns, limits.per_subject_max
-        if kept > 0:
-            end = self._log.last_seq + 1
-            gone.add(self._taken(take_matching(self._log, ">", end, ts_ns, spared=kept)))
-        self._trim_front(gone, ts_ns)
+        self._surplus_from = self._log.first_seq if limits.per_subject_max > 0 else None
+
+    @property
+    def is_over(self) -> bool:
+        return self._surplus_from is not None or self._is_front_over()
+
+    def trim(self) -> Removed:
+        self._check_writable()
+        log, gone = self._log, Gone()
+        if self._surplus_from is not None:
+            taken, start = slice_surplus(
+                log,
+                self._limits.per_subject_max,
+                self._surplus_from,
+                log.last_seq + 1,
+                SLICE_MSGS,
+                SLICE_LOOKS,
+                log.last_ts_ns,
+            )
+            self._surplus_from = start if start <= log.last_seq else None
+            gone.add(self._taken(taken))
+        if not gone.msgs:
+            self._trim_front(gone, log.last_ts_ns)
         return gone.removed()
+
+    def shed(self) -> bool:
+        return self._log.shed()
 
     def note_lost(self, last: int) -> None:
         self._check_writable()
         self._log.loss_floor = max(self._log.loss_floor, last)
         self._log.is_loss_unsaid = True
         self._log.note_loss()
-
-    # -- reading
-
-    @property
-    def visible_seq(self) -> int:
-        return min(self._log.last_seq, self._log.visible_max)
-
-    def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing | Cold:
-        if seq > self._log.visible_max and not unsynced:
-            return Missing.GONE
-        try:
-            found = self._log.load(seq)
-        except DamagedRecord:
-            self._note_damage(seq)
-            return Missing.DAMAGED
-        if found is None:
-            return Missing.DAMAGED if seq in self._damaged else Missing.GONE
-        return found
-
-    def _note_damage(self, seq: int) -> None:
-        """What cannot be read is not live; nothing is written about it, so that it can be found
-        again when the disk gives it back."""
-        lose_one(self._log, seq)
-        self._forget_deadline(seq)
-        self._damaged.insert(seq)
-
-    def load_last(
-        self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
-    ) -> MessageRecord | Missing | Cold:
-        bound = self._log.last_seq if unsynced else self.visible_seq
-        if at_or_before is not None:
-            bound = min(bound, at_or_before)
-        seq = self._log.last_match(subject, bound)
-        return self.load(seq, unsynced=unsynced) if seq else Missing.GONE
-
-    def next_match(
-        self, filters: tuple[str, ...], start: int, *, unsynced: bool = False
-    ) -> MessageRecord | Cold | None:
-        last = SEQ_MAX if unsynced else self._log.visible_max
-        while 0 < (seq := self._log.next_seq(filters, start)) <= last:
-            found = self.load(seq, unsynced=unsynced)
-            if not isinstance(found, Missing):
-                return found
-            start = seq + 1
-        return None
-
-    def num_pending(
-        self,
-        start: int,
-        filters: tuple[str, ...],
-        *,
-        last_per_subject: bool = False,
-        unsynced: bool = False,
-    ) -> int:
-        last = SEQ_MAX - 1 if unsynced else self.visible_seq
-        return self._log.num_pending(start, filters, last=last, last_per_subject=last_per_subject)
-
-    def seq_at_time(self, ts_ns: int) -> int:
-        return self._log.seq_at_time(ts_ns) or self._log.last_seq + 1
-
-    def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
-        states = self._log.subject_states(pattern)
-        return {subject: SubjectState(*state) for subject, state in states.items()}
-
-    def last_of_each(self, filters: tuple[str, ...]) -> array[int]:
-        return self._log.last_of_each(filters, self.visible_seq)
-
-    def state(self, *, deleted: bool = False) -> StoreState:
-        log = self._log
-        gone = None
-        if deleted:
-            gone = SequenceSet()
-            for first, last in log.deleted_ranges():
-                gone.insert_range(first, last)
-        return StoreState(
-            msgs=log.msgs,
-            bytes=log.total_size,
-            first_seq=log.first_seq,
-            first_ts_ns=log.ts_of(log.first_seq),
-            last_seq=log.last_seq,
-            last_ts_ns=log.last_ts_ns,
-            num_subjects=len(log.subjects),
-            num_deleted=log.last_seq - log.first_seq + 1 - log.msgs if log.msgs else 0,
-            deleted=gone,
-            damaged=tuple(self._damaged.ranges()),
-        )
-
-    @property
-    def last_seq(self) -> int:
-        return self._log.last_seq
-
-    @property
-    def last_ts_ns(self) -> int:
-        return self._log.last_ts_ns
 
     def lane_parts(self) -> LaneParts:
         """What a compiled lane appends to; it keeps all rules itself."""
@@ -299,6 +243,12 @@ class IndexedStore:
 
     def _taken(self, taken: Taken) -> Taken:
         """Forgets the deadlines of what was taken out, and damage between."""
+        if not self._log.msgs:
+            self._wheel = DeadlineWheel()
+            self._deadlines.clear()  # in place: lanes have them, too
+            self._exempt.clear()
+            self._damaged = SequenceSet()
+            return taken
         held = len(self._deadlines) + len(self._exempt)
         for first, last in taken.ranges if self._damaged else ():
             self._damaged.remove_range(first, last)
@@ -352,38 +302,65 @@ class IndexedStore:
     def purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
     ) -> Removed:
-        self._check_writable()
+        gone = Gone()
+        step: PurgeStep | None = self.begin_purge(subject=subject, before_seq=before_seq, keep=keep)
+        while step is not None:
+            removed, step = self.purge_slice(step)
+            gone.add_removed(removed)
+        return gone.removed()
+
+    def begin_purge(
+        self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
+    ) -> PurgeStep:
         if keep and before_seq is not None:
             raise ValueError("keep and before_seq do not go together")
-        everything = subject is None or subject == ">"
-        filters = () if everything or subject is None else (subject,)
-        spared = keep and self._nth_newest(filters, keep)
-        bound = before_seq if before_seq is not None else spared or self._log.last_seq + 1
-        removed = self._take_all(filters, bound)
-        if everything and before_seq is not None and before_seq > self._log.last_seq + 1:
-            self._log.restart_at(before_seq)
-        return removed
+        subject = None if subject == ">" else subject
+        bound = self._log.last_seq + 1 if before_seq is None else before_seq
+        if keep and subject is None:
+            return PurgeStep(None, self._nth_newest(keep))
+        return PurgeStep(subject, bound, keep)
 
-    def _nth_newest(self, filters: tuple[str, ...], n: int) -> int:
-        """The sequence from which on `n` messages match; 1 if there are fewer."""
+    def _nth_newest(self, n: int) -> int:
+        """The sequence from which on there are `n` messages; 1 if there are fewer."""
         low, high = 1, self._log.last_seq + 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._log.num_pending(middle, filters, last=self._log.last_seq) >= n:
+            if self._log.count_from(middle) >= n:
                 low = middle
             else:
                 high = middle - 1
         return low
 
-    def _take_all(self, filters: tuple[str, ...], bound: int) -> Removed:
-        ts_ns = self._log.last_ts_ns
+    def purge_slice(self, step: PurgeStep) -> tuple[Removed, PurgeStep | None]:
+        self._check_writable()
+        subject, bound, keep, start = step
+        log = self._log
+        if subject is None:
+            return self._purge_span(step)
+        if keep:
+            seq, missing = newest_from(log, subject, keep, bound, SLICE_LOOKS)
+            if not seq:
+                return NOTHING_REMOVED, None  # there are fewer than are kept
+            return NOTHING_REMOVED, PurgeStep(subject, seq, missing)
+        taken, start = slice_matching(
+            log, subject, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
+        )
+        rest = step._replace(start=start) if start < bound else None
+        return Gone().add(self._taken(taken)).removed(), rest
+
+    def _purge_span(self, step: PurgeStep) -> tuple[Removed, PurgeStep | None]:
+        log, bound = self._log, step.bound
         if bound < 1:
-            return NOTHING_REMOVED
-        if filters:
-            taken = take_matching(self._log, filters[0], bound, ts_ns)
-        else:
-            taken = take_span(self._log, 0, bound - 1, ts_ns)
-        return Gone().add(self._taken(taken)).removed()
+            return NOTHING_REMOVED, None
+        is_bounded = bound <= log.last_seq
+        at_most = SLICE_MSGS if is_bounded else SEQ_MAX
+        taken = take_span(log, step.start, bound - 1, log.last_ts_ns, at_most=at_most)
+        removed = Gone().add(self._taken(taken)).removed()
+        if is_bounded and removed.msgs == SLICE_MSGS:
+            return removed, step._replace(start=removed.seqs[-1][1] + 1)
+        if bound > log.last_seq + 1:
+            log.restart_at(bound)
+        return removed, None
 
     def truncate(self, seq: int) -> Removed:
         self._check_writable()

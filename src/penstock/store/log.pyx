@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, qsort
 
-from penstock.store.blocklist cimport Block
+from penstock.store.blocklist cimport Block, Entry
 from penstock.store.recordlog cimport as_raw, as_text
 from penstock.store.seqlist cimport (
     SeqList, prefetch, seqs_at_least, seqs_at_most, seqs_count_from, seqs_expect, seqs_first,
@@ -78,6 +78,18 @@ cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last
             word &= word - 1
     free(marks)
     return kept
+
+
+cdef size_t put_run(array.array found, size_t n, size_t at_most, uint64_t first, uint64_t stop):
+    """Add sequences from `first` to before `stop`, until there are `at_most`; returns how many."""
+    cdef size_t count, i
+    if stop <= first or n >= at_most:
+        return n
+    count = <size_t>min(stop - first, <uint64_t>(at_most - n))
+    array.resize_smart(found, n + count)
+    for i in range(count):
+        found.data.as_ulonglongs[n + i] = first + i
+    return n + count
 
 
 cdef class MessageLog(RecordLog):
@@ -332,6 +344,50 @@ cdef class MessageLog(RecordLog):
         if expected <= self.last_seq:
             ranges.append((expected, self.last_seq))
         return ranges
+
+    def deleted_seqs(self, size_t at_most):
+        """The first sequences after the first message that hold none, as an array."""
+        cdef array.array found = array.array("Q")
+        cdef uint64_t expected = self.first_seq, at
+        cdef uint32_t i
+        cdef size_t n = 0
+        cdef Block* block
+        for i in range(self.block_first, self.block_last if self.msgs else self.block_first):
+            block = self.blocks[i]
+            at = expected - block.first_seq if expected > block.first_seq else 0
+            while at < block.nentries and n < at_most:
+                if block.entries[at].offset:
+                    n = put_run(found, n, at_most, expected, block.first_seq + at)
+                    expected = block.first_seq + at + 1
+                at += 1
+        if self.msgs:
+            n = put_run(found, n, at_most, expected, self.last_seq + 1)
+        array.resize(found, n)
+        return found
+
+    def subject_of(self, uint64_t seq):
+        """The subject of a message, whether or not its block is in memory; None: no message."""
+        cdef Block* block
+        cdef Entry* entry = self.entry_at(seq, &block)
+        cdef Subject* subject
+        if entry == NULL:
+            return None
+        subject = self.subjects.by_id[entry.subject]
+        return as_text(subject_text(subject), subject.length)
+
+    def first_since(self, tuple filters not None, uint64_t start) -> int:
+        """The lowest sequence from `start` on that is the first of a subject some filter matches;
+        0 if there is none."""
+        cdef uint64_t best = 0, seq
+        cdef bytes raw
+        cdef uint32_t i
+        for text in filters:
+            raw = as_raw(text)
+            for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
+                seq = seqs_first(&self.subjects.matched(i).seqs)
+                if seq >= start and (best == 0 or seq < best):
+                    best = seq
+        return best
 
     def last_match(self, str pattern not None, uint64_t before_or_at) -> int:
         """The newest sequence, up to one, whose subject the pattern matches; 0: none."""

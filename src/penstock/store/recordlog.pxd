@@ -23,6 +23,7 @@ cdef class RecordLog(BlockList):
     cdef readonly uint64_t total_size
     cdef readonly uint64_t first_seq
     cdef public uint64_t visible_max     # reads find nothing behind it
+    cdef list retired                    # indexes of subjects that were replaced, to be freed
     cdef readonly dict loose             # (block, sequence): (layout, record), of cold blocks
     cdef uint64_t looked_at              # the last sequence asked for of a cold block
     cdef public uint64_t loss_floor      # the last that went as the newest of its subject
@@ -36,6 +37,7 @@ cdef class RecordLog(BlockList):
     cdef uint32_t size_of(self, size_t subject_len, size_t header_len,
                           size_t payload_len) noexcept nogil
     cdef list cut_back(self, uint64_t seq)
+    cdef void renew_subjects(self)
     cdef void move_first(self) noexcept nogil
     cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)
     cdef void note_in_place(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 cdef enum:
     LOOKS_MAX = 8               # records of a cold block; then all of it is worth reading
+    SHED_AT_ONCE = 4096         # subjects freed at a time
     NEAR_SEQS = 64              # who asks for one so near to the last is reading on
 
 cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
@@ -73,6 +74,7 @@ cdef class RecordLog(BlockList):
         self.next_number = 1
         self.visible_max = ALL_VISIBLE
         self.loose = {}
+        self.retired = []
 
     # -- appending
 
@@ -226,6 +228,22 @@ cdef class RecordLog(BlockList):
         if gone:
             self.note_range(FLOOR, self.oldest_seq(), self.oldest_seq(), self.last_ts_ns)
         return gone
+
+    cdef void renew_subjects(self):
+        """Begin with an empty index of subjects: no message is left."""
+        cdef SubjectIndex old = self.subjects
+        self.subjects = old.renewed()
+        if len(old) > SHED_AT_ONCE:
+            self.retired.append(old)
+
+    def shed(self, uint32_t at_most=SHED_AT_ONCE) -> bool:
+        """Free some memory of an index that was replaced; returns whether more is left."""
+        cdef SubjectIndex old
+        if self.retired:
+            old = self.retired[0]
+            if not old.release_some(at_most):
+                self.retired.pop(0)
+        return bool(self.retired)
 
     cdef void move_first(self) noexcept nogil:
         """After the first message went."""

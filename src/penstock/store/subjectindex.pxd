@@ -60,6 +60,8 @@ cdef class SubjectIndex:
     cdef Subject* intern_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
     cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil
     cdef void release(self, Subject* subject) noexcept nogil
+    cdef SubjectIndex renewed(self)
+    cdef bint release_some(self, uint32_t at_most) noexcept nogil
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil
     cdef Subject* matched(self, uint32_t i) noexcept nogil
     cdef Tally* tally(self, list patterns)

@@ -194,6 +194,22 @@ cdef class SubjectIndex:
         seqs_free(&subject.seqs)
         free(subject)
 
+    cdef SubjectIndex renewed(self):
+        """Return an empty index that hashes as this one does."""
+        cdef SubjectIndex index = SubjectIndex(seed=self.seed)
+        index.few = self.few
+        index.plant_slice = self.plant_slice
+        return index
+
+    cdef bint release_some(self, uint32_t at_most) noexcept nogil:
+        """Forget so many subjects, whatever they hold; returns whether some are left."""
+        while self.ids and at_most:
+            self.ids -= 1
+            if self.by_id[self.ids] != NULL:
+                self.release(self.by_id[self.ids])
+                at_most -= 1
+        return self.ids > 0
+
     # -- patterns
 
     cdef void enter(self, Subject* subject) noexcept nogil:

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from penstock.store.images import blocks_of
 from penstock.store.log import MessageLog
-from penstock.store.removing import remove_one, take_front, take_matching, take_older, take_span
+from penstock.store.removing import (
+    newest_from,
+    remove_one,
+    slice_matching,
+    slice_surplus,
+    take_front,
+    take_older,
+    take_span,
+)
 
 if TYPE_CHECKING:
     from penstock.store.removing import Taken
@@ -66,26 +74,85 @@ def test_the_old(removed: set[int], start: int, cutoff: int, at_most: int, durab
     check(log, taken, before, set(old[:at_most]))
 
 
-@given(gone_before, st.integers(-1, 70), st.integers(-1, 4000), st.booleans())
-def test_the_oldest(removed: set[int], msgs_max: int, bytes_max: int, durable: bool) -> None:
+@given(gone_before, st.integers(-1, 70), st.integers(-1, 4000), st.integers(0, 70), st.booleans())
+def test_the_oldest(
+    removed: set[int], msgs_max: int, bytes_max: int, at_most: int, durable: bool
+) -> None:
     log = logged(removed, durable=durable)
     before, wanted = live(log), set()
     left = dict(before)
     while left and (0 < msgs_max < len(left) or 0 < bytes_max < sum(left.values())):
+        if len(wanted) == at_most:
+            break
         wanted.add(min(left))
         del left[min(left)]
-    check(log, take_front(log, msgs_max, bytes_max, 5), before, wanted)
+    check(log, take_front(log, msgs_max, bytes_max, at_most, 5), before, wanted)
 
 
-@given(gone_before, st.sampled_from([*SUBJECTS, "a.*", ">", "x"]), places, st.integers(0, 4))
-def test_those_of_subjects(removed: set[int], pattern: str, bound: int, spared: int) -> None:
+def matched(before: dict[int, int], pattern: str, bound: int) -> list[int]:
+    """Sequences below a bound that a pattern matches."""
+    found = []
+    for seq in sorted(before):
+        subject = SUBJECTS[seq % 4]
+        fits = pattern in (subject, ">") or (pattern == "a.*" and subject == "a.b")
+        found += [seq] if fits and seq < bound else []
+    return found
+
+
+sliced = st.sampled_from([*SUBJECTS, "a.*", ">", "x", "a..b"])
+
+
+@given(gone_before, sliced, places, places, st.integers(1, 70), st.integers(1, 70), st.booleans())
+def test_a_slice_by_subject_goes_on_where_the_one_before_stopped(
+    removed: set[int],
+    pattern: str,
+    start: int,
+    bound: int,
+    at_most: int,
+    looks: int,
+    few: bool,
+) -> None:
     log = logged(removed, durable=True)
-    before, wanted = live(log), set()
-    for at, subject in enumerate(SUBJECTS):
-        if pattern in (subject, ">") or (pattern == "a.*" and subject == "a.b"):
-            held = [seq for seq in before if seq % 4 == at and seq < bound]
-            wanted |= set(held[: len(held) - min(spared, len(held))])
-    check(log, take_matching(log, pattern, bound, 5, spared=spared), before, wanted)
+    log.subjects.few = 4096 if few else 0
+    wanted = [seq for seq in matched(live(log), pattern, bound) if seq >= start]
+    at, total = start, 0
+    while at < bound:
+        before = live(log)
+        taken, following = slice_matching(log, pattern, at, bound, at_most, looks, 5)
+        part = {seq for seq in wanted if at <= seq < following}
+        assert len(part) <= at_most
+        check(log, taken, before, part)
+        assert following > at or not wanted
+        at, total = following, total + taken.msgs
+    assert total == len(wanted)
+
+
+@given(gone_before, st.integers(1, 4), st.integers(1, 70), st.integers(1, 70))
+def test_slices_of_surplus_leave_the_newest_of_each_subject(
+    removed: set[int], kept: int, at_most: int, looks: int
+) -> None:
+    log = logged(removed, durable=False)
+    before, at = live(log), 0
+    spared = {seq for at in range(4) for seq in [s for s in before if s % 4 == at][-kept:]}
+    while at < MESSAGES + 1:
+        held = live(log)
+        taken, at = slice_surplus(log, kept, at, MESSAGES + 1, at_most, looks, 5)
+        assert taken.msgs <= at_most
+        check(log, taken, held, set(held) - set(live(log)))
+    assert set(live(log)) == spared
+
+
+@given(gone_before, sliced, st.integers(1, 70), places, st.integers(1, 70))
+def test_the_newest_are_counted_in_slices(
+    removed: set[int], pattern: str, n: int, before: int, looks: int
+) -> None:
+    log = logged(removed, durable=False)
+    wanted = matched(live(log), pattern, before)[-n:]
+    at, missing = before, n
+    while at and missing:
+        at, missing = newest_from(log, pattern, missing, at, looks)
+    assert missing == n - len(wanted)
+    assert at == (wanted[0] if not missing else 0)
 
 
 def test_a_span_leaves_one_record_however_long_it_is() -> None:

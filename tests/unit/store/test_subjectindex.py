@@ -8,7 +8,7 @@ import pytest
 
 from models.subjects import matches
 from penstock.store.log import MessageLog
-from penstock.store.removing import remove_one, take_front, take_matching, take_span
+from penstock.store.removing import remove_one, slice_matching, take_front, take_span
 
 ALL = 2**63
 SMALL_BLOCK = 2000
@@ -60,12 +60,12 @@ class Pair:
                 assert remove_one(log, seq, 1)
                 del self.model[seq]
         elif what < 0.94:
-            take_front(log, max(1, len(live) - 30), 0, 1)
+            take_front(log, max(1, len(live) - 30), 0, len(live), 1)
             self.keep(set(live[-max(1, len(live) - 30) :]))
         elif what < 0.98:
             pattern = chance.choice(PATTERNS)
             bound = chance.choice(live)
-            take_matching(log, pattern, bound, 1)
+            slice_matching(log, pattern, 0, bound, len(live), len(live), 1)
             self.keep({s for s in live if s >= bound or not fits(self.model[s], [pattern])})
         else:
             first = chance.choice([0, live[0], chance.choice(live)])
