@@ -1,4 +1,7 @@
-"""One command line through the reference and through ours: what became of it."""
+"""One command line through the reference and through ours: exit code and error.
+
+The errors are compared without the name of the program, which comes first.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def reference(argv: Sequence[str], cwd: Path) -> tuple[int, str]:
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    return ended.returncode, ended.stderr.decode(errors="replace").strip()
+    return ended.returncode, _nameless(ended.stderr.decode(errors="replace").strip())
 
 
 def ours(argv: Sequence[str]) -> tuple[int, str]:
@@ -34,4 +37,8 @@ def ours(argv: Sequence[str]) -> tuple[int, str]:
         command = parse_command_line(argv, environ)
     except UsageError as error:
         return error.exit_code, error.message
-    return 0, command.message if isinstance(command, CheckConfig) else ""
+    return 0, _nameless(command.message) if isinstance(command, CheckConfig) else ""
+
+
+def _nameless(text: str) -> str:
+    return text.removeprefix("nats-server: ")

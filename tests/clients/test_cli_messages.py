@@ -135,7 +135,7 @@ def test_a_command_that_is_interrupted_says_so(cli: Cli, name: str) -> None:
     assert "answers to" in listening.read_line()
     ran = asking.stop()
     assert ran.code == 130
-    assert ran.err == "penstock req: interrupted\n"
+    assert ran.err == "penstock: req: interrupted\n"
 
 
 # -- logins

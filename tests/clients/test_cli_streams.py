@@ -69,7 +69,7 @@ def test_a_stream_is_shown_with_its_subjects(cli: Cli, stream: str) -> None:
 
 def test_a_refusal_is_one_line_with_the_code_of_the_api(cli: Cli, stream: str) -> None:
     assert cli.refused("stream", "info", "NONE") == (
-        "penstock stream info: stream not found (error 10059)"
+        "penstock: stream info: stream not found (error 10059)"
     )
     assert "error 10058" in cli.refused("stream", "add", stream, "--subject", "other")
     assert "error 10074" in cli.refused("stream", "edit", stream, "--replicas", "3")

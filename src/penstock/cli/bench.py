@@ -38,7 +38,10 @@ from penstock.bench.scenarios import (
     fits_any_server,
     select,
 )
+from penstock.cli.failures import error_line
+from penstock.cli.parser import Parser
 
+NAME = "penstock bench"
 DEFAULT_URL = "nats://127.0.0.1:4222"
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -59,11 +62,11 @@ def run(argv: list[str]) -> int:
         return _action(options)(options, progress)
     except BenchError as error:
         progress.clear()
-        print(f"penstock bench: {error}", file=sys.stderr)
+        print(error_line(NAME, str(error)), file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         progress.clear()
-        print("penstock bench: interrupted", file=sys.stderr)
+        print(error_line(NAME, "interrupted"), file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
@@ -78,10 +81,8 @@ def _action(options: argparse.Namespace) -> Action:
     return _compare if options.compare else _survey
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock bench", description="Load a NATS server and measure rate, CPU and memory."
-    )
+def _parser() -> Parser:
+    parser = Parser(prog=NAME, description="Load a NATS server and measure rate, CPU and memory.")
     target = parser.add_argument_group("what to load")
     target.add_argument(
         "--url",
@@ -232,7 +233,7 @@ def _tell_failures(all_series: Sequence[Series]) -> int:
         for text in series.failures
     ]
     for failure in failures:
-        print(f"penstock bench: run failed: {failure}", file=sys.stderr)
+        print(error_line(NAME, f"run failed: {failure}"), file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_OK
 
 

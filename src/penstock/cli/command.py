@@ -15,8 +15,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.failures import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Failure, Misuse, told
+from penstock.cli.failures import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    Failure,
+    Misuse,
+    error_line,
+    told,
+    unknown,
+)
 from penstock.cli.output import Screen
+from penstock.cli.parser import Parser
 from penstock.cli.values import SECOND_NS, positive, positive_duration
 
 if TYPE_CHECKING:
@@ -135,11 +145,11 @@ def connection_arguments(*, of_a_context: bool = False) -> tuple[Argument, ...]:
 # -- parsing
 
 
-def parser_of(command: Command, name: str) -> argparse.ArgumentParser:
+def parser_of(command: Command, name: str) -> Parser:
     """The parser of one command, called `name` in its help."""
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
     arguments = command.all_arguments()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=name, usage=usage_of(name, arguments), description=summary, allow_abbrev=False
     )
     groups: dict[str, argparse._ArgumentGroup] = {}
@@ -185,9 +195,15 @@ def run_noun(noun: Noun, argv: list[str]) -> int:
     command = noun.find(argv[0]) if argv else None
     if command is not None:
         return carry_out(command, f"penstock {noun.name} {command.name}", argv[1:])
-    asked = bool(argv) and argv[0] in ("-h", "--help", "help")
-    print(noun_help(noun), file=sys.stdout if asked else sys.stderr)
-    return EXIT_OK if asked else EXIT_USAGE
+    if argv and argv[0] in ("-h", "--help", "help"):
+        print(noun_help(noun))
+        return EXIT_OK
+    name = f"penstock {noun.name}"
+    text = "an action is missing"
+    if argv:
+        text = unknown("action", argv[0], (one.name for one in noun.commands))
+    print(error_line(name, f"{text}; see {name} --help"), file=sys.stderr)
+    return EXIT_USAGE
 
 
 def carry_out(command: Command, name: str, argv: list[str]) -> int:
@@ -199,7 +215,7 @@ def carry_out(command: Command, name: str, argv: list[str]) -> int:
     try:
         _perform(command, options)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
+        print(error_line(name, "interrupted"), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         raise
@@ -207,7 +223,7 @@ def carry_out(command: Command, name: str, argv: list[str]) -> int:
         text = told(error)
         if text is None:
             raise
-        print(f"{name}: {text}", file=sys.stderr)
+        print(error_line(name, text), file=sys.stderr)
         return error.exit_code if isinstance(error, Failure) else Failure.exit_code
     return EXIT_OK
 

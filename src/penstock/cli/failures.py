@@ -1,19 +1,24 @@
-"""What goes wrong on the command line, as one line for whoever typed it.
+"""Errors of the command line: one line each, which begins with `penstock:` and names the command.
 
-Every command ends well or with a `Failure`; `told` puts what the client library raises into the
-same words. Exit codes are 1 for a failure, 2 for a command line that makes no sense, 130 when
-interrupted. No text shows a secret: addresses lose their passwords before they get here.
+A command succeeds or raises a `Failure`; `told` translates what the client library raises into the
+same words. Exit codes are 1 for a failure, 2 for a wrong command line, 130 when interrupted. No
+text shows a secret: callers remove passwords from addresses before they build a message.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+NEAR_ENOUGH: Final = 0.5
+"""How alike two words must be (0 to 1) for one to be offered in place of the other."""
 
 LIBRARY_MISSING: Final = "this command needs the NATS client library: pip install nats-py"
 SPARK_MISSING: Final = "this command needs Spark: pip install 'penstock[spark]'"
@@ -41,6 +46,22 @@ class Refused(Failure):
         self.description = str(error.get("description", "")) or "refused without a reason"
         number = f"error {self.err_code}" if self.err_code else f"code {self.code}"
         super().__init__(f"{self.description} ({number})")
+
+
+def error_line(name: str, text: str) -> str:
+    """The line for an error of the command `penstock NAME`."""
+    word = name.removeprefix("penstock").strip()
+    return f"penstock: {word}: {text}" if word else f"penstock: {text}"
+
+
+def unknown(kind: str, word: str, known: Iterable[str]) -> str:
+    """Name a word that does not exist, and the nearest one that does."""
+    from difflib import get_close_matches
+
+    text = f'there is no {kind} "{word}"'
+    for near in get_close_matches(word, list(known), 1, NEAR_ENOUGH):
+        return f'{text}; did you mean "{near}"?'
+    return text
 
 
 def told(error: BaseException) -> str | None:

@@ -44,13 +44,18 @@ Any NATS server:
 
 
 def main() -> int:
-    """The entry point: picks the command, answers its exit code."""
+    """Pick the command and return its exit code."""
     arguments = sys.argv[1:]
-    command = COMMANDS.get(arguments[0]) if arguments else None
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    command = COMMANDS.get(arguments[0])
     if command is None:
-        known = not arguments or arguments[0] in ("-h", "--help", "help")
-        print(HELP, file=sys.stdout if known else sys.stderr, end="")
-        return 0 if known else 2
+        from penstock.cli.failures import EXIT_USAGE, error_line, unknown
+
+        text = unknown("command", arguments[0], COMMANDS)
+        print(error_line("penstock", f"{text}; see penstock --help"), file=sys.stderr)
+        return EXIT_USAGE
     try:
         return command(arguments[1:])
     except BrokenPipeError:

@@ -10,7 +10,6 @@ there, 130 when interrupted. Errors are one plain line on standard error.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli import store_repair, store_tables
+from penstock.cli.failures import error_line
+from penstock.cli.parser import Parser
 from penstock.cli.store_findings import Finding, examine
 from penstock.jetstream.places import find_places, held
 from penstock.store.compression import Compression
@@ -27,6 +28,7 @@ from penstock.store.errors import Locked, StoreError
 from penstock.store.filestore import FileStore
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable
 
     from rich.console import Console
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_DAMAGED, EXIT_USAGE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 READING: Final = ("inspect", "verify")
 """Actions that change nothing."""
+NAME: Final = "penstock store"
 KEY_VARIABLE: Final = "PENSTOCK_STORE_KEY"
 KEY_BYTES_MAX: Final = 4096
 PLAIN_COLUMNS: Final = 160
@@ -57,16 +60,21 @@ def run(argv: list[str]) -> int:
     try:
         return _carry_out(options)
     except (Unusable, StoreError) as error:
-        print(f"penstock store: {error}", file=sys.stderr)
+        print(error_line(NAME, str(error)), file=sys.stderr)
+        return EXIT_UNUSABLE
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(error_line(NAME, f"{error.filename}: {error.strerror}"), file=sys.stderr)
         return EXIT_UNUSABLE
     except KeyboardInterrupt:
-        print("penstock store: interrupted", file=sys.stderr)
+        print(error_line(NAME, "interrupted"), file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock store",
+def _parser() -> Parser:
+    parser = Parser(
+        prog=NAME,
         description="Look into the files of streams while no server runs, and put them right.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -142,6 +150,8 @@ def _open_options(options: argparse.Namespace) -> dict[str, Any]:
 def _secret_in(path: Path) -> str:
     try:
         return path.read_text()[:KEY_BYTES_MAX].strip()
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from None
 

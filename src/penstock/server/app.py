@@ -21,6 +21,7 @@ from penstock.server import reasons
 from penstock.server.config.checks import check_options, has_plain_passwords, normalise
 from penstock.server.configure import ConfigError, load_config
 from penstock.server.file_modes import PID_FILE_MODE, opener
+from penstock.server.keywords import check_types, keyword_values
 from penstock.server.lameduck import retire
 from penstock.server.listener import (
     Listener,
@@ -84,6 +85,8 @@ class Server:
                 reread = partial(_embedded_options, config, overrides)
         elif overrides or config is not None:
             raise TypeError("give either options, or keywords and config")
+        elif reread is None:  # not read from a file, which checks what it puts there
+            check_types(options)
         check_options(options)
         self.options = options
         self._reread = reread
@@ -352,4 +355,4 @@ def _embedded_options(
         options = Options(host=EMBEDDED_HOST, port=-1)
     if overrides.get("port") == 0:
         overrides = {**overrides, "port": -1}
-    return normalise(replace(options, **overrides))
+    return normalise(replace(options, **keyword_values(overrides)))

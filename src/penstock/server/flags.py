@@ -110,7 +110,7 @@ def parse_command_line(argv: Sequence[str], environ: Mapping[str, str]) -> Comma
             return _check(flags, environ)
         loaded = options_from(flags, environ)
     except ConfigError as error:
-        raise UsageError(f"{PROGRAM}: {error}") from None
+        raise UsageError(str(error)) from None
     return Run(options=loaded.options, flags=flags, warnings=loaded.warnings)
 
 
@@ -157,16 +157,16 @@ def _bare_command(word: str) -> Command:
         return ShowVersion(version_text())
     if word.lower() == "help":
         return ShowHelp(usage())
-    raise UsageError(f'{PROGRAM}: unrecognized command: "{word}"')
+    raise UsageError(f'unrecognized command: "{word}"')
 
 
 def _signal(text: str) -> SignalRequest:
     command, _, rest = text.partition("=")
     pid, *more = rest.split("=")
     if more:
-        raise UsageError(f"{PROGRAM}: invalid signal parameters: [{' '.join(more)}]")
+        raise UsageError(f"invalid signal parameters: [{' '.join(more)}]")
     if command not in SIGNALS:
-        raise UsageError(f'{PROGRAM}: unknown signal "{command}"')
+        raise UsageError(f'unknown signal "{command}"')
     return SignalRequest(command=command, pid=pid)
 
 

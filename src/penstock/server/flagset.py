@@ -28,8 +28,8 @@ _OCTAL = re.compile(r"[+-]?0[0-7_]+")
 class UsageError(Exception):
     """A command line that cannot be carried out.
 
-    `message` goes to stderr; `show_usage` asks for the usage on stdout as well. The reference
-    ends with code 0 after a mistyped flag, and so do we.
+    `message` goes to stderr after the program's name; `show_usage` asks for the usage on stdout as
+    well. The exit code after a mistyped flag is 0, as in the reference.
     """
 
     def __init__(self, message: str, exit_code: int = 1, *, show_usage: bool = False) -> None:

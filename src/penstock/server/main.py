@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
     try:
         command = parse_command_line(argv, os.environ)
     except UsageError as error:
-        print(error.message, file=sys.stderr)
+        print(f"penstock: {error.message}", file=sys.stderr)
         if error.show_usage:
             print(usage())
         return error.exit_code

@@ -29,10 +29,10 @@ def send_signal(request: SignalRequest) -> int:
     try:
         os.kill(_target(request.pid), SIGNALS[request.command])
     except OSError as error:
-        print(f"nats-server: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        print(f"penstock: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         return 1
     except ValueError as error:
-        print(f"nats-server: {error}", file=sys.stderr)
+        print(f"penstock: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -42,10 +42,10 @@ def _target(named: str) -> int:
         return _named_pid(named)
     running = list(_running_servers())
     if not running:
-        raise ValueError("no nats-server processes running")
+        raise ValueError("no server is running")
     if len(running) > 1:
         listed = "\n".join(map(str, running))
-        raise ValueError(f"multiple nats-server processes running:\n{listed}")
+        raise ValueError(f"several servers are running, name one by its process id:\n{listed}")
     return running[0]
 
 

@@ -297,8 +297,8 @@ def test_refused_file_is_refused(text: str, tmp_path: Path) -> None:
     assert code == 1, message
     our_code, our_message = ours(["-t", "-c", str(tmp_path / "x.conf")])
     assert our_code == 1, message
-    if message.startswith("nats-server: Parse error"):
-        assert our_message.startswith("nats-server: Parse error on line ")
+    if message.startswith("Parse error"):
+        assert our_message.startswith("Parse error on line ")
     if "unknown field" in message and "x { a: }" not in text:
         assert our_message == message
 

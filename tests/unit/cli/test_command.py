@@ -86,12 +86,60 @@ def test_every_command_has_help_json_and_told_arguments(
 def test_a_wrong_command_line_ends_with_2(words: list[str], command_line: Cli) -> None:
     ran = command_line(*words)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err
+    assert ran.err.startswith("penstock: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["sotre"], '"sotre"; did you mean "store"?'),
+        (["stream", "inof"], '"inof"; did you mean "info"?'),
+        (["store", "verfy", "x"], '"verfy"; did you mean "verify"?'),
+        (["store", "verify", "x", "--jsno"], '"--jsno"; did you mean "--json"?'),
+        (["pub", "a", "b", "--pasword=hush"], '"--pasword"; did you mean "--password"?'),
+        (["bench", "--comapre"], '"--comapre"; did you mean "--compare"?'),
+        (["stream", "zzzzzz"], '"zzzzzz"; see'),
+        (["zzzzzz"], '"zzzzzz"; see'),
+    ],
+)
+def test_a_mistyped_word_is_named_with_the_nearest_one(
+    words: list[str], named: str, command_line: Cli
+) -> None:
+    ran = command_line(*words)
+    first = ran.err.splitlines()[0]
+    assert ran.code == 2
+    assert first.startswith("penstock: ")
+    assert named in first
+    assert "hush" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["serve", "-nonsense"],
+        ["serve", "-c", "missing"],
+        ["serve", "extra"],
+        ["serve", "-sl", "nonsense"],
+        ["serve", "-sl", "reload=missing"],
+        ["store", "verify", "missing"],
+        ["store"],
+        ["bench", "--rounds", "0"],
+        ["bench", "--url", "nats://127.0.0.1:1"],
+        ["stream", "info", "S", "-s", "nats://127.0.0.1:1"],
+        ["context", "show", "missing"],
+        ["fold", "get", "missing", "key"],
+    ],
+    ids=" ".join,
+)
+def test_every_error_begins_with_the_name_of_the_program(
+    words: list[str], command_line: Cli
+) -> None:
+    assert command_line(*words).err.startswith("penstock: ")
 
 
 def test_a_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
     error = command_line.refused("pub", "a", "b", "-s", "nats://amy:hush@127.0.0.1:1")
-    assert error.startswith("penstock pub: cannot connect to nats://(hidden)@127.0.0.1:1: ")
+    assert error.startswith("penstock: pub: cannot connect to nats://(hidden)@127.0.0.1:1: ")
     assert "hush" not in error
 
 

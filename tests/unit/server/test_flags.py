@@ -135,10 +135,9 @@ def test_mistyped_flag_shows_the_usage_and_ends_with_0(argv: str, message: str) 
         ("-m 1 -ms 2", "can't specify both HTTP"),
     ],
 )
-def test_refusal_ends_with_1_and_names_the_program(argv: str, message: str) -> None:
+def test_refusal_ends_with_1(argv: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_command_line(argv.split(), {})
-    assert caught.value.message.startswith("nats-server: ")
     assert message in caught.value.message
     assert caught.value.exit_code == 1
 
