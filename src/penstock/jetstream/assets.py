@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
 from penstock.api.stream import Storage
@@ -82,6 +82,19 @@ class ServerRoom:
         return fits and not self.is_disk_low
 
 
+class Page(NamedTuple):
+    """A part of a list: how long the list is, where the part begins, what is in it."""
+
+    total: int
+    start: int
+    names: list[str]
+
+
+def page_start(offset: int, total: int) -> int:
+    """Return an offset within the list."""
+    return max(0, min(offset, total))
+
+
 def _order(name: str) -> bytes:
     return name.encode(errors="surrogateescape")
 
@@ -125,11 +138,16 @@ class Assets:
     def __getitem__(self, name: str) -> StreamHost | ApiError:
         return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
 
-    def sorted_names(self, subject: str = "") -> list[str]:
-        """Names in order; with a filter, of the streams that could hold something it matches."""
+    def page(self, subject: str, offset: int, limit: int) -> Page:
+        """Return a page of names in order; with a subject, of the streams that may hold it."""
         if subject:
-            return sorted(set(self.streams_on(subject)), key=_order)
-        return [name.decode(errors="surrogateescape") for name in self._names]
+            names = sorted(set(self.streams_on(subject)), key=_order)
+            start = page_start(offset, len(names))
+            return Page(len(names), start, names[start : start + limit])
+        total = len(self._names)
+        start = page_start(offset, total)
+        found = self._names[start : start + limit]
+        return Page(total, start, [name.decode(errors="surrogateescape") for name in found])
 
     def streams_on(self, subject: str) -> Iterator[str]:
         """Names of the streams that may hold what a subject matches, perhaps more than once."""

@@ -149,6 +149,8 @@ class Call(NamedTuple):
     names: list[str]
     request: Request
     now_ns: int
+    is_heard: bool = True
+    """Whether somebody receives the response; if not, its content need not be built."""
 
 
 class Endpoint(NamedTuple):
@@ -187,7 +189,8 @@ class Endpoints:
                 endpoint = endpoint._replace(response=SystemResponse)
             self._answer(endpoint, request, refused)
             return None
-        call = Call(self._assets, self._port, names, request, now_ns)
+        is_heard = self._is_heard(request) or self._is_watched(endpoint)
+        call = Call(self._assets, self._port, names, request, now_ns, is_heard)
         try:
             outcome = endpoint.handler(call)
         except Exception as error:
@@ -265,20 +268,36 @@ class Endpoints:
         self._send(FAILED, self._said(endpoint, request, FAILED))
 
     def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
-        """Return the reply and the audit event; nothing has been sent when this raises."""
+        """Return the reply and the audit event, as far as somebody receives them.
+
+        Nothing has been sent when this raises.
+        """
         is_error = isinstance(outcome, ApiError)
         if isinstance(outcome, ApiError):
             response: Response = endpoint.response.refused(outcome)
         else:
             response = outcome.response if isinstance(outcome, Held) else outcome
-        payload = encode(response)
-        header = outcome.header if isinstance(outcome, Held) else b""
-        effects: list[Effect] = [Send(request.reply, payload, header)] if request.reply else []
-        if endpoint.is_audited or is_error:
+        effects: list[Effect] = []
+        is_heard = self._is_heard(request)
+        is_watched = self._is_watched(endpoint, is_error=is_error)
+        payload = encode(response) if is_heard or is_watched else b""
+        if is_heard:
+            header = outcome.header if isinstance(outcome, Held) else b""
+            effects.append(Send(request.reply, payload, header))
+        if is_watched:
             effects.append(self._audit(request, payload))
         self._assets.api_total += 1
         self._assets.api_errors += is_error or response.error is not None
         return effects
+
+    def _is_heard(self, request: Request) -> bool:
+        """Return whether somebody listens on the reply subject."""
+        return bool(request.reply) and self._assets.ambient.has_interest(request.reply, None)
+
+    def _is_watched(self, endpoint: Endpoint, *, is_error: bool = False) -> bool:
+        """Return whether somebody receives the audit event of the request."""
+        is_audited = endpoint.is_audited or is_error
+        return is_audited and self._assets.ambient.has_interest(subjects.API_AUDIT, None)
 
     def _send(self, outcome: Reply, effects: list[Effect]) -> None:
         """Send the reply, now or when the disk has what it says."""

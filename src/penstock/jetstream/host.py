@@ -60,8 +60,8 @@ class StreamHost:
         self.incarnation = incarnation
         """What no other stream has, of whatever name."""
         self.consumers: dict[str, Consumer] = {}
-        self.num_listed = 0
-        """Consumers that requests speak of."""
+        self._listed: list[str] = []  # names of consumers that requests may name
+        self._is_listed_sorted = True
         self.consumer_files: dict[str, ConsumerFiles] = {}
         self.now: list[Effect] = []
         self.is_closed = False
@@ -180,7 +180,9 @@ class StreamHost:
 
     def add_consumer(self, consumer: Consumer, files: ConsumerFiles | None) -> None:
         self.consumers[consumer.name] = consumer
-        self.num_listed += not consumer.cfg.direct
+        if not consumer.cfg.direct:
+            self._listed.append(consumer.name)
+            self._is_listed_sorted = False
         if files is not None:
             self.consumer_files[consumer.name] = files
         self._waking.add(consumer.name)
@@ -190,7 +192,8 @@ class StreamHost:
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
         """Takes a consumer out; its files are the caller's to remove."""
         consumer = self.consumers.pop(name)
-        self.num_listed -= not consumer.cfg.direct
+        if not consumer.cfg.direct:
+            self._listed.remove(name)
         self.agenda.forget(consumer)
         self._waking.forget(name)
         self.commits.unsynced.discard(name)
@@ -401,8 +404,16 @@ class StreamHost:
 
     @property
     def listed_consumers(self) -> list[str]:
-        """The consumers that requests speak of, in order; those that feed copies are not."""
-        return sorted(name for name, each in self.consumers.items() if not each.cfg.direct)
+        """Return the consumers that requests name, in order; those that feed copies are not."""
+        if not self._is_listed_sorted:
+            self._listed.sort()
+            self._is_listed_sorted = True
+        return self._listed.copy()
+
+    @property
+    def num_listed(self) -> int:
+        """Return how many consumers requests may name."""
+        return len(self._listed)
 
     def let_go(self) -> None:
         """Writes what is open and closes the files."""

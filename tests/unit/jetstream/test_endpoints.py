@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.api.advisories import ClientInfo
 from penstock.api.responses import StreamCreateResponse, StreamNamesResponse
+from penstock.api.subjects import API_AUDIT
 from penstock.base.effects import Send
 from penstock.jetstream.endpoints import Endpoint, Endpoints, Request
 from support_archives import START_NS, account
@@ -124,3 +126,24 @@ def test_closed_steps_answer_nothing() -> None:
     next(running)
     running.close()
     assert port.performed == []
+
+
+@pytest.mark.parametrize("listening", [(), ("inbox",), (API_AUDIT,), ("inbox", API_AUDIT)])
+def test_only_what_somebody_receives_is_built(
+    listening: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets = account()
+    heard: list[bool] = []
+    ambient = replace(assets.ambient, has_interest=lambda subject, _queue: subject in listening)
+    monkeypatch.setattr(assets, "ambient", ambient)
+
+    def handler(call: Call) -> Outcome:
+        heard.append(call.is_heard)
+        return StreamNamesResponse()
+
+    port: Any = Port()
+    table = {"STREAM.NAMES": Endpoint(StreamNamesResponse, handler)}
+    Endpoints(assets, port, table).handle(Request("$JS.API.STREAM.NAMES", "inbox", b"", b""), 1)
+    assert heard == [bool(listening)]
+    assert len(port.performed) == len(listening)
+    assert assets.api_total == 1

@@ -61,8 +61,3 @@ def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
         return host
     consumer = host.consumers.get(call.names[1])
     return refusals.CONSUMER_NOT_FOUND if consumer is None else (host, consumer)
-
-
-def page_start(offset: int, total: int) -> int:
-    """An offset that is one."""
-    return max(0, min(offset, total))

@@ -41,11 +41,11 @@ from penstock.api.responses import (
 from penstock.api.stream import Retention
 from penstock.base.effects import Advise
 from penstock.base.shorthash import short_hash
+from penstock.jetstream.assets import Page, page_start
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import ConsumerMeta
 from penstock.jetstream.handlers.bodies import (
     consumer_of,
-    page_start,
     read_body,
     read_one,
     read_optional,
@@ -61,14 +61,16 @@ from penstock.streams.sourcing import identity_of
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from penstock.api.consumer import ConsumerConfig
+    from penstock.api.consumer import ConsumerConfig, ConsumerInfo
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
-    from penstock.jetstream.endpoints import Call, Outcome, Port
+    from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
+LIST_STEP: Final = 64
+"""Consumers of a page that are built before others are served."""
 EPHEMERAL_NAME_LENGTH: Final = 8
 
 
@@ -205,7 +207,7 @@ def names(call: Call) -> Outcome:
     )
 
 
-def list_all(call: Call) -> Outcome:
+def list_all(call: Call) -> Outcome | Steps:
     """CONSUMER.LIST"""
     request = read_optional(call, ConsumersRequest)
     host = stream_of(call)
@@ -215,12 +217,19 @@ def list_all(call: Call) -> Outcome:
         return host
     found = host.listed_consumers
     start = page_start(request.offset, len(found))
-    page = [host.consumers[name] for name in found[start : start + LIST_LIMIT]]
+    return _list(call, host, Page(len(found), start, found[start : start + LIST_LIMIT]))
+
+
+def _list(call: Call, host: StreamHost, page: Page) -> Steps:
+    shown: list[ConsumerInfo] = []
+    for at, name in enumerate(page.names if call.is_heard else ()):
+        consumer = host.consumers.get(name)  # a consumer may be deleted between two steps
+        if consumer is not None:
+            shown.append(show_consumer(consumer, call.now_ns, in_list=True))
+        if (at + 1) % LIST_STEP == 0:
+            yield None
     return ConsumerListResponse(
-        total=len(found),
-        offset=start,
-        limit=LIST_LIMIT,
-        consumers=tuple(show_consumer(consumer, call.now_ns, in_list=True) for consumer in page),
+        total=page.total, offset=page.start, limit=LIST_LIMIT, consumers=tuple(shown)
     )
 
 

@@ -36,7 +36,6 @@ from penstock.base.effects import Advise
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import StreamMeta
 from penstock.jetstream.handlers.bodies import (
-    page_start,
     read_body,
     read_optional,
     stream_of,
@@ -47,12 +46,15 @@ from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from penstock.jetstream.assets import Assets
-    from penstock.jetstream.endpoints import Call, Outcome, Port
+    from penstock.api.stream import StreamInfo
+    from penstock.jetstream.assets import Assets, Page
+    from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
+LIST_STEP: Final = 64
+"""Streams of a page that are built before others are served."""
 SUBJECTS_LIMIT: Final = 100_000
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
@@ -187,31 +189,34 @@ def names(call: Call) -> Outcome:
     request = read_optional(call, StreamNamesRequest)
     if isinstance(request, ApiError):
         return request
-    found = call.assets.sorted_names(request.subject)
-    start = page_start(request.offset, len(found))
+    page = call.assets.page(request.subject, request.offset, NAMES_LIMIT)
     return StreamNamesResponse(
-        total=len(found),
-        offset=start,
+        total=page.total,
+        offset=page.start,
         limit=NAMES_LIMIT,
-        streams=tuple(found[start : start + NAMES_LIMIT]) or None,
+        streams=tuple(page.names) or None,
     )
 
 
-def list_all(call: Call) -> Outcome:
+def list_all(call: Call) -> Outcome | Steps:
     """STREAM.LIST"""
     request = read_optional(call, StreamListRequest)
     if isinstance(request, ApiError):
         return request
-    found = call.assets.sorted_names(request.subject)
-    start = page_start(request.offset, len(found))
+    page = call.assets.page(request.subject, request.offset, LIST_LIMIT)
+    return _list(call, page)
+
+
+def _list(call: Call, page: Page) -> Steps:
+    shown: list[StreamInfo] = []
+    for at, name in enumerate(page.names if call.is_heard else ()):
+        host = call.assets.hosts.get(name)  # a stream may be deleted between two steps
+        if host is not None:
+            shown.append(show_stream(call.assets, host, call.now_ns, in_list=True))
+        if (at + 1) % LIST_STEP == 0:
+            yield None
     return StreamListResponse(
-        total=len(found),
-        offset=start,
-        limit=LIST_LIMIT,
-        streams=tuple(
-            show_stream(call.assets, call.assets.hosts[name], call.now_ns, in_list=True)
-            for name in found[start : start + LIST_LIMIT]
-        ),
+        total=page.total, offset=page.start, limit=LIST_LIMIT, streams=tuple(shown)
     )
 
 

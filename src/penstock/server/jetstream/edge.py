@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 SEED_BITS: Final = 63
 ROUNDS_MAX: Final = 16
 """Of hosts waking each other within one turn."""
+ROUNDS_BUDGET_NS: Final = 4_000_000
+"""How long hosts are run in one turn of the loop; then clients come first."""
 ROOM_SHARE: Final = 0.75
 """Of the machine's memory, or the disk's free space, unless configured."""
 SETTLE_FROM: Final = 100
@@ -107,6 +109,7 @@ class JetStreamEdge:
         self._interval: asyncio.TimerHandle | None = None
         self.upkeep = Upkeep(self.loop.call_later)
         self._resuming: dict[HostDriver, None] = {}
+        self._resume_due = False
 
     def _num_found(self) -> int:
         """Streams that are on disk, more or less."""
@@ -341,15 +344,29 @@ class JetStreamEdge:
         self._interest_changed()
         for lane in self.service.router.take_lanes():
             lane.owner.mark()
+        if self.dirty:
+            self._run_hosts(time.monotonic_ns() + ROUNDS_BUDGET_NS)
+        self._arm()
+
+    def _run_hosts(self, until_ns: int) -> None:
+        """Run the hosts that something happened to, and those they wake, within the budget."""
         for _ in range(ROUNDS_MAX):
-            if not self.dirty:
-                break
             dirty, self.dirty = self.dirty, {}
-            for driver in dirty:
+            while dirty:
+                driver = next(iter(dirty))
+                del dirty[driver]
                 driver.run()
+                if time.monotonic_ns() >= until_ns:
+                    break
             self.plane.settle_spent()
             self._interest_changed()  # copies have begun to listen
-        self._arm()
+            if dirty or time.monotonic_ns() >= until_ns:
+                self.dirty = {**dirty, **self.dirty}
+                break
+            if not self.dirty:
+                return
+        if self.dirty:
+            self._resume_later()
 
     def _interest_changed(self) -> None:
         for interest in self.plane.changed_interests():
@@ -361,12 +378,17 @@ class JetStreamEdge:
         self.plane.settle()
 
     def resume_soon(self, driver: HostDriver) -> None:
-        """A host has more to do, but others come first."""
-        if not self._resuming:
-            self.loop.call_soon(self._resume)
+        """Run a host again when other clients had a turn."""
         self._resuming[driver] = None
+        self._resume_later()
+
+    def _resume_later(self) -> None:
+        if not self._resume_due:
+            self._resume_due = True
+            self.loop.call_soon(self._resume)
 
     def _resume(self) -> None:
+        self._resume_due = False
         resuming, self._resuming = self._resuming, {}
         self.dirty.update(resuming)
         self.settle()
