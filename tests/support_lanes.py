@@ -37,7 +37,7 @@ class Subscribers:
         self._plane.add_interest(interest)
         self._got: list[Effect] = []
         self.refused: list[str] = []
-        self.acks = AckLane(call=self._refuse, owner=None)
+        self.acks = AckLane(call=self._refuse, owner=None, scope="_.hash")
         self.acks.open("S", "C")
         interest.insert(Subscription("$JS.ACK.>", value=self.acks), call=True, lane=True)
         for name in names:

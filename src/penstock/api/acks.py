@@ -7,6 +7,8 @@ does it. What an ack changes is the consumer's business.
 """
 
 import enum
+import hashlib
+import string
 from typing import Annotated, Final, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +26,9 @@ V2_TOKENS_MIN: Final = 11
 UNREADABLE: Final = 2**64 - 1
 """Stands for a number that is none, or none that a sequence can have: beyond every sequence."""
 
+HASH_CHARACTERS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
+HASH_SIZE: Final = 8
+
 _DIGITS_MAX: Final = 20
 
 
@@ -38,8 +43,8 @@ class AckRef(NamedTuple):
     consumer_seq: int
     ts_ns: int
     pending: int
-    domain: str = ""
-    account_hash: str = ""
+    scope: str = ""
+    """`<domain>.<account hash>` of the longer form; "" in the shorter one."""
 
 
 class Verb(enum.Enum):
@@ -87,9 +92,15 @@ def parse_ack_subject(subject: str) -> AckRef | None:
     if len(tokens) == V1_TOKENS:
         return _ref(tokens, 2)
     if len(tokens) >= V2_TOKENS_MIN:
-        domain = "" if tokens[2] == "_" else tokens[2]
-        return _ref(tokens, 4)._replace(domain=domain, account_hash=tokens[3])
+        return _ref(tokens, 4)._replace(scope=f"{tokens[2]}.{tokens[3]}")
     return None
+
+
+def ack_scope(domain: str, account: str) -> str:
+    """Return the two tokens that the longer form of an account's ack subjects begins with."""
+    digest = hashlib.sha256(account.encode()).digest()[:HASH_SIZE]
+    spelled = "".join(HASH_CHARACTERS[byte % len(HASH_CHARACTERS)] for byte in digest)
+    return f"{domain or '_'}.{spelled}"
 
 
 def _ref(tokens: list[str], at: int) -> AckRef:

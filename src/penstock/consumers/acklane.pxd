@@ -23,8 +23,10 @@ cdef class AckBox:
 
 
 cdef class AckLane(Lane):
+    cdef bytes scope          # "domain.hash" of the account, in the longer form
     cdef dict boxes           # "stream.consumer" -> AckBox
     cdef AckBox latest        # most acks are for the consumer of the one before
     cdef list filled          # boxes with something in them
 
+    cdef bint is_ours(self, const char* scope, size_t n) noexcept
     cdef AckBox find(self, const char* key, size_t n)

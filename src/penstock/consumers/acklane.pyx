@@ -57,9 +57,10 @@ cdef class AckBox:
 
 
 cdef class AckLane(Lane):
-    def __cinit__(self, *, call, owner):
+    def __cinit__(self, *, call, owner, str scope not None):
         self.call = call
         self.owner = owner
+        self.scope = scope.encode("utf-8", "surrogateescape")
         self.boxes = {}
         self.filled = []
 
@@ -92,7 +93,8 @@ cdef class AckLane(Lane):
         if msg.reply_len or msg.hdr_len or not is_plain(msg.body, msg.size):
             return False
         at = stream_token(msg.subject, msg.subject_len, starts)
-        if at == 0:
+        if at == 0 or (at == 4 and not self.is_ours(msg.subject + starts[2],
+                                                    starts[4] - starts[2] - 1)):
             return False
         seq = number_at(msg.subject + starts[at + 3], starts[at + 4] - starts[at + 3] - 1)
         consumer_seq = number_at(msg.subject + starts[at + 4], starts[at + 5] - starts[at + 4] - 1)
@@ -106,6 +108,10 @@ cdef class AckLane(Lane):
             self.filled.append(box)
         box.add(seq, consumer_seq)
         return True
+
+    cdef bint is_ours(self, const char* scope, size_t n) noexcept:
+        return (<size_t>PyBytes_GET_SIZE(self.scope) == n
+                and memcmp(PyBytes_AS_STRING(self.scope), scope, n) == 0)
 
     cdef AckBox find(self, const char* key, size_t n):
         cdef AckBox box = self.latest

@@ -118,7 +118,11 @@ class Consumer:
         return self._delivery.lane is not None
 
     def request(self, reply: str, header: bytes, body: bytes, now_ns: int) -> list[Effect]:
-        """A pull request: it waits, is served, or is told why not."""
+        """Queue a pull request, or return the status that refuses it.
+
+        The caller wakes the consumer once all requests of its turn are queued: priorities decide
+        between requests that arrived together.
+        """
         if not reply:
             return []
         if self._pull is None:
@@ -126,16 +130,13 @@ class Consumer:
         if header and _asks_too_much(header):
             return [Send(reply, header=status.REQUIRED_API_LEVEL)]
         out: list[Effect] = []
-        if self._pull.submit(reply, body, len(self._outstanding.queue), now_ns, out):
-            self._delivery.pump(now_ns, out)
+        self._pull.submit(reply, body, len(self._outstanding.queue), now_ns, out)
         return out
 
     def ack(self, ref: AckRef, reply: str, header: bytes, payload: bytes, now_ns: int) -> Acked:
         """An acknowledgement of any kind. Its effects may be sent once the state is durable."""
-        if self.cfg.ack_policy not in _ANSWERING:
-            # Nobody asked for it. It is answered all the same, unless flow control is the ack.
-            is_answered = reply and self.cfg.ack_policy is AckPolicy.NONE
-            return Acked([Send(reply)] if is_answered else [])
+        if not self.takes_acks:
+            return Acked([])
         out: list[Effect] = []
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
@@ -150,13 +151,18 @@ class Consumer:
         return Acked(out, self.take_settled())
 
     @property
+    def takes_acks(self) -> bool:
+        """Whether clients acknowledge messages one by one; else nobody listens for acks."""
+        return self.cfg.ack_policy in _ANSWERING
+
+    @property
     def takes_plain_acks(self) -> bool:
         """Whether acks that only say that a message is done may come as `ack_many`."""
-        return self.cfg.ack_policy in _ANSWERING and not self._settling.samples
+        return self.takes_acks and not self._settling.samples
 
     def ack_many(self, spans: list[AckSpan], now_ns: int) -> Acked:
         """Acknowledgements that nobody waits for and that say nothing else, as they came."""
-        if self.cfg.ack_policy not in _ANSWERING:
+        if not self.takes_acks:
             return Acked([])
         out: list[Effect] = []
         self._note_use(now_ns)

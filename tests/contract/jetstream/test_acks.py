@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import string
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.api.acks import ack_scope
 from support_assets import MILLISECOND, SECOND, ack_fields, stream_sequences
 from support_jetstream import API
 from support_servers import until
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from support_jetstream import Message
 
 SHORT = 100 * MILLISECOND
-DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 @pytest.fixture
@@ -101,9 +99,7 @@ def test_an_ack_of_what_was_never_delivered_is_not_even_answered(consumer: Consu
 def test_an_ack_in_the_newer_form_is_understood(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     _, _, *rest = message.reply.split(".")
-    digest = hashlib.sha256(b"$G").digest()[:8]
-    account = "".join(DIGITS[byte % len(DIGITS)] for byte in digest)
-    consumer.client.request(".".join(["$JS", "ACK", "_", account, *rest]), b"+ACK")
+    consumer.client.request(".".join(["$JS", "ACK", ack_scope("", "$G"), *rest]), b"+ACK")
     assert consumer.info()["num_ack_pending"] == 0
 
 
@@ -116,12 +112,69 @@ def test_a_consumer_without_acks_keeps_nothing_pending(stream: Stream) -> None:
     assert (info["ack_floor"]["consumer_seq"], info["ack_floor"]["stream_seq"]) == (2, 2)
 
 
-@pytest.mark.parametrize("payload", [b"+ACK", b"+WPI", b"-NAK", b"nonsense"])
-def test_an_ack_that_nobody_wanted_is_answered(stream: Stream, payload: bytes) -> None:
+def refused_by_none(client: JetStream, subject: str, payload: bytes = b"+ACK") -> bool:
+    """Whether a request there has no responders."""
+    header = client.request(subject, payload).header
+    return header == f"NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("payload", [b"+ACK", b"+WPI", b"-NAK", b"+NXT", b"nonsense"])
+def test_an_ack_to_a_consumer_without_acks_has_no_responders(
+    stream: Stream, payload: bytes
+) -> None:
     consumer = stream.consumer(ack_policy="none")
     [message] = consumer.fetch(1)
-    assert consumer.answer(message, payload).payload == b""
+    assert refused_by_none(stream.client, message.reply, payload)
     assert stream_sequences(consumer.available()) == [2, 3]
+
+
+def test_an_ack_to_a_consumer_that_acks_by_flow_control_has_no_responders(stream: Stream) -> None:
+    inbox = stream.client.subscribe()
+    stream.consumer(
+        ack_policy="flow_control",
+        deliver_subject=inbox.subject,
+        flow_control=True,
+        idle_heartbeat=SECOND,
+    )
+    assert refused_by_none(stream.client, inbox.next().reply)
+
+
+def test_an_ack_to_a_deleted_consumer_has_no_responders(consumer: Consumer) -> None:
+    [message] = consumer.fetch(1)
+    consumer.delete()
+    assert refused_by_none(consumer.client, message.reply)
+
+
+def test_an_ack_subject_of_another_shape_has_no_responders(consumer: Consumer) -> None:
+    [message] = consumer.fetch(1)
+    _, _, *rest = message.reply.split(".")
+    for subject in (
+        "$JS.ACK.x",
+        message.reply.rpartition(".")[0],
+        f"{message.reply}.x",
+        ".".join(["$JS.ACK._.NotOurs1", *rest]),
+        ".".join(["$JS.ACK.elsewhere", ack_scope("", "$G").split(".")[1], *rest]),
+    ):
+        assert refused_by_none(consumer.client, subject), subject
+    assert consumer.info()["num_ack_pending"] == 1
+
+
+def test_who_else_listens_for_acks_counts_as_a_responder(stream: Stream) -> None:
+    consumer = stream.consumer(ack_policy="none")
+    [message] = consumer.fetch(1)
+    client = stream.client
+    heard, inbox = client.subscribe(message.reply), client.subscribe()
+    client.publish(message.reply, b"+ACK", reply=inbox.subject)
+    heard.next()
+    client.done(f"STREAM.INFO.{stream.name}")
+    assert inbox.waiting() == []
+
+
+def test_a_flow_control_reply_to_a_consumer_without_it_has_no_responders(
+    stream: Stream, consumer: Consumer
+) -> None:
+    for subject in (f"$JS.FC.{stream.name}.{consumer.name}.x", "$JS.FC.x"):
+        assert refused_by_none(stream.client, subject, b"")
 
 
 def test_the_floor_follows_the_first_gap(stream: Stream, consumer: Consumer) -> None:

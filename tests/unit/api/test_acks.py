@@ -29,8 +29,7 @@ def test_the_longer_form_says_domain_and_account_and_may_go_on(
     ref: AckRef, domain: str, more: list[str]
 ) -> None:
     tail = ".".join((*v1(ref).split(".")[2:], *more))
-    wanted = "" if domain == "_" else domain
-    expected = ref._replace(domain=wanted, account_hash="h4sh")
+    expected = ref._replace(scope=f"{domain}.h4sh")
     assert parse_ack_subject(f"$JS.ACK.{domain}.h4sh.{tail}") == expected
 
 

@@ -17,7 +17,7 @@ tokens = st.sampled_from(
 subjects = st.one_of(
     st.lists(tokens, min_size=5, max_size=12).map(lambda rest: ".".join(("$JS.ACK", *rest))),
     st.tuples(
-        st.sampled_from(["", "_.X9.", "hub.X9."]),
+        st.sampled_from(["", "_.hash.", "hub.hash.", "_.X9."]),
         st.sampled_from(["S.C", "S.D", "T.C"]),
         st.lists(st.integers(0, 10**20).map(str) | tokens, min_size=5, max_size=6),
     ).map(lambda parts: f"$JS.ACK.{parts[0]}{parts[1]}.{'.'.join(parts[2])}"),
@@ -32,7 +32,7 @@ def plain(subject: str, payload: bytes) -> tuple[int, int, int] | None:
     ref = parse_ack_subject(subject)
     if ref is None or parse_ack(payload).verb is not Verb.ACK:
         return None
-    if (ref.stream, ref.consumer) != ("S", "C"):
+    if (ref.stream, ref.consumer) != ("S", "C") or ref.scope not in ("", "_.hash"):
         return None
     if not 0 < ref.stream_seq <= SEQ_MAX or not 0 < ref.consumer_seq <= SEQ_MAX:
         return None

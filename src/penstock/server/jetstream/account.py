@@ -272,9 +272,15 @@ class AccountEdge:
             self.nobody(Inbound(subject, reply, header, payload), source)
 
     def nobody(self, msg: Inbound, source: Link | None) -> None:
-        """Reply as if there was no subscriber, if the client wants to know."""
+        """Reply with 503 where JetStream listens and has nobody to hand the request to.
+
+        As the router does: only to clients that want to know, and if no other subscription matched.
+        """
         client = self.edge.client_of(source)
-        if msg.reply and client is not None and client.options.no_responders:
+        if not msg.reply or client is None or not client.options.no_responders:
+            return
+        heard = self.interest.match(msg.subject)
+        if len(heard.plain) + len(heard.queues) <= 1:
             subject = msg.subject.encode("utf-8", "surrogateescape")
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self.edge.plane.post(self.interest, msg.reply, b"", "", header)
@@ -290,7 +296,9 @@ class AccountEdge:
     ) -> None:
         tokens = subject.split(".")
         found = self.consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
-        if found is not None:
+        if found is None or not found[1].cfg.flow_control:
+            self.nobody(Inbound(subject, reply, header, payload), source)
+        else:
             driver, consumer = found
             effects = consumer.flow_reply(subject, header, self.edge.now_ns())
             driver.host.touched(consumer, effects)

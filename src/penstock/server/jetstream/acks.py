@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.api.acks import parse_ack_subject
+from penstock.api.acks import ack_scope, parse_ack_subject
+from penstock.base.message import Inbound
 from penstock.consumers.acklane import AckLane
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class AckIntake:
 
     def __init__(self, account: AccountEdge) -> None:
         self._account = account
-        self.lane = AckLane(call=self.received, owner=self)
+        self._scope = ack_scope(account.assets.ambient.domain, account.name)
+        self.lane = AckLane(call=self.received, owner=self, scope=self._scope)
 
     def mark(self) -> None:
         """The lane has been at work: a turn ends."""
@@ -45,11 +47,14 @@ class AckIntake:
     def received(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
-        """An ack that the lane did not take."""
+        """An ack that the lane did not take. One that no consumer takes has no responders."""
         self.take_collected()
         ref = parse_ack_subject(subject)
-        found = None if ref is None else self._account.consumer(ref.stream, ref.consumer)
-        if ref is None or found is None:
+        found = None
+        if ref is not None and ref.scope in ("", self._scope):
+            found = self._account.consumer(ref.stream, ref.consumer)
+        if ref is None or found is None or not found[1].takes_acks:
+            self._account.nobody(Inbound(subject, reply, header, payload), source)
             return
         driver, consumer = found
         acked = consumer.ack(ref, reply, header, payload, self._account.edge.now_ns())
