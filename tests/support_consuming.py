@@ -127,6 +127,7 @@ class Stage:
         """Ask for messages."""
         raw = body.encode() if isinstance(body, str) else body
         self.take(self.consumer.request(reply, header, raw, self.now_ns))
+        self.take(self.consumer.wake(self.now_ns))
 
     def ack(self, delivery: Deliver, payload: bytes = b"+ACK", reply: str = "") -> None:
         """Acknowledge a delivery."""
@@ -135,6 +136,8 @@ class Stage:
         acked = self.consumer.ack(ref, reply, b"", payload, self.now_ns)
         self.settled = acked.settled
         self.take(acked.effects)
+        if payload.startswith(b"+NXT"):
+            self.take(self.consumer.wake(self.now_ns))
 
     # -- the edge's part
 

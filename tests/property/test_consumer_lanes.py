@@ -257,6 +257,7 @@ def test_requests_are_served_in_turns_across_runs() -> None:
 
 def test_requests_that_count_bytes_are_served_in_one_call() -> None:
     stage = LaneStage(CONFIGS["pull, no acks"], before=["a"] * 3)
-    effects = stage.consumer.request("r", b"", b'{"batch":3,"max_bytes":150}', T0)
+    stage.consumer.request("r", b"", b'{"batch":3,"max_bytes":150}', T0)
+    effects = stage.consumer.wake(T0)
     assert len([one for one in effects if isinstance(one, Deliver)]) == 3
     assert not stage.consumer.busy

@@ -150,7 +150,9 @@ class Delivery:
         if at_end and self.replay is not None and self.replay.is_over(self.cursor.next):
             self.replay = None
         if self.pull is not None and self.pull.must_sweep(now_ns, at_end=at_end):
-            self.pull.sweep(now_ns, out, at_end=at_end)
+            # At the ack limit requests that do not wait are held, but only until the first
+            # expiry or heartbeat of any request is due.
+            self.pull.sweep(now_ns, out, at_end=at_end or stop is Stop.ACKS)
 
     def _deliver_all(self, now_ns: int, out: list[Effect], *, direct: bool) -> Stop:
         if self.pause_end_ns is not None and now_ns < self.pause_end_ns:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support_assets import MILLISECOND, SECOND, stream_sequences
-from support_jetstream import API, Refusal
+from support_jetstream import API, Refusal, encode, encode_body
 from support_servers import until
 
 if TYPE_CHECKING:
@@ -204,6 +204,21 @@ def test_equal_priorities_are_served_in_turn(stream: Stream) -> None:
     until(lambda: consumer.info()["num_waiting"] == 3, "all wait")
     stream.fill("x", "y", "z")
     assert [stream_sequences([one.next()]) for one in requests] == [[6], [7], [8]]
+
+
+def test_priorities_decide_between_requests_that_arrive_together(stream: Stream) -> None:
+    consumer = grouped(stream, "prioritized")
+    client = stream.client
+    low, high = client.subscribe(), client.subscribe()
+    name = f"{API}CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}"
+    client.send(
+        b"".join(
+            encode(name, encode_body({"batch": 2, "group": "g", "priority": priority}), inbox)
+            for priority, inbox in ((1, low.subject), (0, high.subject))
+        )
+    )
+    assert stream_sequences(high.take(2)) == [1, 2]
+    assert stream_sequences(low.take(2)) == [3, 4]
 
 
 # -- pauses

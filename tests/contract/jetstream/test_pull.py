@@ -319,6 +319,43 @@ def test_unacknowledged_messages_hold_back_more(stream: Stream) -> None:
     assert stream_sequences([inbox.next()]) == [3]
 
 
+def test_at_the_ack_limit_the_first_heartbeat_ends_a_request_that_does_not_wait(
+    stream: Stream,
+) -> None:
+    consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
+    stream.fill("a", "b", "c")
+    inbox = consumer.pull(batch=5, no_wait=True, expires=60 * SECOND, idle_heartbeat=SHORT)
+    *messages, status = inbox.until_status()
+    assert stream_sequences(messages) == [1, 2]
+    assert status.header == b"NATS/1.0 404 No Messages\r\n\r\n"
+
+
+def test_at_the_ack_limit_the_heartbeat_of_another_request_ends_one_that_does_not_wait(
+    stream: Stream,
+) -> None:
+    consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
+    stream.fill("a", "b", "c")
+    inbox = consumer.pull(batch=5, no_wait=True)
+    assert stream_sequences(inbox.take(2)) == [1, 2]
+    assert consumer.info()["num_waiting"] == 1
+    other = consumer.pull(expires=60 * SECOND, idle_heartbeat=SHORT)
+    assert inbox.next().status == NO_MESSAGES
+    assert other.next().status == "100 Idle Heartbeat"
+
+
+def test_at_the_ack_limit_a_request_that_was_given_nothing_waits_to_its_expiry(
+    stream: Stream,
+) -> None:
+    consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)
+    stream.fill("a", "b")
+    consumer.fetch(1)
+    inbox = consumer.pull(no_wait=True, expires=4 * SHORT, idle_heartbeat=SHORT)
+    status = inbox.next()
+    while status.status == "100 Idle Heartbeat":
+        status = inbox.next()
+    assert status.status == TIMEOUT
+
+
 def test_pending_counts_what_the_filter_selects(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("a"))
     stream.fill("a", "b", "a", "b", "a")

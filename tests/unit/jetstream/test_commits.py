@@ -201,7 +201,8 @@ class Consuming(Rig):
         self.commit()
         effects = self.consumer.request("inbox", b"", b"%d" % count, NOW_NS)
         self.host.touched(self.consumer, effects)
-        self.host.turn(NOW_NS)
+        while self.host.is_busy:
+            self.host.turn(NOW_NS)
         self.host.now.clear()
 
     def ack(self, seq: int, reply: str) -> None:
