@@ -12,7 +12,7 @@ import os
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from penstock.server import reasons
 from penstock.server.config.checks import check_options, has_plain_passwords, normalise
 from penstock.server.configure import ConfigError, load_config
 from penstock.server.file_modes import PID_FILE_MODE, opener
+from penstock.server.interfaces import addresses_of, reachable
 from penstock.server.keywords import check_types, keyword_values
 from penstock.server.lameduck import retire
 from penstock.server.listener import (
@@ -211,7 +212,7 @@ class Server:
         if "websocket" not in self._listeners:
             return None
         websocket = self.options.websocket
-        secure = websocket is not None and not websocket.no_tls
+        secure = websocket is not None and websocket.is_secure
         return self._url("websocket", "wss" if secure else "ws")
 
     @property
@@ -258,13 +259,13 @@ class Server:
         listener = Listener(self.service, listening, websocket_transport(self.options))
         self._listeners["websocket"] = listener
         self.service.bound_ports["websocket"] = listener.address[1]
-        scheme = "ws" if options.no_tls else "wss"
+        scheme = "wss" if options.is_secure else "ws"
         log.info(
             "Listening for websocket clients on %s://%s",
             scheme,
             join_address(host, listener.address[1]),
         )
-        if options.no_tls:
+        if not options.is_secure:
             log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
         listener.start()
 
@@ -317,20 +318,21 @@ class Server:
     def _ports(self) -> dict[str, list[str]]:
         ports: dict[str, list[str]] = {}
         if "nats" in self._listeners:
-            ports["nats"] = [self.url]
+            ports["nats"] = _urls("nats", self._listeners["nats"].address)
         if self._monitor is not None:
-            ports["monitoring"] = [self._monitor.url]
+            ports["monitoring"] = _urls(*self._monitor.scheme_and_address)
         for name, listening in self._unserved.items():
-            host, port = listening.getsockname()[:2]
-            ports[name] = [f"nats://{join_address(reachable(host), port)}"]
-        if self.websocket_url is not None:
-            ports["websocket"] = [self.websocket_url]
+            ports[name] = _urls("nats", listening.getsockname())
+        if self.options.websocket is not None and "websocket" in self._listeners:
+            scheme = "wss" if self.options.websocket.is_secure else "ws"
+            ports["websocket"] = _urls(scheme, self._listeners["websocket"].address)
         return ports
 
 
-def reachable(host: str) -> str:
-    """An address to connect to, for a listener bound to every address."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+def _urls(scheme: str, address: tuple[Any, ...]) -> list[str]:
+    """Return where a listener can be reached, by every address it has."""
+    host, port = address[:2]
+    return [f"{scheme}://{join_address(each, port)}" for each in addresses_of(host)]
 
 
 def join_address(host: str, port: int) -> str:

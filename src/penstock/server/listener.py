@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from penstock.server.interfaces import UNSPECIFIED, plain_address
 from penstock.server.logs import log
 from penstock.server.session import SECOND_NS, Session
 
@@ -29,6 +30,7 @@ BACKLOG: Final = 4096
 PEEK_BYTES: Final = 3
 LOOPBACK_SEND_BYTES: Final = 512 * 1024
 ACCEPT_PAUSE_S: Final = 0.25
+NO_IPV6: Final = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT))
 OUT_OF_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
@@ -46,15 +48,30 @@ class Transport:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port -1 asks for any free one. Raises OSError."""
-    port = 0 if port < 0 else port
-    host = "" if host == "0.0.0.0" else host
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    """Return a listening socket; port -1 asks for any free one. Raises OSError.
+
+    A host that is every address (`0.0.0.0`, `::`) takes IPv4 and IPv6, where the machine has IPv6.
+    """
+    port = max(port, 0)
+    if host in UNSPECIFIED:
+        try:
+            return _listening(socket.AF_INET6, ("::", port), dual=True)
+        except OSError as error:
+            if error.errno not in NO_IPV6:
+                raise
+        return _listening(socket.AF_INET, ("0.0.0.0", port))
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    listening = socket.socket(family, kind, protocol)
+    return _listening(family, address)
+
+
+def _listening(family: int, address: tuple[Any, ...], *, dual: bool = False) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if dual:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.setblocking(False)
         listening.bind(address)
         listening.listen(BACKLOG)
@@ -105,8 +122,9 @@ class Listener:
             except OSError as error:
                 self._accept_failed(error)
                 break
-            _tune(connection, address[0])
-            self._greet(connection, (address[0], address[1]))
+            host = plain_address(address[0])
+            _tune(connection, host)
+            self._greet(connection, (host, address[1]))
         self.service.plane.settle()
 
     def _accept_failed(self, error: OSError) -> None:
@@ -232,7 +250,7 @@ def _tune(connection: socket.socket, peer: str) -> None:
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if peer.startswith(("127.", "::1", "::ffff:127.")):
+    if peer.startswith("127.") or peer == "::1":
         # To a reader on this machine a long kernel queue gains nothing and leaves the cache; what
         # does not fit waits in the outbox. Remote peers keep the kernel's own tuning.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOOPBACK_SEND_BYTES)
@@ -271,9 +289,9 @@ def websocket_transport(server_options: Options) -> Transport:
 
     options = server_options.websocket
     assert options is not None
-    acceptor = websocket.build_acceptor(options, secure=not options.no_tls)
+    acceptor = websocket.build_acceptor(options, secure=options.is_secure)
     make_codec: Callable[[], Codec] = acceptor.codec
-    if not options.no_tls and options.tls is not None:
+    if options.tls is not None:
         make_codec = stack.SecureWebSocketAcceptor(tls.build_acceptor(options.tls), acceptor).codec
     timeout_ns = options.auth_timeout_ns or server_options.authorization.timeout_ns
     return Transport(

@@ -197,8 +197,8 @@ class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
     host: Annotated[str, Doc("Address to bind; empty binds all.")] = ""
     port: Annotated[int, Doc("Port; 0 is off, -1 any free port.")] = 0
     advertise: Annotated[str, Doc("host:port told to clients.")] = ""
-    no_tls: Annotated[bool, Doc("Serve ws:// instead of wss://.")] = False
-    tls: Annotated[TlsOptions | None, Doc("Certificates for wss://.")] = None
+    no_tls: Annotated[bool, Doc("Without certificates, serve ws:// instead of failing.")] = False
+    tls: Annotated[TlsOptions | None, Doc("Certificates; with them wss:// is served.")] = None
     same_origin: Annotated[bool, Doc("Refuse upgrades from another origin.")] = False
     allowed_origins: Annotated[tuple[str, ...], Doc("Accepted origins; empty accepts all.")] = ()
     compression: Annotated[bool, Doc("Offer permessage-deflate.")] = False
@@ -214,6 +214,11 @@ class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
     user_cookie: Annotated[str, Doc("Cookie that carries the user name.")] = ""
     pass_cookie: Annotated[str, Doc("Cookie that carries the password.")] = ""
     token_cookie: Annotated[str, Doc("Cookie that carries the token.")] = ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether wss:// is served: `no_tls` only allows to do without certificates."""
+        return self.tls is not None
 
 
 class ListenOnly(Struct, frozen=True, kw_only=True):

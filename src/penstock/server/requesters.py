@@ -62,19 +62,28 @@ def _limited(known: dict[str, object], svc: str) -> ClientInfo:
 
 def asked_by(client: object, header: bytes, account: str, service: Service) -> ClientInfo:
     """Who asks the JetStream of an account: no more than its import shares, from elsewhere."""
-    shown = describe(client, service)
-    if not isinstance(client, Session) or client.account.name == account:
-        return shown
+    if not isinstance(client, Session):
+        return _own_request(header, account, service)
+    if client.account.name == account:
+        return describe(client, service)
     known = _known(header)
     if "id" in known:  # the import shares who asks
-        return msgspec.structs.replace(shown, svc=account)
-    return msgspec.structs.replace(_limited(known, account), server=service.server_name)
+        return msgspec.structs.replace(describe(client, service), svc=account)
+    shown = _limited(known, account)
+    return msgspec.structs.replace(
+        shown, acc=shown.acc or client.account.name, server=service.server_name
+    )
 
 
-def describe(client: object, service: Service) -> ClientInfo:
-    """A client as events show it; nobody if it was this server."""
-    if not isinstance(client, Session):
-        return ClientInfo(server=service.server_name)
+def _own_request(header: bytes, account: str, service: Service) -> ClientInfo:
+    """Return who asks when the server does, as for a mirror, perhaps of another account."""
+    acc = _limited(_known(header), account).acc or account
+    svc = "" if acc == account else account
+    return ClientInfo(acc=acc, svc=svc, server=service.server_name, kind="JetStream")
+
+
+def describe(client: Session, service: Service) -> ClientInfo:
+    """Return a client as events show it."""
     options = client.options
     return ClientInfo(
         start=client.start_ns,

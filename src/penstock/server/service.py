@@ -320,7 +320,7 @@ class Service:
         tls = options.tls
         mixed = options.allow_non_tls
         if session.kind == "WEBSOCKET":
-            tls = None if websocket is None or websocket.no_tls else websocket.tls
+            tls = None if websocket is None else websocket.tls
             mixed = False
         host, port = self.announced_address
         limits = tightest(options, session.account.limits, session.claimed)

@@ -272,6 +272,14 @@ def test_every_request_is_audited_with_its_answer(jetstream: JetStream) -> None:
     assert client["rtt"] > 0
 
 
+def test_a_request_of_the_server_itself_is_audited_with_its_account(jetstream: JetStream) -> None:
+    inbox = listen(jetstream, "API")
+    origin = jetstream.stream()
+    jetstream.stream(mirror={"name": origin.name})
+    event = audited(jetstream, inbox, f"CONSUMER.CREATE.{origin.name}")
+    assert (event["client"]["acc"], event["client"]["kind"]) == ("$G", "JetStream")
+
+
 def test_a_refusal_is_audited_and_an_empty_request_left_out(jetstream: JetStream) -> None:
     inbox = listen(jetstream, "API")
     jetstream.call("STREAM.INFO.nope")

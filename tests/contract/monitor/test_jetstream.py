@@ -21,8 +21,7 @@ http_port: -1
 server_name: stage
 jetstream { store_dir: store, max_mem: 1M, max_file: 2M, domain: hub, sync_interval: always }
 """
-#: Ours acknowledges after the sync unless told otherwise; the reference shows an interval besides.
-ONLY_REFERENCE = {"git_commit", "http_req_stats", "sync_interval", "imports", "exports"}
+ONLY_REFERENCE = {"git_commit", "http_req_stats", "imports", "exports"}
 ONLY_OURS = {"penstock", "http_req_stats"}
 PAGES = [
     "/jsz",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support_tls import Certificates
 
 
 PLAIN = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'
@@ -215,6 +217,21 @@ def test_without_the_setting_compression_is_not_offered(
 ) -> None:
     with connect(server_with_websocket.websocket_url) as socket:
         assert not socket.protocol.extensions
+
+
+def test_certificates_are_used_even_where_none_are_needed(
+    start: Starter, certificates: Certificates
+) -> None:
+    server = start(f"{PLAIN.rstrip()[:-1]}, {certificates.block()} }}\n")
+    assert server.websocket_url.startswith("wss://127.0.0.1:")
+    server.wait_for_log(r"Listening for websocket clients on wss://127\.0\.0\.1:\d+")
+    assert "Websocket not configured with TLS" not in server.log
+    context = certificates.context()
+    with connect(server.websocket_url, compression=None, ssl=context) as socket:
+        opened = Frames(socket)
+        assert json.loads(opened.line()[5:])["tls_required"] is True
+        socket.send(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        opened.expect(b"PONG")
 
 
 NAMED = "token_cookie: t, user_cookie: u, pass_cookie: p"

@@ -190,7 +190,9 @@ def _websocket(options: Options) -> str | None:
     websocket = options.websocket
     if websocket is None:
         return None
-    if not websocket.no_tls and (websocket.tls is None or not websocket.tls.cert_file):
+    if websocket.tls is None and not websocket.no_tls:
+        return "websocket requires TLS configuration"
+    if websocket.tls is not None and not websocket.tls.cert_file:
         return "websocket requires TLS configuration"
     for origin in websocket.allowed_origins:
         if not _is_origin(origin):

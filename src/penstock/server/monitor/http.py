@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import h11
 from msgspec.structs import replace
 
-from penstock.server.app import join_address, reachable
+from penstock.server.app import join_address
+from penstock.server.interfaces import reachable
 from penstock.server.listener import bind
 from penstock.server.logs import log
 from penstock.server.monitor.answers import NOT_ALLOWED, OUR_FAULT, Answer, text_answer
@@ -52,9 +53,12 @@ class Monitor:
     @property
     def url(self) -> str:
         """Where it can be reached, with the port that was bound."""
-        host, port = self._address
-        scheme = "https" if self._secure else "http"
+        scheme, (host, port) = self.scheme_and_address
         return f"{scheme}://{join_address(reachable(host), port)}"
+
+    @property
+    def scheme_and_address(self) -> tuple[str, tuple[str, int]]:
+        return "https" if self._secure else "http", self._address
 
     async def start(self) -> None:
         """Raises OSError or ValueError when it cannot listen as the options say."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[None, None, Json]
 
 LIMIT_DEFAULT: Final = 1024
+SYNC_INTERVAL_NS: Final = 120_000_000_000
+"""Shown where none is configured: the reference's own, which syncs in the background."""
 
 
 class JszOptions(Struct, frozen=True, kw_only=True):
@@ -133,15 +135,14 @@ def stats(edge: JetStreamEdge) -> Json:
 
 
 def config(edge: JetStreamEdge) -> Json:
-    """How it is set up. An interval of 0 syncs before every acknowledgement."""
+    """Return how it is set up; the interval is shown even where every write is synced."""
     found: Json = {
         "max_memory": edge.room.max_memory,
         "max_storage": edge.room.max_storage,
         "store_dir": edge.store_dir,
     }
-    if edge.options.sync_interval_ns:
-        found["sync_interval"] = edge.options.sync_interval_ns
-    else:
+    found["sync_interval"] = edge.options.sync_interval_ns or SYNC_INTERVAL_NS
+    if not edge.options.sync_interval_ns:
         found["sync_always"] = True
     if edge.options.domain:
         found["domain"] = edge.options.domain
