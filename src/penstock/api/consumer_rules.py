@@ -24,6 +24,7 @@ from penstock.api.names import (
 )
 from penstock.api.stream import Retention
 from penstock.base.durations import format_duration
+from penstock.base.sequences import SEQ_MAX
 from penstock.subjects.match import is_subset
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
@@ -212,6 +213,10 @@ def _start(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> Api
         return _not_set(words, "start sequence")
     if policy is DeliverPolicy.BY_START_TIME and cfg.opt_start_time is None:
         return _not_set(words, "start time")
+    if cfg.opt_start_seq > SEQ_MAX:
+        return refusals.CONSUMER_INVALID_POLICY(
+            err=f"optional start sequence is too large, maximum allowed is {SEQ_MAX}"
+        )
     if policy is not DeliverPolicy.BY_START_SEQUENCE and cfg.opt_start_seq != 0:
         return _also_set(words, sequence_words)
     if policy is not DeliverPolicy.BY_START_TIME and cfg.opt_start_time is not None:

@@ -21,7 +21,7 @@ from penstock.api.names import (
     metadata_bytes,
 )
 from penstock.api.stream import Discard, PersistMode, Retention, Storage
-from penstock.api.stream_copies import COPY_RULES
+from penstock.api.stream_copies import COPY_RULES, copies_of
 from penstock.api.stream_defaults import (
     DUPLICATE_WINDOW_NS,
     LIMIT_FIELDS,
@@ -32,6 +32,7 @@ from penstock.api.stream_defaults import (
     window_of,
 )
 from penstock.base.durations import format_duration
+from penstock.base.sequences import SEQ_MAX
 from penstock.subjects.match import collides, is_subset
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT, Transform, TransformFault, check_mapping
@@ -194,6 +195,19 @@ def _schedules(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
+def _first_seq(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """The reference takes any number, and goes on with 0 after the largest."""
+    if cfg.first_seq > SEQ_MAX:
+        return invalid(f"first sequence is too large, maximum allowed is {SEQ_MAX}")
+    return None
+
+
+def _copy_starts(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    if any(copy.opt_start_seq > SEQ_MAX for copy in copies_of(cfg)):
+        return invalid(f"start sequence is too large, maximum allowed is {SEQ_MAX}")
+    return None
+
+
 def _persist_mode(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     if cfg.persist_mode is not PersistMode.ASYNC:
         return None
@@ -303,7 +317,9 @@ STREAM_RULES: Final[tuple[Rule, ...]] = (
     _delete_marker,
     _schedules,
     _persist_mode,
+    _first_seq,
     *COPY_RULES,
+    _copy_starts,
     _subjects,
     _max_bytes,
     _transform,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.consumer import DeliverPolicy
 from penstock.api.refusals import CONSUMER_INVALID_RESET
+from penstock.base.sequences import SEQ_MAX
 from penstock.subjects.match import is_subset
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store)
     """Where a reset leads; the deliver policy bounds how far back a client may go."""
     if not seq:
         return floor_stream + 1
+    if seq > SEQ_MAX:
+        return CONSUMER_INVALID_RESET(err=f"sequence is larger than {SEQ_MAX}")
     match cfg.deliver_policy:
         case DeliverPolicy.ALL:
             return seq

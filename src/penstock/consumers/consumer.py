@@ -16,6 +16,7 @@ from penstock.api.consumer import AckPolicy, ConsumerInfo, PriorityGroupState, S
 from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
 from penstock.api.refusals import ApiError
 from penstock.base.effects import Send
+from penstock.base.sequences import number_in
 from penstock.consumers import changing, status
 from penstock.consumers.cursor import Start, select_start
 from penstock.consumers.delivery import Delivery
@@ -451,5 +452,4 @@ def _asks_too_much(header: bytes) -> bool:
 
 
 def _number(header: bytes, key: bytes) -> int:
-    value = headers.get(header, key)
-    return int(value) if value is not None and value.isdigit() else 0
+    return number_in(headers.get(header, key))

@@ -19,6 +19,7 @@ from penstock.api.codec import decode, encode
 from penstock.api.consumer import ConsumerConfig
 from penstock.api.refusals import ApiError
 from penstock.api.stream import StreamState
+from penstock.base.sequences import SEQ_MAX
 from penstock.consumers.state import ConsumerState
 from penstock.jetstream.varints import unzigzag, zigzag
 from penstock.records.varints import pack, unpack
@@ -265,7 +266,7 @@ def check_extent(state: StreamState) -> None:
     first, last = state.first_seq, state.last_seq
     if state.consumer_count < 0:
         raise InvalidArchive("invalid stream state: negative consumer count")
-    if first > last + 1 or (first == 0 and last > 0):
+    if first > last + 1 or (first == 0 and last > 0) or not 0 <= last <= SEQ_MAX:
         raise InvalidArchive("invalid stream state: inconsistent sequence range")
     if state.messages > (last - first + 1 if first else 0):
         raise InvalidArchive("invalid stream state: message count exceeds sequence range")
@@ -299,7 +300,6 @@ def _read_message(found: _Entry) -> SavedMessage:
     return SavedMessage(found.seq, found.ts_ns, subject, found.header, found.payload)
 
 
-_SEQ_MAX: Final = 2**63
 _COUNT_MAX: Final = 2**31
 
 
@@ -316,14 +316,14 @@ def rebuilt_state(
     """
     numbers = (*delivered, *floor, *pending, *redelivered)
     counts = redelivered.values()
-    if not all(0 <= n < _SEQ_MAX for n in numbers) or not all(0 <= n < _COUNT_MAX for n in counts):
+    if not all(0 <= n <= SEQ_MAX for n in numbers) or not all(0 <= n < _COUNT_MAX for n in counts):
         raise ValueError("a number is out of range")
     if max(len(pending), len(redelivered)) > ENTRIES_MAX:
         raise ValueError("too many messages are outstanding")
     state = ConsumerState()
     for seq in sorted(pending):
         number, ts_ns = pending[seq]
-        if not (0 <= number < _SEQ_MAX and -_SEQ_MAX <= ts_ns < _SEQ_MAX):
+        if not (0 <= number <= SEQ_MAX and -SEQ_MAX <= ts_ns <= SEQ_MAX):
             raise ValueError("a delivery is out of range")
         if floor[1] < seq <= delivered[1]:
             state.deliver(number, seq, ts_ns, 0)

@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.codec cimport MESSAGE, RecordView, read_record
 from penstock.store.blocklist cimport Block, Entry
 from penstock.store.log cimport MessageLog
@@ -23,8 +24,6 @@ cdef enum:
     SUBJECT_BYTES_MAX = 16383   # longer ones are left to others
     LOWEST_PRINTED = 33         # blanks and control characters are no part of a subject
     LAST_ASCII = 126
-
-cdef uint64_t LAST_SEQ = 0xffffffffffffffffULL
 
 
 cdef struct Head:
@@ -158,7 +157,7 @@ cdef class Intake:
         cdef int64_t ts = <int64_t>(head.time >> 1)
         if head.time & 1 or ts < self.log.last_ts_ns:
             return False
-        if not self.log.last_seq < head.seq < LAST_SEQ or (head.header_len and not self.takes_headers):
+        if not self.log.last_seq < head.seq <= SEQ_MAX or (head.header_len and not self.takes_headers):
             return False
         if 0 < self.msgs_max <= <int64_t>self.log.msgs:
             return False

@@ -19,6 +19,7 @@ from penstock.api.levels import REQUIRED_LEVEL_HEADER
 from penstock.api.refusals import ApiError
 from penstock.api.subjects import API
 from penstock.base.effects import Send
+from penstock.base.sequences import SEQ_MAX
 from penstock.base.shorthash import short_hash
 from penstock.streams.names import STREAM_IDENTITY
 from penstock.wire import headers
@@ -203,6 +204,8 @@ def read_answer(header: bytes, payload: bytes) -> Made | ApiError | str:
         return ApiError(said.error.code, said.error.err_code, said.error.description)
     if said.config is None or not said.name:
         return NOT_AN_ANSWER
+    if not 0 <= said.delivered.stream_seq <= SEQ_MAX:
+        return f"its sequences are larger than {SEQ_MAX}"
     return Made(
         consumer=said.name,
         deliver_subject=said.config.deliver_subject,

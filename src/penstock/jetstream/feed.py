@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from penstock.api import refusals
-from penstock.api.acks import AckRef, parse_ack_subject
+from penstock.api.acks import UNREADABLE, AckRef, parse_ack_subject
 from penstock.api.consumer_defaults import SECOND_NS
 from penstock.api.refusals import ApiError
 from penstock.api.stream import StreamSourceInfo
 from penstock.base.effects import Fetch, Send
+from penstock.base.sequences import SEQ_MAX, number_in
 from penstock.jetstream.asking import SILENCE_NS_MAX, Copier, Made, Start, read_answer
 from penstock.store.errors import StoreError
 from penstock.streams.copylane import CopyLane
@@ -52,6 +53,8 @@ CAUGHT_UP: Final = 10
 """A mirror with fewer messages to come may answer for its origin."""
 ARRIVED_MAX: Final = 100_000
 """Messages that may wait for a block of this stream to be read."""
+TIME_NS_MAX: Final = 2**63 - 1
+"""The latest time that a stored message can have."""
 _CONTROL: Final = b"NATS/1.0 100 "
 NOWHERE: Final = ""
 
@@ -168,7 +171,7 @@ class Feed:
         """Behind what is here already; if nothing is, where the configuration says."""
         source = self.source
         if self.progress.seq > 0:
-            return Start(seq=self.progress.seq + 1)
+            return Start(seq=min(self.progress.seq + 1, SEQ_MAX))
         if source.opt_start_seq:
             return Start(seq=source.opt_start_seq)
         start_ns = source.opt_start_time or 0
@@ -220,8 +223,7 @@ class Feed:
         """The origin has answered the request."""
         said = read_answer(msg.header, msg.payload)
         if isinstance(said, str):
-            failed = refusals.MIRROR_CONSUMER_SETUP_FAILED if self._is_mirror else _SOURCE_FAILED
-            said = failed(err=said)
+            said = self._failed(said)
         if isinstance(said, Made) and self.source.consumer is not None and not said.acks_by_flow:
             said = _MIRROR_BY_FLOW if self._is_mirror else _SOURCE_BY_FLOW
         if isinstance(said, ApiError):
@@ -233,6 +235,10 @@ class Feed:
         except StoreError as error:
             self._host.broken(error)
             self._again(now_ns, failed=True)
+
+    def _failed(self, why: str) -> ApiError:
+        made = refusals.MIRROR_CONSUMER_SETUP_FAILED if self._is_mirror else _SOURCE_FAILED
+        return made(err=why)
 
     def _refused(self, said: ApiError, now_ns: int) -> None:
         if said.err_code == refusals.CONSUMER_STREAM_IDENTITY_MISMATCH.err_code:
@@ -342,8 +348,14 @@ class Feed:
             self._control(msg, now_ns)
             return
         ref = parse_ack_subject(msg.reply)
-        step = Step.IGNORE if ref is None else self.progress.take(ref)
-        if ref is None or step is Step.IGNORE:
+        if ref is not None and ref.stream_seq > SEQ_MAX:
+            if ref.stream_seq != UNREADABLE:
+                self._refused(self._failed(f"its sequences are larger than {SEQ_MAX}"), now_ns)
+            return
+        if ref is None or ref.ts_ns > TIME_NS_MAX:
+            return
+        step = self.progress.take(ref)
+        if step is Step.IGNORE:
             return
         if step is Step.RESTART:
             self._again(now_ns)
@@ -383,8 +395,8 @@ class Feed:
         """A question of flow control, or a heartbeat, which may say that one was not answered."""
         asked = msg.reply
         if not asked:
-            last = headers.get(msg.header, b"Nats-Last-Consumer") or b"0"
-            if self.progress.heartbeat(int(last) if last.isdigit() else 0) is Step.RESTART:
+            last = number_in(headers.get(msg.header, b"Nats-Last-Consumer"))
+            if self.progress.heartbeat(last) is Step.RESTART:
                 self._again(now_ns)
                 return
             stalled = headers.get(msg.header, b"Nats-Consumer-Stalled")

@@ -20,12 +20,12 @@ from penstock.api.consumer import ConsumerAction
 from penstock.api.consumer_changes import Surroundings, decide
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Storage
+from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.archive import Created, Extent, Gone, InvalidArchive, SavedConsumer
 from penstock.jetstream.archivelane import Intake
 from penstock.jetstream.files import ConsumerMeta, StreamMeta
 from penstock.jetstream.making import build_host, host_consumer, open_store
 from penstock.jetstream.policy import consumer_caps
-from penstock.store.contract import SEQ_MAX
 from penstock.store.errors import StoreError
 from penstock.store.indexed import IndexedStore
 from penstock.streams import names
@@ -132,7 +132,7 @@ class Rebuilding:
 
     def _fit(self, item: Extent) -> None:
         state = item.state
-        if state.last_seq >= SEQ_MAX:
+        if not 0 <= state.last_seq <= SEQ_MAX:
             raise InvalidArchive("invalid stream state: no sequence is left")
         self._check_room(state.bytes - self._held)
         self._told_last_seq, self._told_last_ts_ns = state.last_seq, state.last_ts
@@ -148,7 +148,7 @@ class Rebuilding:
 
     def _store(self, msg: SavedMessage) -> None:
         seq, subject, header = msg.seq, msg.subject, msg.header
-        if not self._last_seq < seq < SEQ_MAX:
+        if not self._last_seq < seq <= SEQ_MAX:
             raise InvalidArchive(f"message sequence {seq} out of order")
         if not is_valid_subject(subject) or len(subject) > SUBJECT_LENGTH_MAX:
             raise InvalidArchive(f"message sequence {seq} has an invalid subject")
@@ -178,6 +178,8 @@ class Rebuilding:
 
     def _remove(self, item: Gone) -> None:
         for seq in item.seqs:
+            if seq > SEQ_MAX:
+                raise InvalidArchive(f"message sequence {seq} out of range")
             if seq > self._last_seq:
                 self._skip_to(seq, item.ts_ns)  # it was given out, and is nowhere
             else:

@@ -9,11 +9,13 @@
 
 The header checksum is bound to stream and block, the body hash to the sequence as well: a record
 that is stale, misdirected or of another stream does not pass as valid, and a scan can find the
-next record behind damage. No length read from a record is used before it has been checked.
+next record behind damage. No length read from a record is used before it has been checked, and a
+record that names sequences no stream can have is as bad as one whose checksum does not hold.
 """
 
 from libc.string cimport memcpy, memset
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.xxh64 cimport xxh64
 
 cdef enum:
@@ -23,9 +25,6 @@ cdef enum:
     CHECKED_BYTES = 36         # of the header, by its checksum
     HASH_BYTES = 8
     TIME_BYTES = 8
-    SUBJECT_BYTES_MAX = 65535
-    RECORD_BYTES_MAX = 268435456
-
 HEADER_SIZE = HEADER_BYTES
 VERDICTS = {VALID: "valid", BLANK: "blank", BAD_HEADER: "bad header", BAD_BODY: "bad body",
             CUT_OFF: "cut off"}
@@ -147,7 +146,8 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     if view.flags & DEADLINE:
         parts += DEADLINE_BYTES
     if (view.kind < MESSAGE or view.kind > MARK or view.length > RECORD_BYTES_MAX
-            or view.length % ALIGNMENT or parts + HEADER_BYTES + HASH_BYTES > view.length):
+            or view.length % ALIGNMENT or parts + MESSAGE_BYTES_MIN > view.length
+            or view.length - MESSAGE_BYTES_MIN - parts >= ALIGNMENT):
         return BAD_HEADER
     if view.length > room:
         return CUT_OFF
@@ -159,6 +159,8 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
         if view.payload_len != TIME_BYTES or parts != TIME_BYTES:
             return BAD_HEADER
         view.written_ns = <int64_t>get64(body)
+    if not is_possible(view.kind, view.seq, <uint64_t>view.ts, view.written_ns):
+        return BAD_HEADER
     if view.flags & DEADLINE:
         view.deadline_ns = <int64_t>get64(body)
         body += DEADLINE_BYTES
@@ -167,6 +169,16 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     view.payload = view.header + view.header_len
     return VALID
 
+cdef bint is_possible(int kind, uint64_t first, uint64_t last, int64_t written) noexcept nogil:
+    """Whether a log can have written a record about these sequences."""
+    if kind == MESSAGE:
+        return 0 < first <= SEQ_MAX
+    if kind == MARK:                    # a block, a place in it, and a sequence
+        return first <= SEQ_MAX and last <= SEQ_MAX and written >= 0
+    if kind == FLOOR:
+        return 0 < first <= SEQ_MAX + 1
+    return 0 < first <= SEQ_MAX + 1 and last <= SEQ_MAX and first <= last + 1
+
 cdef bint is_blank(const char* at, size_t n) noexcept nogil:
     cdef size_t i
     for i in range(n):
@@ -174,11 +186,13 @@ cdef bint is_blank(const char* at, size_t n) noexcept nogil:
             return False
     return True
 
-cdef void erase_record(char* at, const Keys* keys, const char* noise) noexcept nogil:
-    """Overwrites what a message said with as much noise; its sequence and length stay."""
-    cdef uint32_t length = get32(at + 4)
-    cdef uint64_t seq = get64(at + 8)
-    cdef size_t body = length - HEADER_BYTES - HASH_BYTES
+cdef void erase_record(char* at, uint32_t length, uint64_t seq, const Keys* keys,
+                       const char* noise) noexcept nogil:
+    """Overwrites a message of `length` bytes, MESSAGE_BYTES_MIN at least, with as much noise.
+
+    Length and sequence are the caller's: what lies there may be damaged and say anything.
+    """
+    cdef size_t body = length - MESSAGE_BYTES_MIN
     put_header(at, keys, MESSAGE, ERASED, length, seq, <int64_t>get64(at + 16), 0, 0,
                <uint32_t>body)
     memcpy(at + HEADER_BYTES, noise, body)

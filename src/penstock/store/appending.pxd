@@ -32,3 +32,4 @@ cdef class Appender:
     cdef bint put_in_c(self, Block* block) except -1
     cdef bint write_pages(self, int fd, Block* block) noexcept nogil
     cdef uint64_t reserve(self) noexcept nogil
+    cdef bint lacks(self, uint64_t wanted) noexcept nogil

@@ -15,6 +15,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 from posix.types cimport off_t
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.codec cimport RANGE_BYTES
 
 from penstock.store.errors import StoreError
@@ -94,12 +95,17 @@ cdef class Appender:
     @property
     def is_short(self) -> bool:
         """Whether fewer sequences are reserved than a lazy store should have."""
-        return <int64_t>(self.reserved - self.log.last_seq) < <int64_t>self.reserve()
+        return self.lacks(self.reserve())
 
     @property
     def is_half_used(self) -> bool:
         """Whether a lazy store has used half of what is reserved."""
-        return <int64_t>(self.reserved - self.log.last_seq) < <int64_t>(self.reserve() // 2)
+        return self.lacks(self.reserve() // 2)
+
+    cdef bint lacks(self, uint64_t wanted) noexcept nogil:
+        """Whether fewer than so many sequences are reserved, and there are more to reserve."""
+        return (self.reserved < SEQ_MAX
+                and <int64_t>(self.reserved - self.log.last_seq) < <int64_t>wanted)
 
     def num_reserved(self) -> int:
         """How many sequences a lazy store reserves: twice what it used, in bounds."""

@@ -16,13 +16,19 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.records.codec import checksum
-from penstock.store.blockheader import BlockHeader, block_header, read_block_header
+from penstock.store.blockheader import (
+    NUMBER_MAX,
+    BlockHeader,
+    block_header,
+    read_block_header,
+)
 from penstock.store.blockindex import make_index
 from penstock.store.compression import Compression
 from penstock.store.encryption import WrongKey
 from penstock.store.errors import StoreError
-from penstock.store.frames import BadFrame, Binding, FrameReader, assemble
+from penstock.store.frames import BODY_BYTES_MAX, BadFrame, Binding, FrameReader, assemble
 from penstock.store.images import survey
 from penstock.store.sealing import (
     PRELUDE_BYTES,
@@ -52,6 +58,8 @@ ALIGNMENT: Final = 8
 HEAD_BYTES: Final = 4096
 """What is read at first of a block file to find its header."""
 HEADER_BYTES_MIN: Final = 72
+DEAD_BYTES_MAX: Final = 1 << 40
+"""Of removed records in one block; a trailer that counts more is damaged."""
 CIPHER_PLACE: Final = 33
 """Of the prelude of a sealed body: the byte that names its cipher."""
 REWRITTEN: Final = 1
@@ -97,7 +105,10 @@ def block_name(number: int) -> str:
 def number_of(name: str) -> int | None:
     """The number of a block file; None if it is not named like one."""
     stem = name.removesuffix(BLOCK_SUFFIX)
-    return int(stem) if stem != name and stem.isdecimal() and stem.isascii() else None
+    if stem == name or not (stem.isdecimal() and stem.isascii()):
+        return None
+    number = int(stem)
+    return number if number <= NUMBER_MAX else None
 
 
 def is_litter(name: str) -> bool:
@@ -125,7 +136,19 @@ def unpack_trailer(data: bytes, binding: Binding, file_bytes: int) -> Trailer | 
     trailer = Trailer(*_TRAILER.unpack_from(data)[1:])
     if not HEADER_BYTES_MIN <= trailer.head <= min(trailer.used, file_bytes):
         return None
-    return trailer if trailer.first_seq <= trailer.last_seq + 1 else None
+    if trailer.form not in tuple(Form) or trailer.used > _image_bytes_max(trailer, file_bytes):
+        return None
+    if trailer.mark_block > NUMBER_MAX or trailer.dead_bytes > DEAD_BYTES_MAX:
+        return None
+    is_possible = 0 < trailer.first_seq <= trailer.last_seq + 1 and trailer.last_seq <= SEQ_MAX
+    return trailer if is_possible else None
+
+
+def _image_bytes_max(trailer: Trailer, file_bytes: int) -> int:
+    """How long the image of a file of this size can be."""
+    if trailer.form == Form.PLAIN:
+        return file_bytes
+    return trailer.head + BODY_BYTES_MAX
 
 
 def padded(n: int) -> int:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from penstock.base.sequences import NEXT_SEQ_MAX
 from penstock.records.codec import checksum
 
 BLOCK_MAGIC: Final = b"PENBLK\x01\0"
 HEADER_BYTES_MAX: Final = 16 * 1024 * 1024
 ALIGNMENT: Final = 8
+FORM_MAX: Final = 2
+"""The largest number of a form, which `blockfile.Form` names."""
+NUMBER_MAX: Final = 2**63 - 1
+"""The largest number of a block: the next one still has 64 bits."""
 _HEADER: Final = struct.Struct("<8sIIQQQqQII")
 _SUM: Final = struct.Struct("<Q")
 
@@ -51,7 +56,7 @@ def block_header(
 
 
 def read_block_header(data: bytes) -> BlockHeader | None:
-    """None if the bytes do not start as a block of ours, undamaged."""
+    """None if the bytes do not start as a block of ours, undamaged and possible."""
     least = _HEADER.size + _SUM.size
     if len(data) < least:
         return None
@@ -62,6 +67,8 @@ def read_block_header(data: bytes) -> BlockHeader | None:
         return None
     body = data[: length - _SUM.size]
     if _SUM.unpack_from(data, len(body))[0] != checksum(body):
+        return None
+    if form > FORM_MAX or number > NUMBER_MAX or not 0 < first_seq <= NEXT_SEQ_MAX:
         return None
     meta = data[_HEADER.size : _HEADER.size + meta_len]
     return BlockHeader(

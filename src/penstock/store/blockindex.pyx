@@ -11,11 +11,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.codec cimport (
-    ALIGNMENT, DEADLINE_BYTES, ERASED, FLOOR, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, RESERVE, SKIP,
-    Keys, RecordView, make_keys, read_record,
+    ALIGNMENT, DEADLINE_BYTES, ERASED, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, SKIP, Keys, RecordView,
+    is_possible, make_keys, read_record,
 )
-from penstock.store.blocklist cimport GAP_MAX, Block, Entry
+from penstock.store.blocklist cimport ENTRIES_MAX, GAP_MAX, USED_BYTES_MAX, Block, Entry
 from penstock.store.recordlog cimport RecordLog
 from penstock.store.seqlist cimport prefetch, seqs_expect, seqs_push
 from penstock.store.subjectindex cimport Name, Subject
@@ -79,8 +80,16 @@ cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
 cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
     return <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
 
+cdef inline int64_t sum_of(int64_t one, int64_t other) noexcept nogil:
+    """A sum of what a file says, which may be anything: it wraps, as unsigned numbers do."""
+    return <int64_t>(<uint64_t>one + <uint64_t>other)
+
 cdef inline void put32(Growing* out, uint32_t value) noexcept nogil:
     memcpy(more(out, 4), &value, 4)
+
+
+cdef inline int64_t difference(int64_t one, int64_t other) noexcept nogil:
+    return <int64_t>(<uint64_t>one - <uint64_t>other)
 
 
 cdef struct Named:
@@ -154,7 +163,7 @@ cdef void list_message(Listing* listing, RecordView* view, size_t at) noexcept n
     if flags & APART:
         put_varint(&listing.entries, (at - listing.expected) // ALIGNMENT)
     put_varint(&listing.entries, view.length // ALIGNMENT)
-    put_varint(&listing.entries, zigzag(view.ts - listing.last_ts))
+    put_varint(&listing.entries, zigzag(difference(view.ts, listing.last_ts)))
     put_varint(&listing.entries, number_of(&listing.names, view.subject, view.subject_len))
     if view.deadline_ns:
         put_varint(&listing.entries, zigzag(view.deadline_ns))
@@ -183,7 +192,7 @@ cdef void end_range(Listing* listing) noexcept nogil:
     more(&listing.events, 1)[0] = <char>listing.kind
     put_varint(&listing.events, zigzag(<int64_t>(listing.first - listing.first_before)))
     put_varint(&listing.events, zigzag(<int64_t>(listing.last - listing.first)))
-    put_varint(&listing.events, zigzag(listing.written_ns - listing.written_before))
+    put_varint(&listing.events, zigzag(difference(listing.written_ns, listing.written_before)))
     listing.first_before = listing.first
     listing.written_before = listing.written_ns
     listing.nevents += 1
@@ -285,6 +294,7 @@ cdef struct Listed:
 cdef void next_listed(Cursor* cursor, Listed* entry) noexcept nogil:
     """The next entry, told from the one before."""
     cdef int flags
+    cdef uint64_t least
     entry.seq += get_varint(cursor)
     if cursor.at >= cursor.end:
         cursor.bad = True
@@ -295,12 +305,15 @@ cdef void next_listed(Cursor* cursor, Listed* entry) noexcept nogil:
     if flags & APART:
         entry.offset += get_varint(cursor) * ALIGNMENT
     entry.length = get_varint(cursor) * ALIGNMENT
-    entry.ts += unzigzag(get_varint(cursor))
+    entry.ts = sum_of(entry.ts, unzigzag(get_varint(cursor)))
     entry.subject = get_varint(cursor)
     entry.deadline_ns = unzigzag(get_varint(cursor)) if flags & HAS_DEADLINE else 0
-    entry.size = (entry.length - MESSAGE_BYTES_MIN - (flags & PAD_MASK)
-                  - (DEADLINE_BYTES if flags & HAS_DEADLINE else 0))
-    entry.size += 30 + (4 if flags & HAS_HEADER else 0)
+    least = MESSAGE_BYTES_MIN + (flags & PAD_MASK) + (
+        DEADLINE_BYTES if flags & HAS_DEADLINE else 0)
+    if entry.length < least:
+        cursor.bad = True
+        return
+    entry.size = entry.length - least + 30 + (4 if flags & HAS_HEADER else 0)
     entry.expected = entry.offset + entry.length
 
 cdef bint read_names(Cursor* cursor, Name* names, uint32_t count) noexcept nogil:
@@ -323,7 +336,7 @@ cdef Entry* entry_in(Span* span, uint64_t at) noexcept nogil:
     """The entry at a place behind all others; what lies between is empty."""
     if at >= span.cap:
         span.cap = max(<uint32_t>(at + 1), span.cap + span.cap // 2)
-        span.entries = <Entry*>xrealloc(span.entries, span.cap * sizeof(Entry))
+        span.entries = <Entry*>xrealloc(span.entries, <size_t>span.cap * sizeof(Entry))
     memset(span.entries + span.count, 0, (at - span.count) * sizeof(Entry))
     span.count = <uint32_t>(at + 1)
     return span.entries + at
@@ -345,6 +358,7 @@ cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
         if (cursor.bad or listed.seq <= before or listed.seq > last_seq or listed.offset < head
                 or listed.offset > end or listed.length > end - listed.offset
                 or listed.length < MESSAGE_BYTES_MIN or listed.subject >= nsubjects
+                or listed.seq - first_seq >= ENTRIES_MAX
                 or listed.seq + 1 - first_seq >= reach_max):
             return False
         entry = entry_in(span, listed.seq - first_seq)
@@ -376,9 +390,13 @@ def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
     cursor.at += PREFIX_BYTES
     if <size_t>counts[0] + counts[1] + counts[2] > <size_t>PyBytes_GET_SIZE(index):
         raise BadIndex("more is counted than there is")
-    names = <Name*>xalloc((counts[0] + 1) * sizeof(Name))
-    span.cap = counts[1]
-    span.entries = <Entry*>xalloc(span.cap * sizeof(Entry))
+    if not 0 < first_seq <= SEQ_MAX + 1 or last_seq > SEQ_MAX or used > USED_BYTES_MAX or head > used:
+        raise BadIndex("the block cannot be")
+    if log.last_seq >= first_seq:
+        raise BadIndex("the log is beyond the block")
+    names = <Name*>xalloc((<size_t>counts[0] + 1) * sizeof(Name))
+    span.cap = max(counts[1], <uint32_t>1)
+    span.entries = <Entry*>xalloc(<size_t>span.cap * sizeof(Entry))
     deadlines = []
     try:
         if not read_names(&cursor, names, counts[0]) or not read_entries(
@@ -440,8 +458,8 @@ cdef list read_events(Cursor* cursor, uint32_t count):
         cursor.at += 1
         first += <uint64_t>unzigzag(get_varint(cursor))
         last = first + <uint64_t>unzigzag(get_varint(cursor))
-        written_ns += unzigzag(get_varint(cursor))
-        if cursor.bad or kind not in (SKIP, REMOVE, FLOOR, RESERVE, MARK):
+        written_ns = sum_of(written_ns, unzigzag(get_varint(cursor)))
+        if cursor.bad or not SKIP <= kind <= MARK or not is_possible(kind, first, last, written_ns):
             raise BadIndex("a range cannot be")
         events.append((kind, first, last, written_ns))
     return events

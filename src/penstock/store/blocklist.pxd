@@ -8,6 +8,8 @@ from penstock.store.imagememory cimport SpareImage
 cdef enum:
     IMAGE_BYTES_MIN = 65536
     GAP_MAX = 4096              # empty entries a block may hold for a gap; a longer one ends it
+    ENTRIES_MAX = 1073741824    # of a block, whatever its file says
+    USED_BYTES_MAX = 2147483647 # of an image, the last record aside: offsets have 32 bits
 
 cdef struct Entry:
     int64_t ts

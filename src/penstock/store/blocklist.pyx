@@ -95,7 +95,8 @@ cdef class BlockList:
         """Room for a record of `n` bytes in the active block, or in a new one."""
         cdef Block* block = self.active()
         if (block == NULL or (block.used + n > self.block_bytes and block.nentries)
-                or seq > block.first_seq + block.nentries + GAP_MAX):
+                or seq > block.first_seq + block.nentries + GAP_MAX
+                or block.used > USED_BYTES_MAX or block.nentries > ENTRIES_MAX - GAP_MAX - 1):
             block = self.new_block(seq, ts)
         if block.used + n > block.image_cap:
             block.image = grow_image(block.image, block.used, block.used + n, self.block_bytes,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.unsettled import Unsettled
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class ConsumerState:
             self._raise_floor(self.delivered_consumer, self.delivered_stream)
         elif entry[0] == self.floor_consumer + 1:
             low = self.pending.lowest()
-            self._raise_floor(self.pending[low][0] - 1, low - 1)
+            self._raise_floor(max(self.pending[low][0] - 1, 0), low - 1)
 
     def ack_run(self, spans: list[Range]) -> list[Range]:
         """Messages are done with, one after the other; those of which something was known."""
@@ -214,6 +215,10 @@ class ConsumerState:
         times, rest = _take("q", rest, pending)
         counted, rest = _take("Q", rest, redelivered)
         counts, rest = _take("Q", rest, redelivered)
+        if max(delta_seq, *pairs, *seqs, *firsts, *counted, *counts) > SEQ_MAX:
+            raise Malformed("a number that no sequence has")
+        if 0 in seqs:
+            raise Malformed("a delivery of no message")
         state = cls(*pairs)
         for seq, first, ts_ns in zip(seqs, firsts, times, strict=True):
             state.pending.put(seq, first, ts_ns)
@@ -267,9 +272,13 @@ def unpack(body: bytes) -> list[Change]:
         if end > len(body):
             raise Malformed("ends within a change")
         fields = layout.unpack_from(body, at + 1)
+        if max(fields) > SEQ_MAX:
+            raise Malformed("a number that no sequence has")
         if kind in _RUN_LAYOUT:
             spans, end = _unpack_spans(body, end, fields[-1])
             fields = (*fields[:-1], spans)
+            if kind == DELIVERED_RUN and fields[0] + span_count(spans) > SEQ_MAX:
+                raise Malformed("a run beyond the last sequence")
         changes.append((kind, fields))
         at = end
     return changes
@@ -281,7 +290,7 @@ def _unpack_spans(body: bytes, at: int, count: int) -> tuple[list[Range], int]:
         raise Malformed("ends within a run")
     numbers, _ = _take("Q", memoryview(body)[at:end], 2 * count)
     spans = list(zip(numbers[::2], numbers[1::2], strict=True))
-    if not spans or any(first > last for first, last in spans):
+    if not spans or any(not 0 < first <= last <= SEQ_MAX for first, last in spans):
         raise Malformed("a run without messages")
     if span_count(spans) > ENTRIES_MAX:
         raise Malformed("a run of more messages than a consumer may have")
@@ -289,9 +298,11 @@ def _unpack_spans(body: bytes, at: int, count: int) -> tuple[list[Range], int]:
 
 
 def replay(state: ConsumerState, changes: Iterable[Change]) -> None:
-    """Apply changes in their order."""
+    """Apply changes in their order; Malformed if they lead to what no consumer may have."""
     for kind, arguments in changes:
         APPLY[kind](state, *arguments)
+        if max(len(state.pending), len(state.redelivered)) > ENTRIES_MAX:
+            raise Malformed("more entries than a consumer may have")
 
 
 def _numbers(code: str, values: Iterable[int]) -> bytes:

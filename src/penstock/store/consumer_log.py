@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.consumer_deltas import Malformed, unpack
 from penstock.store.slots import HASH_BYTES, PAGE_BYTES, keyed_hash
 
@@ -176,7 +177,7 @@ def _parse(key: bytes, half: bytes, at: int) -> Frame | None:
         changes = unpack(body)
     except Malformed:
         return None
-    if len(changes) != count:
+    if len(changes) != count or max(first + count, durable_seq) > SEQ_MAX:
         return None
     end = head_end + _aligned(length)
     return Frame(at, end, first, durable_seq, changes, 1)

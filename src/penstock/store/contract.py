@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPIRE_BATCH",
     "NOTHING_REMOVED",
-    "SEQ_MAX",
     "SLICE_LOOKS",
     "SLICE_MSGS",
     "SLICE_SUBJECTS",
@@ -48,7 +47,6 @@ __all__ = [
 ]
 
 UNLIMITED: Final = -1
-SEQ_MAX: Final = 2**64 - 1
 TTL_NEVER: Final = -1
 """A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
 EXPIRE_BATCH: Final = 10_000

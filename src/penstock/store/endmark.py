@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.base.sequences import SEQ_MAX
+from penstock.store.blockheader import NUMBER_MAX
 from penstock.store.errors import CorruptRecord, NotFound, StoreError
 from penstock.store.slots import SlotFile, state_key
 
@@ -50,7 +52,18 @@ class EndMark:
         except CorruptRecord:
             self.damaged = True
             return
-        self.found = End(*_VALUE.unpack(reading.value))
+        self.found, self.damaged = self._checked(reading.value)
+
+    def _checked(self, value: bytes) -> tuple[End, bool]:
+        """Return what the file says, and whether that cannot be."""
+        if len(value) == _VALUE.size:
+            end = End(*_VALUE.unpack(value))
+            if end.block <= NUMBER_MAX and end.place <= NUMBER_MAX and end.seq <= SEQ_MAX:
+                return end, False
+        if self._slots is not None:
+            self._slots.close()
+            self._slots = None
+        return End(), True
 
     def note(self, place: tuple[int, int], seq: int) -> None:
         """Everything up to here is durable. Blocks for a sync; a failure costs only the note."""

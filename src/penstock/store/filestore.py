@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.appending import Appender
 from penstock.store.blockfile import Form, Sealing
 from penstock.store.compression import Compression
@@ -286,7 +287,8 @@ class FileStore(IndexedStore):
         last = self._log.last_seq
         if self._sync_always:
             return last
-        reserved = max(last + self._appender.num_reserved(), self._appender.reserved)
+        wanted = min(last + self._appender.num_reserved(), SEQ_MAX)
+        reserved = max(wanted, self._appender.reserved)
         self._log.note_range(RESERVE, last + 1, reserved, self._log.last_ts_ns)
         return reserved
 

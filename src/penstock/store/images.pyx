@@ -13,11 +13,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.codec cimport (
     BAD_BODY, ERASED, FLOOR, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, SKIP, VALID, Keys, RecordView,
     erase_record, find_record, make_keys, read_record,
 )
-from penstock.store.blocklist cimport GAP_MAX, IMAGE_BYTES_MIN, Block
+from penstock.store.blocklist cimport ENTRIES_MAX, GAP_MAX, IMAGE_BYTES_MIN, Block
 from penstock.store.imagememory cimport let_go
 from penstock.store.recordlog cimport RecordLog, grown
 from penstock.store.removing cimport take_out
@@ -168,13 +169,16 @@ def set_damaged(RecordLog log not None, uint64_t number) -> None:
 def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t length) -> bytes:
     """Bytes of a block's image; empty if it is cold."""
     cdef Block* block = block_numbered(log, number)
-    if block == NULL or block.image == NULL or offset + length > block.used:
+    if (block == NULL or block.image == NULL or offset > block.used
+            or length > block.used - offset):
         return b""
     return block.image[offset:offset + length]
 
 def image_view(RecordLog log not None, uint64_t number) -> memoryview:
     """A block's image itself, which must be warm: to be let go of before the log is called."""
     cdef Block* block = block_numbered(log, number)
+    if block == NULL or block.image == NULL:
+        raise ValueError(f"block {number} is not in memory")
     return PyMemoryView_FromMemory(block.image, block.used, PyBUF_READ)
 
 def live_map(RecordLog log not None, uint64_t number) -> bytes:
@@ -222,7 +226,7 @@ def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> N
 
 def move_records(RecordLog log not None, uint64_t number, bytes places not None,
                  bytes image not None, size_t head, uint32_t records) -> None:
-    """The block has been written anew: `places` has a u32 for each of its sequences.
+    """The block has been rewritten: `places` has a u32 for each of its sequences.
 
     What is live must have a place; what went meanwhile is dead weight in the new image.
     """
@@ -232,6 +236,8 @@ def move_records(RecordLog log not None, uint64_t number, bytes places not None,
     cdef bint warm
     if block == NULL:
         return
+    if not fit_places(block, place, PyBytes_GET_SIZE(places) // 4, PyBytes_GET_SIZE(image)):
+        raise ValueError(f"block {number} was rewritten without some of its messages")
     warm = block.image != NULL
     free(block.image)
     block.image = NULL
@@ -250,11 +256,26 @@ def move_records(RecordLog log not None, uint64_t number, bytes places not None,
     if warm:
         put_image(log, number, image)
 
-def erase_image(RecordLog log not None, uint64_t number, size_t place, bytes noise not None) -> None:
-    """Overwrites a record of a message that is gone already, in an image that still has it."""
+cdef bint fit_places(Block* block, const uint32_t* place, size_t n, size_t end) noexcept nogil:
+    """Whether every live record has a place in an image of `end` bytes."""
+    cdef uint32_t i
+    if n < block.nentries:
+        return False
+    for i in range(block.nentries):
+        if block.entries[i].offset and (
+                place[i] == 0 or place[i] > end or block.entries[i].length > end - place[i]):
+            return False
+    return True
+
+def erase_image(RecordLog log not None, uint64_t number, size_t place, uint64_t seq,
+                bytes noise not None) -> None:
+    """Overwrites a record as long as `noise`, of a message that was removed before, in an image
+    that still has it."""
     cdef Block* block = block_numbered(log, number)
-    if block != NULL and block.image != NULL and place < block.used:
-        erase_record(block.image + place, &block.keys, noise)
+    cdef size_t length = PyBytes_GET_SIZE(noise)
+    if (block != NULL and block.image != NULL and length >= MESSAGE_BYTES_MIN
+            and place <= block.used and length <= block.used - place):
+        erase_record(block.image + place, <uint32_t>length, seq, &block.keys, noise)
 
 
 # -------------------------------------------------------------------- replaying
@@ -296,6 +317,8 @@ def replay(RecordLog log not None, bytes data not None, header, *, size_t end,
     cdef RecordView view
     cdef int verdict
     cdef Block* block
+    if end > <size_t>PyBytes_GET_SIZE(data) or <size_t>header.length > end:
+        raise ValueError("an image ends before its records do")
     start_block(log, header.first_seq)
     block = log.adopt_block(header.number, header.first_seq)
     block.head = header.length
@@ -323,10 +346,13 @@ def replay(RecordLog log not None, bytes data not None, header, *, size_t end,
     torn = 0 if is_blank_rest(base, end, len(data)) else len(data) - end
     return found._replace(records=block.records, torn=torn)
 
-cdef void start_block(RecordLog log, uint64_t first_seq):
+cdef int start_block(RecordLog log, uint64_t first_seq) except -1:
+    if not 0 < first_seq <= SEQ_MAX + 1:
+        raise ValueError(f"no block begins at sequence {first_seq}")
     if first_seq <= log.last_seq:
         take_back(log, first_seq - 1)
     reach(log, first_seq - 1, 0)        # or the next append would come before its block
+    return 0
 
 cdef void finish(RecordLog log, Block* block, bytes data, size_t used, bint last):
     """An image goes with its block if that stays open, or has to get a footer."""
@@ -353,7 +379,8 @@ cdef int take_in(RecordLog log, Block* block, RecordView* view, size_t at, size_
         found.events.append((view.kind, view.seq, <uint64_t>view.ts, view.written_ns))
         apply_range(log, view.kind, view.seq, <uint64_t>view.ts, view.written_ns)
         return 0
-    if (view.seq <= log.last_seq or view.seq < block.first_seq
+    if (view.seq <= log.last_seq or view.seq < block.first_seq + block.nentries
+            or view.seq - block.first_seq >= ENTRIES_MAX
             or (view.seq - block.first_seq) // (GAP_MAX + 1) > at // MESSAGE_BYTES_MIN):
         block.damaged = True
         found.holes.append((at, view.seq, view.seq))
@@ -377,7 +404,10 @@ def begin_block(RecordLog log not None, uint64_t first_seq) -> None:
 
 def end_block(RecordLog log not None, list events not None, facts) -> None:
     """The newest block was loaded by its index: its ranges, and what its footer says of it."""
-    cdef Block* block = log.blocks[log.block_last - 1]
+    cdef Block* block
+    if log.block_first == log.block_last:
+        raise ValueError("there is no block")
+    block = log.blocks[log.block_last - 1]
     for kind, first, last, written_ns in events:
         apply_range(log, kind, first, last, written_ns)
     reach(log, facts.last_seq, 0)
@@ -392,6 +422,8 @@ def end_block(RecordLog log not None, list events not None, facts) -> None:
 
 def reach_to(RecordLog log not None, uint64_t last) -> None:
     """Every sequence up to `last` was given out."""
+    if last > SEQ_MAX:
+        raise ValueError(f"no stream has sequence {last}")
     reach(log, last, 0)
 
 cdef bint is_blank_rest(const char* base, size_t at, size_t end) noexcept nogil:

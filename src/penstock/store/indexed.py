@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import (
     EXPIRE_BATCH,
     NOTHING_REMOVED,
-    SEQ_MAX,
     SLICE_LOOKS,
     SLICE_MSGS,
     TTL_NEVER,
@@ -162,7 +162,7 @@ class IndexedStore(LogReader):
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
         self._check_writable()
-        if first != self._log.last_seq + 1 or last < first:
+        if first != self._log.last_seq + 1 or not first <= last <= SEQ_MAX:
             raise ValueError(f"cannot skip {first} to {last} behind {self._log.last_seq}")
         self._log.skip(last, ts_ns)
 

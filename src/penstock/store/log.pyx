@@ -55,21 +55,22 @@ cdef int by_number(const void* left, const void* right) noexcept nogil:
 
 
 cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last) noexcept nogil:
-    """Sorts sequences from `first` to `last`, and keeps one of each; how many that are."""
+    """Sorts sequences, keeps one of each of those from `first` to `last`; how many that are."""
     cdef size_t i, kept = 0, words = (last - first) // 64 + 1
     cdef uint64_t* marks
     cdef uint64_t word
     if words > WORDS_PER_SEQ * n:
         qsort(seqs, n, sizeof(uint64_t), by_number)
         for i in range(n):
-            if kept == 0 or seqs[kept - 1] != seqs[i]:
+            if first <= seqs[i] <= last and (kept == 0 or seqs[kept - 1] != seqs[i]):
                 seqs[kept] = seqs[i]
                 kept += 1
         return kept
     # Many of them: a bit for each, read in order, costs a fraction of comparing.
     marks = <uint64_t*>xzalloc(words * sizeof(uint64_t))
     for i in range(n):
-        marks[(seqs[i] - first) >> 6] |= <uint64_t>1 << ((seqs[i] - first) & 63)
+        if first <= seqs[i] <= last:
+            marks[(seqs[i] - first) >> 6] |= <uint64_t>1 << ((seqs[i] - first) & 63)
     for i in range(words):
         word = marks[i]
         while word:

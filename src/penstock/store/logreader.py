@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import (
-    SEQ_MAX,
     SLICE_SUBJECTS,
     Cold,
     MessageRecord,
@@ -88,7 +88,7 @@ class LogReader:
         last_per_subject: bool = False,
         unsynced: bool = False,
     ) -> int:
-        last = SEQ_MAX - 1 if unsynced else self.visible_seq
+        last = SEQ_MAX if unsynced else self.visible_seq
         return self._log.num_pending(start, filters, last=last, last_per_subject=last_per_subject)
 
     def seq_at_time(self, ts_ns: int) -> int:

@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.records.codec import RecordKeys
 from penstock.records.columns import block_columns
 from penstock.store.blockfile import Form, header_at, read_image
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from penstock.store.disk import Disk
     from penstock.store.encryption import DataKey, ServerKey
 
-SEQ_MAX: Final = 2**63 - 1
 _PACKED_EFFORT: Final = 1
 """Of zlib: maps of what is live are long runs, which any effort finds."""
 

@@ -11,9 +11,10 @@ One owner, one thread.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memset
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.codec cimport (
-    FLOOR, MARK, RANGE_BYTES, REMOVE, SKIP, RecordView, message_length, put_message, put_range,
-    read_record,
+    FLOOR, MARK, RANGE_BYTES, RECORD_BYTES_MAX, REMOVE, SKIP, SUBJECT_BYTES_MAX, RecordView,
+    message_length, put_message, put_range, read_record,
 )
 from penstock.store.seqlist cimport seqs_push
 from penstock.store.subjectindex cimport count_message
@@ -62,6 +63,8 @@ cdef class RecordLog(BlockList):
     def __cinit__(self, *, uint64_t incarnation=0, bytes meta=b"", size_t block_bytes=8388608,
                   bint durable=False, uint64_t seed=0, uint64_t first_seq=1, int form=0):
         """`durable`: removals leave records, so that a recovery knows of them."""
+        if not 0 < first_seq <= SEQ_MAX + 1:
+            raise ValueError(f"no stream begins at sequence {first_seq}")
         self.form = form
         self.incarnation = incarnation
         self.meta = meta
@@ -109,10 +112,16 @@ cdef class RecordLog(BlockList):
         cdef char* at
         if seq == 0:
             seq = self.last_seq + 1
-        elif seq > self.last_seq + 1:
+        if seq <= self.last_seq or seq > SEQ_MAX:
+            raise ValueError(f"no message can have sequence {seq} after {self.last_seq}")
+        if subject_len > SUBJECT_BYTES_MAX or length > RECORD_BYTES_MAX:
+            raise ValueError("subject or message are too long for a record")
+        if seq > self.last_seq + 1:
             self.note_range(SKIP, self.last_seq + 1, seq - 1, ts)
         at = self.room(length, seq, ts)
         block = self.blocks[self.block_last - 1]
+        if seq < block.first_seq + block.nentries:
+            raise ValueError(f"the open block is beyond sequence {seq}")
         put_message(at, length, &block.keys, seq, ts, subject, subject_len, header, header_len,
                     payload, payload_len, deadline_ns)
         self.add_entry(block, seq, ts, <uint32_t>block.used, <uint32_t>length,
@@ -125,12 +134,13 @@ cdef class RecordLog(BlockList):
 
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,
                         uint32_t length, Subject* subject, uint32_t size) noexcept nogil:
+        """Callers have checked: the block has no entry at or after `seq`, and may reach that far."""
         cdef uint64_t at = seq - block.first_seq
         cdef uint32_t cap
         cdef Entry* entry
         if at >= block.entries_cap:
             cap = max(<uint32_t>(at + 1), block.entries_cap + block.entries_cap // 2 + 16)
-            block.entries = <Entry*>xrealloc(block.entries, cap * sizeof(Entry))
+            block.entries = <Entry*>xrealloc(block.entries, <size_t>cap * sizeof(Entry))
             block.entries_cap = cap
         if at > block.nentries:
             memset(block.entries + block.nentries, 0, (at - block.nentries) * sizeof(Entry))
@@ -163,8 +173,8 @@ cdef class RecordLog(BlockList):
 
     def skip(self, uint64_t last, int64_t ts_ns) -> None:
         """Reserves every sequence up to `last`: none of them will ever hold a message."""
-        if last <= self.last_seq:
-            raise ValueError(f"sequence {last} is not behind {self.last_seq}")
+        if last <= self.last_seq or last > SEQ_MAX:
+            raise ValueError(f"sequences cannot be skipped from {self.last_seq} to {last}")
         self.note_range(SKIP, self.last_seq + 1, last, ts_ns)
         self.last_seq = last
         self.last_ts_ns = ts_ns
@@ -173,8 +183,8 @@ cdef class RecordLog(BlockList):
 
     def restart_at(self, uint64_t seq) -> None:
         """An empty log goes on at `seq`, as if everything before had been there and gone."""
-        if self.msgs or seq <= self.last_seq:
-            raise ValueError("only an empty log can go on further ahead")
+        if self.msgs or seq <= self.last_seq or seq > SEQ_MAX + 1:
+            raise ValueError(f"a log of {self.msgs} messages cannot go on at sequence {seq}")
         if seq > self.last_seq + 1:
             self.note_range(SKIP, self.last_seq + 1, seq - 1, self.last_ts_ns)
         self.last_seq = seq - 1
@@ -186,7 +196,10 @@ cdef class RecordLog(BlockList):
         Answers the numbers of blocks that are forgotten with it.
         """
         cdef int64_t ts_ns = self.last_ts_ns
-        cdef list gone = self.cut_back(seq)
+        cdef list gone
+        if seq > self.last_seq:
+            raise ValueError(f"sequence {seq} is behind the last one, {self.last_seq}")
+        gone = self.cut_back(seq)
         if self.records_removals:
             # A block that starts where others have been takes back what they say from there on.
             self.new_block(seq + 1, ts_ns)

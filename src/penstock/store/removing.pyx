@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
-from penstock.records.codec cimport REMOVE, erase_record
+from penstock.records.codec cimport MESSAGE_BYTES_MIN, REMOVE, erase_record
 from penstock.store.blocklist cimport Block, Entry
 from penstock.store.recordlog cimport RecordLog, as_raw
 from penstock.store.seqlist cimport SeqList, seqs_at_least, seqs_count_from, seqs_last, seqs_remove
@@ -130,11 +130,11 @@ def erase_one(RecordLog log not None, uint64_t seq, noise):
     if block.image == NULL:
         return Cold(block.number)
     random = noise(entry.length)
-    if len(random) < <Py_ssize_t>entry.length:
+    if len(random) < <Py_ssize_t>entry.length or entry.length < MESSAGE_BYTES_MIN:
         raise ValueError("less noise than there is to overwrite")
     place = (block.number, entry.offset, entry.length)
     log.loose.pop((block.number, seq), None)
-    erase_record(block.image + entry.offset, &block.keys, random)
+    erase_record(block.image + entry.offset, entry.length, seq, &block.keys, random)
     remove_one(log, seq, log.last_ts_ns)
     return place
 
@@ -318,6 +318,8 @@ cdef void slice_subject(RecordLog log, Subject* subject, Slice* part) noexcept n
         if part.room == 0:
             return
         entry = log.entry_at(seq, &block)
+        if entry == NULL:
+            break
         if last and any_live(log, last + 1, seq):
             part.is_open = False
         is_last = subject.seqs.count == 1         # the subject is forgotten with it
@@ -434,6 +436,8 @@ cdef void take_found(RecordLog log, Slice* part) noexcept nogil:
     qsort(victims, n, sizeof(uint64_t), by_value)
     for i in range(n):
         entry = log.entry_at(victims[i], &block)
+        if entry == NULL:
+            continue
         if i and any_live(log, victims[i - 1] + 1, victims[i]):
             part.is_open = False
         take(log, block, entry, victims[i], &part.total)

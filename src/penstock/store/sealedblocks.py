@@ -245,7 +245,7 @@ class SealedBlocks:
             # Erased while the file was changed: if the new one has it, it is at another place.
             place = int.from_bytes(made.places[4 * (seq - first) :][:4], "little")
             if place:
-                erase_image(self._log, number, place, self._noise(length))
+                erase_image(self._log, number, place, seq, self._noise(length)[:length])
                 moved.append((seq, place, length))
         if moved:
             self.erased[number] = moved

@@ -161,7 +161,8 @@ cdef class Unsettled:
                 if self.count == 0:
                     to_consumer, to = top_consumer, top
                 elif consumer_seq == floor_consumer + 1:
-                    to_consumer = self.rows[self.first].consumer_seq - 1
+                    to_consumer = self.rows[self.first].consumer_seq
+                    to_consumer -= to_consumer > 0
                     to = self.rows[self.first].seq - 1
                 else:
                     continue

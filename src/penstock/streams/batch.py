@@ -22,7 +22,7 @@ from penstock.store.contract import Cold
 from penstock.store.packed import unpacked
 from penstock.streams import names
 from penstock.streams.batch_checks import StagedLedger, judge_batched
-from penstock.streams.checks import Duplicate, sequence_of
+from penstock.streams.checks import USED_UP, Duplicate, sequence_of
 from penstock.streams.entries import Answer, Batch, NotLoaded, Planned, Publish
 from penstock.streams.gathering import BATCH_ID_BYTES_MAX, Gatherings, Staged
 from penstock.wire import headers
@@ -186,6 +186,8 @@ class AtomicBatches:
             # The message will come again, and find the batch as it was.
             return NotLoaded(planned)
         self._drop(batch_id)
+        if isinstance(planned, list) and self._ledger.is_used_up(num_packed + len(planned)):
+            planned = USED_UP
         if not isinstance(planned, list):
             return self._refuse(msg, planned)
         if commit == COMMIT_WITHOUT:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.api import refusals
+from penstock.api.names import byte_length
 from penstock.api.refusals import ApiError
 from penstock.store.contract import Cold
 from penstock.streams import counter, names, schedule
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
 
 HEADER_BYTES_MAX: Final = 65_535
 SEQUENCE_DIGITS_MAX: Final = 20
+SUBJECT_BYTES_MAX: Final = 65_535
+"""Of a stored message: a record counts them in sixteen bits."""
+SUBJECT_LENGTH_MAX: Final = SUBJECT_BYTES_MAX // 4
+"""Characters of a subject that has no more bytes than that for sure."""
 UNREADABLE: Final = 2**64 - 1
 """What a sequence nobody can read is taken for: one that no stream has."""
 
+USED_UP: Final = refusals.STREAM_STORE_FAILED(err="no sequence is left in the stream")
+"""The refusal of a message that would need a sequence after SEQ_MAX."""
 NOT_PERMITTED: Final = refusals.STREAM_ROLLUP_FAILED(err="rollup not permitted")
 
 
@@ -56,6 +63,8 @@ def not_sealed(ledger: Ledger, draft: Draft) -> Verdict:
 def small_enough(ledger: Ledger, draft: Draft) -> Verdict:
     """Header and payload are within what the stream takes."""
     size_max = ledger.cfg.max_msg_size
+    if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
+        return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM  # a transform made it so long
     if 0 < size_max < len(draft.header) + len(draft.payload):
         return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
     if len(draft.header) > HEADER_BYTES_MAX:

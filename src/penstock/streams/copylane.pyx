@@ -12,6 +12,7 @@ made durable. Nothing is acknowledged to an origin here.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.broker.router cimport put_number
 
 cdef extern from "<string.h>" nogil:
@@ -85,7 +86,7 @@ cdef class CopyLane(Lane):
         at = number(at, end, &delivered.ts)
         at = number(at, end, &delivered.to_come)
         return (at != NULL and delivered.consumer_seq == self.place.consumer_seq + 1
-                and delivered.seq > self.place.seq)
+                and self.place.seq < delivered.seq <= SEQ_MAX and delivered.ts <= SEQ_MAX)
 
     cdef size_t write_header(self, Message* msg, uint64_t seq, char* at, size_t cap) noexcept:
         """The header with the note of where a copy comes from; 0 if it is too long."""

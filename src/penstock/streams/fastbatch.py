@@ -17,7 +17,7 @@ from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.store.contract import Cold
 from penstock.streams import names
 from penstock.streams.batch_checks import StagedLedger, judge_batched
-from penstock.streams.checks import Duplicate
+from penstock.streams.checks import USED_UP, Duplicate
 from penstock.streams.entries import Answer, FastMark, NotLoaded, Planned
 from penstock.streams.gathering import BATCH_ID_BYTES_MAX
 from penstock.streams.pubacks import error_json
@@ -216,6 +216,8 @@ class FastBatches:
         verdict = judge_batched(StagedLedger(self._ledger), draft)
         if isinstance(verdict, Cold):
             return NotLoaded(verdict)
+        if verdict is None and self._ledger.is_used_up(1):
+            verdict = USED_UP
         batch.last = request.seq
         if request.seq == 1 and not request.commits and not self._ledger.cfg.no_ack:
             batch.held.append(_flow(msg.reply, batch))

@@ -16,6 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
 
+from penstock.base.sequences cimport SEQ_MAX
 from penstock.broker.router cimport (
     COMMITTED, LANE_BROKEN, NOT_SETTLED, SETTLED, Message, Router, Settled, put_number,
 )
@@ -32,6 +33,7 @@ cdef enum:
     SIZES_BYTES_MAX = 32
     REMOVE = 3                    # the record that says so
 
+cdef int64_t LAST_NS = 0x7fffffffffffffff
 cdef int64_t HEARD_NS = 10_000_000    # a lane that is left alone is looked at this often
 
 cdef const char* FAST_BATCH = b".$FI"
@@ -160,7 +162,8 @@ cdef class StreamLane(Lane):
         return False
 
     cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept:
-        cdef int64_t ts = max(self.router.wall_ns, self.log.last_ts_ns + 1)
+        cdef int64_t before = self.log.last_ts_ns      # a mirror may have been given any time
+        cdef int64_t ts = max(self.router.wall_ns, before + (before < LAST_NS))
         cdef uint64_t seq = self.log.put(
             msg.subject, msg.subject_len, msg.body, msg.hdr_len, msg.body + msg.hdr_len,
             msg.size - msg.hdr_len, ts, 0, 0)
@@ -190,7 +193,7 @@ cdef class StreamLane(Lane):
     cdef bint fits(self, Message* msg, int64_t size) noexcept:
         """Whether limits have nothing to say that only the other lane can answer."""
         cdef bint trims
-        if size > self.room:
+        if size > self.room or self.log.last_seq >= SEQ_MAX:
             return False
         if self.discard_new:
             if 0 < self.msgs_max <= <int64_t>self.log.msgs:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.stream import Storage
+from penstock.base.sequences import SEQ_MAX
 from penstock.streams.names import STREAM_SOURCE
 from penstock.subjects.tokens import has_wildcard
 
@@ -65,6 +66,10 @@ class Ledger:
         """Where each source stands, by its index name, as far as it has copied anything."""
         self.recalled_seq = 0
         """What `sources` says of messages up to here was known when the stream was opened."""
+
+    def is_used_up(self, n: int) -> bool:
+        """Whether the stream has fewer than `n` sequences left."""
+        return self.last_seq > SEQ_MAX - n
 
     def look_again(self) -> None:
         """Somebody else appended to the store."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention
 from penstock.base.effects import Send
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import Cold
 from penstock.streams import names
-from penstock.streams.checks import Duplicate, admit, judge, rollup
+from penstock.streams.checks import USED_UP, Duplicate, admit, judge, rollup
 from penstock.streams.entries import NOTHING, Answer, NotLoaded, Planned, Publish, Special
 from penstock.streams.ledger import Draft
 from penstock.subjects.transform import Transform
@@ -65,6 +66,8 @@ class Planner:
         room it takes here is asked for."""
         if seq <= self._ledger.last_seq:
             return Answer(is_duplicate=True)
+        if seq > SEQ_MAX:
+            return self.answer(USED_UP, "")
         draft = self.draft(subject, "", header, payload, ts_ns, is_internal=True)
         draft.msg_id = draft.fields.get(names.MSG_ID, b"")
         verdict = rollup(self._ledger, draft) or admit(self._ledger, draft)
@@ -107,6 +110,8 @@ class Planner:
 
     def entry(self, draft: Draft) -> Planned:
         """The entry of a draft that passed the checks, unless it is refused on the way in."""
+        if self._ledger.is_used_up(1):
+            return self.answer(USED_UP, draft.reply)
         skip = self.is_unwanted(draft.subject)
         if not skip:
             verdict = admit(self._ledger, draft)

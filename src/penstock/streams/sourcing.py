@@ -14,6 +14,7 @@ import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.times import format_time
+from penstock.base.sequences import SEQ_MAX
 from penstock.base.shorthash import short_hash
 from penstock.streams import names
 from penstock.streams.copylane import Place
@@ -74,7 +75,8 @@ def parse_note(value: bytes) -> SourceRef | None:
         return None
     index = "" if len(fields) == _FIELDS_SHORT else " ".join((fields[0], fields[2], fields[3]))
     identity = fields[_IDENTITY_AT] if len(fields) > _IDENTITY_AT else ""
-    return SourceRef(fields[0], index, int(digits), identity)
+    seq = int(digits)
+    return SourceRef(fields[0], index, seq, identity) if seq <= SEQ_MAX else None
 
 
 def identity_of(created_ns: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.stream import Discard, Retention, Storage, StreamState
+from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import Cold, Missing
 from penstock.streams import names
 from penstock.streams.applier import Applier
@@ -154,7 +155,7 @@ class Stream:
         subject, reply, header, payload = msg
         if header or not self._is_plain or reply[-4:] == SUFFIX:
             return self._plan_special(msg, now_ns)
-        if len(payload) > self._payload_max:
+        if len(payload) > self._payload_max or self._ledger.is_used_up(1):
             return self._planner.plan(subject, reply, header, payload, now_ns)
         ledger = self._ledger
         if ledger.may_store is not None:
@@ -224,6 +225,8 @@ class Stream:
             return refusals.STREAM_SEALED
         if cfg.deny_purge:
             return refusals.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        if request.seq > SEQ_MAX:
+            return refusals.STREAM_PURGE_FAILED(err=f"sequence is larger than {SEQ_MAX}")
         return Purge(now_ns, request.filter, request.seq, request.keep)
 
     def plan_remove(

@@ -12,6 +12,7 @@ from penstock.api.requests import StreamConfigRequest
 from penstock.api.stream import StreamConfig
 from penstock.api.stream_defaults import StreamContext
 from penstock.api.stream_rules import STREAM_RULES, check_stream
+from penstock.base.sequences import SEQ_MAX
 from support_jetstream import Refusal
 from support_streams import FAULTS, GOOD, NAME, Fault, asked, named, origins, plain
 
@@ -72,10 +73,28 @@ def test_pedantic_refuses_what_would_be_switched_on(config: dict[str, object], t
     assert plain(strict) == Refusal(500, 10052, text)
 
 
+OURS_ALONE: list[dict[str, object]] = [
+    {"first_seq": SEQ_MAX + 1},
+    {"mirror": {"name": "O", "opt_start_seq": SEQ_MAX + 1}},
+    {"sources": [{"name": "O", "opt_start_seq": 2**64 - 1}]},
+]
+"""What the reference takes, and wraps around."""
+
+
+@pytest.mark.parametrize("config", OURS_ALONE)
+def test_sequences_that_cannot_be_are_refused(config: dict[str, object]) -> None:
+    cfg, ctx = decoded(config)
+    refused = check_stream(cfg, ctx)
+    assert isinstance(refused, ApiError)
+    assert refused.err_code == 10052
+    assert str(SEQ_MAX) in refused.description
+
+
 def test_every_rule_refuses_something() -> None:
     unused = set(STREAM_RULES)
     configs = [fault.config for fault in FAULTS]
     configs += [{**config, "pedantic": True} for config, _ in PEDANTIC + PEDANTIC_INVALID]
+    configs += OURS_ALONE
     for config in configs:
         cfg, ctx = decoded(config)
         unused -= {rule for rule in unused if rule(cfg, ctx) is not None}

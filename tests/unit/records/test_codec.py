@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.sequences import SEQ_MAX
 from penstock.records import codec
 from penstock.records.codec import RecordKeys
 
@@ -20,7 +21,7 @@ def one(seq: int = 1, payload: bytes = b"payload") -> bytes:
 
 
 @given(
-    seq=st.integers(1, 2**64 - 1),
+    seq=st.integers(1, SEQ_MAX),
     ts=st.integers(-(2**63), 2**63 - 1),
     parts=st.tuples(st.binary(max_size=80), st.binary(max_size=80), st.binary(max_size=300)),
     deadline=st.integers(0, 2**63 - 1),
@@ -100,3 +101,31 @@ def test_the_checksum_is_the_published_one(data: bytes, seed: int, expected: int
 def test_a_subject_too_long_for_its_field_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
         codec.encode_message(KEYS, 1, 1, b"x" * 65536, b"", b"")
+
+
+@given(seq=st.one_of(st.just(0), st.integers(SEQ_MAX + 1, 2**64 - 1)))
+def test_message_of_a_sequence_that_cannot_be_is_damage(seq: int) -> None:
+    data = one(1) + codec.encode_message(KEYS, seq, 5, b"foo", b"", b"") + one(2)
+    valid = [entry[5] for entry in codec.scan(KEYS, data) if entry[2] == "valid"]
+    assert valid == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last", "written"),
+    [
+        (2, 0, 5, 1),
+        (2, 5, 3, 1),
+        (2, 1, SEQ_MAX + 1, 1),
+        (3, SEQ_MAX + 2, SEQ_MAX + 2, 1),
+        (4, 0, 0, 1),
+        (4, SEQ_MAX + 2, 1, 1),
+        (5, 1, 2**64 - 1, 1),
+        (6, 2**64 - 1, 1, 1),
+        (6, 1, 2**64 - 1, 1),
+        (6, 1, 1, -1),
+    ],
+)
+def test_range_that_cannot_be_is_damage(kind: int, first: int, last: int, written: int) -> None:
+    data = one(1) + codec.encode_range(KEYS, kind, first, last, written) + one(2)
+    valid = [entry[5] for entry in codec.scan(KEYS, data) if entry[2] == "valid"]
+    assert valid == [1, 2]
