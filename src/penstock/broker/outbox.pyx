@@ -1,10 +1,12 @@
 """Outboxes: encoded bytes that wait for one peer, in chunks from a shared pool.
 
-A peer with nothing to say holds no chunk, so ten thousand idle connections cost nothing here; a
-backlog grows by whole chunks and is never copied; what has been sent goes back to the pool. The
-first chunk is small, because most turns have little to say to most peers.
+An outbox without pending bytes holds no chunk, so ten thousand idle connections use no memory here.
+A backlog grows by whole chunks and is never copied; sent chunks return to the pool. The first chunk
+is small, because most turns send little to most peers. A large payload for several peers is stored
+once: each outbox has a chunk that refers to it, counts all its bytes as pending, and the last chunk
+that is sent or dropped frees it.
 
-Pure memory: when to send, and when a backlog is too long, is decided above.
+Pure memory: the layers above decide when to send and when a backlog is too long.
 """
 
 from libc.stdlib cimport free
@@ -33,32 +35,73 @@ cdef Chunk* take_chunk(ChunkPool* pool, bint large) noexcept nogil:
     else:
         chunk = <Chunk*>xalloc(size)
         chunk.cap = size - sizeof(Chunk)
-        chunk.large = large
+        chunk.kind = CHUNK_LARGE if large else CHUNK_SMALL
+        chunk.data = <char*>(chunk + 1)
+        chunk.shared = NULL
     chunk.next = NULL
     chunk.start = chunk.end = 0
     pool.held += size
     return chunk
 
 cdef void give_chunk(ChunkPool* pool, Chunk* chunk) noexcept nogil:
-    pool.held -= LARGE_BYTES if chunk.large else SMALL_BYTES
-    if chunk.large and pool.nlarge < POOLED_LARGE_MAX:
+    if chunk.kind == CHUNK_EXACT:
+        pool.held -= sizeof(Chunk)
+        if chunk.shared != NULL:
+            release_bytes(pool, chunk.shared)
+        else:
+            pool.held -= chunk.cap
+        free(chunk)
+        return
+    pool.held -= LARGE_BYTES if chunk.kind == CHUNK_LARGE else SMALL_BYTES
+    if chunk.kind == CHUNK_LARGE and pool.nlarge < POOLED_LARGE_MAX:
         chunk.next = pool.large
         pool.large = chunk
         pool.nlarge += 1
-    elif not chunk.large and pool.nsmall < POOLED_SMALL_MAX:
+    elif chunk.kind == CHUNK_SMALL and pool.nsmall < POOLED_SMALL_MAX:
         chunk.next = pool.small
         pool.small = chunk
         pool.nsmall += 1
     else:
         free(chunk)
 
-cdef void add_chunk(ChunkPool* pool, Outbox* out) noexcept nogil:
-    cdef Chunk* chunk = take_chunk(pool, out.head != NULL)
+cdef inline void link_chunk(Outbox* out, Chunk* chunk) noexcept nogil:
     if out.tail == NULL:
         out.head = chunk
     else:
         out.tail.next = chunk
     out.tail = chunk
+
+cdef void add_chunk(ChunkPool* pool, Outbox* out) noexcept nogil:
+    """Small first, then large; small again after a shared payload, which may be the last for long."""
+    link_chunk(out, take_chunk(pool, out.tail != NULL and out.tail.kind != CHUNK_EXACT))
+
+cdef Chunk* exact_chunk(ChunkPool* pool, size_t own_bytes) noexcept nogil:
+    cdef Chunk* chunk = <Chunk*>xalloc(sizeof(Chunk) + own_bytes)
+    chunk.next = NULL
+    chunk.data = <char*>(chunk + 1)
+    chunk.shared = NULL
+    chunk.start = chunk.end = 0
+    chunk.cap = <uint32_t>own_bytes
+    chunk.kind = CHUNK_EXACT
+    pool.held += sizeof(Chunk) + own_bytes
+    return chunk
+
+
+cdef SharedBytes* share_bytes(ChunkPool* pool, const char* p, size_t n) noexcept nogil:
+    """A copy of the bytes that several outboxes may refer to; the caller holds one reference."""
+    cdef SharedBytes* shared = <SharedBytes*>xalloc(sizeof(SharedBytes) + n)
+    shared.refs = 1
+    shared.size = n
+    memcpy(shared_bytes(shared), p, n)
+    pool.shared += n
+    return shared
+
+cdef void release_bytes(ChunkPool* pool, SharedBytes* shared) noexcept nogil:
+    shared.refs -= 1
+    if shared.refs == 0:
+        pool.shared -= shared.size
+        free(shared)
+
 
 cdef char* out_reserve(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
     """Room for `n` bytes in one piece, counted as pending; NULL if no chunk is that large."""
@@ -73,6 +116,28 @@ cdef char* out_reserve(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
     out.tail.end += <uint32_t>n
     out.pending += n
     return at
+
+cdef char* out_reserve_exact(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
+    """Room for `n` bytes that a shared payload follows: in the last chunk, or in one of this size."""
+    cdef Chunk* chunk = out.tail
+    if chunk == NULL or chunk.cap - chunk.end < n:
+        chunk = exact_chunk(pool, n)
+        link_chunk(out, chunk)
+    chunk.end += <uint32_t>n
+    out.pending += n
+    return chunk_bytes(chunk) + chunk.end - n
+
+cdef void out_append_shared(ChunkPool* pool, Outbox* out, SharedBytes* shared, size_t start,
+                            size_t n) noexcept nogil:
+    """Adds `n` bytes of a shared payload by reference; the caller keeps its own reference."""
+    cdef Chunk* chunk = exact_chunk(pool, 0)
+    chunk.data = shared_bytes(shared)
+    chunk.shared = shared
+    chunk.start = <uint32_t>start
+    chunk.cap = chunk.end = <uint32_t>(start + n)       # full: nothing is appended to it
+    shared.refs += 1
+    link_chunk(out, chunk)
+    out.pending += n
 
 cdef void out_append(ChunkPool* pool, Outbox* out, const char* p, size_t n) noexcept nogil:
     cdef size_t room

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from penstock.broker.outbox cimport ChunkPool, Outbox
+from penstock.broker.outbox cimport ChunkPool, Outbox, SharedBytes
 from penstock.subjects.nodes cimport Sub
 from penstock.subjects.trie cimport SubList
 
@@ -87,6 +87,9 @@ cdef class Router:
     cdef Sink* dirty_last
     cdef Sink* urgent
     cdef uint64_t written     # payload bytes of all deliveries
+    cdef uint64_t work        # done since the caller last looked at the clock; about 50 ns each
+    cdef uint32_t fanout      # receivers of the message that is being routed
+    cdef SharedBytes* shared  # its body, if receivers share it
     cdef Sub** spent          # subscriptions that have had their last message
     cdef uint32_t nspent
     cdef uint32_t spent_cap
@@ -114,6 +117,7 @@ cdef class Router:
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept
     cdef void write(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
     cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
+    cdef void write_shared(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
     cdef void write_stripped(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
     cdef void write_line(self, Sink* sink, Sub* sub, Message* msg,
                          const char* verb) noexcept nogil

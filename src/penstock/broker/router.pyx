@@ -1,18 +1,23 @@
 """The router: from a published message to encoded bytes in the subscribers' outboxes.
 
 Every plain subscription that matches gets the message, and one member of every queue group. The
-bytes of a delivery are the publisher's own, copied once per receiver: nothing is decoded, and no
-Python object is made, unless a receiver is a callback of this process.
+bytes of a delivery are the publisher's own, copied once per receiver; a payload from SHARED_BYTES on
+for several receivers is copied once and referred to by all of them. Nothing is decoded, and no Python
+object is made, unless a receiver is a callback of this process.
 
-The router writes into sinks and never sends. It says what is to be done next: which sinks are
-dirty, which are urgent or too slow, which subscriptions have had their last message.
+The router writes into sinks and never sends. It reports what to do next: which sinks are dirty,
+urgent or too slow, which subscriptions got their last message, and how much work it did, so that the
+caller can serve other clients in between.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free
 from libc.string cimport memcpy, strlen
 
-from penstock.broker.outbox cimport chunk_bytes, out_append, out_reserve, pool_free
+from penstock.broker.outbox cimport (
+    chunk_bytes, out_append, out_append_shared, out_reserve, out_reserve_exact, pool_free,
+    release_bytes, share_bytes,
+)
 from penstock.subjects.nodes cimport (
     SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK, Match,
     sub_sid, xrealloc,
@@ -24,6 +29,9 @@ from functools import partial
 cdef enum:
     NUMBER_DIGITS_MAX = 20
     UNTRIED_FACTOR = 2      # times max_pending may wait while the socket was not yet asked
+    SHARED_BYTES = 16384    # deliveries of this size to several receivers share one copy
+    CALL_WORK = 32          # units of work of a message that is handed to Python
+    WORK_BYTES_SHIFT = 10   # copying 1 KiB counts as one unit of work
 
 cdef int64_t PROGRESS_NS = 100_000_000    # a socket that took nothing for this long is stuck
 
@@ -56,6 +64,11 @@ cdef size_t put_number(char* at, size_t value) noexcept nogil:
     first += low < 10                    # one digit only
     memcpy(at, first, digits + NUMBER_DIGITS_MAX - first)
     return digits + NUMBER_DIGITS_MAX - first
+
+
+cdef inline char* put(char* at, const char* p, size_t n) noexcept nogil:
+    memcpy(at, p, n)
+    return at + n
 
 
 cdef class Parcel:
@@ -130,6 +143,8 @@ cdef class Router:
         self.to = to
         self.to_len = to_len
         interest.find(to, to_len, &found)
+        self.fanout = found.nplain + found.ngroups
+        self.work += 1 + self.fanout + found.cost
         for i in range(found.nplain):
             reached += self.deliver(found.plain[i], source, msg)
         for i in range(found.ngroups):
@@ -140,7 +155,14 @@ cdef class Router:
                 if self.deliver(group[at], source, msg):
                     reached += 1
                     break
+                self.work += 1
                 at = at + 1 if at + 1 < count else 0
+        if self.shared != NULL:
+            release_bytes(&self.pool, self.shared)
+            self.shared = NULL
+        elif msg.size >= 1 << WORK_BYTES_SHIFT:
+            self.work += (reached * msg.size) >> WORK_BYTES_SHIFT
+        self.fanout = 0
         if self.noffered:
             self.importing = False      # lanes may send messages of their own
             self.offer_all(source, msg)
@@ -192,6 +214,9 @@ cdef class Router:
         cdef size_t body_len = msg.size + 2
         cdef size_t n = line + msg.sizes_len + body_len
         cdef char* at
+        if n >= SHARED_BYTES and self.fanout > 1:
+            self.write_shared(sink, sub, msg)
+            return
         if msg.hdr_len and not sink.flags & SINK_HEADERS:
             self.write_stripped(sink, sub, msg)
             return
@@ -227,6 +252,40 @@ cdef class Router:
         out_append(&self.pool, &sink.out, msg.sizes, msg.sizes_len)
         out_append(&self.pool, &sink.out, msg.body, msg.size + 2)
         self.count_delivery(sink, msg.size)
+
+    cdef void write_shared(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
+        """A line of the receiver's own, and a reference to the body that all receivers share."""
+        cdef bint stripped = msg.hdr_len and not sink.flags & SINK_HEADERS
+        cdef size_t start = msg.hdr_len if stripped else 0
+        cdef size_t sizes_len = msg.sizes_len
+        cdef const char* verb = b"HMSG " if msg.hdr_len and not stripped else b"MSG "
+        cdef size_t verb_len = strlen(verb)
+        cdef char number[NUMBER_DIGITS_MAX]
+        cdef size_t digits = 0
+        cdef char* at
+        if stripped:
+            digits = put_number(number, msg.size - start)
+            sizes_len = (msg.reply_len + 1 if msg.reply_len else 0) + digits + 2
+        if self.shared == NULL:
+            self.shared = share_bytes(&self.pool, msg.body, msg.size + 2)
+            self.work += msg.size >> WORK_BYTES_SHIFT
+        at = out_reserve_exact(&self.pool, &sink.out,
+                               verb_len + msg.subject_len + sub.sid_len + 2 + sizes_len)
+        at = put(at, verb, verb_len)
+        at = put(at, msg.subject, msg.subject_len)
+        at = put(at, b" ", 1)
+        at = put(at, sub_sid(sub), sub.sid_len)
+        at = put(at, b" ", 1)
+        if not stripped:
+            put(at, msg.sizes, msg.sizes_len)
+        else:
+            if msg.reply_len:
+                at = put(at, msg.reply, msg.reply_len)
+                at = put(at, b" ", 1)
+            at = put(at, number, digits)
+            put(at, b"\r\n", 2)
+        out_append_shared(&self.pool, &sink.out, self.shared, start, msg.size + 2 - start)
+        self.count_delivery(sink, msg.size - start)
 
     cdef void write_stripped(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
         """For a peer that does not know headers: the payload alone, as MSG."""
@@ -345,6 +404,7 @@ cdef class Router:
 
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
         """Internal subscribers run after the batch, so they get copies, and who published."""
+        self.work += CALL_WORK
         cdef const char* payload = msg.body + msg.hdr_len
         call = (<Subscription>sub.owner).value
         if sub.flags & SUB_LANE:

@@ -11,6 +11,7 @@ cdef class InternalCalls(Sender):
     cdef object on_rest           # to be called when calls are left for another turn
     cdef bint rest_armed          # it will be
     cdef list backlogged          # links that are not read because calls of theirs are left
+    cdef list deferred            # links whose received bytes are obeyed in a later turn
     cdef int64_t late_ns          # from when on a turn leaves requests to later ones
 
     cdef int run_calls(self) except -1

@@ -106,7 +106,15 @@ cdef class InternalCalls(Sender):
             self.listen(link)
 
     cdef int listen(self, Link link) except -1:
-        """Read from the link, unless there is a reason not to."""
-        if link.held or link.stalled or link.backlogged or link.paused:
-            return self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))
-        return self.set_events(link, link.events | EPOLLIN)
+        """Read from the link, unless there is a reason not to.
+
+        A link with received bytes that were not obeyed is continued instead, in a later turn.
+        """
+        if not (link.held or link.stalled or link.backlogged or link.paused):
+            if not link.deferred:
+                return self.set_events(link, link.events | EPOLLIN)
+            if not link.awaits_turn:
+                link.awaits_turn = True
+                self.deferred.append(link)
+                self.continue_later()
+        return self.set_events(link, link.events & ~(<uint32_t>EPOLLIN))

@@ -9,6 +9,10 @@ from penstock.subjects.nodes cimport Sub
 from penstock.subjects.trie cimport SubList
 from penstock.wire.parser cimport Frame, Limits
 
+cdef enum:
+    WORK_PER_LOOK = 16384         # units of work between two looks at the clock: about 1 ms
+    DROPS_AT_ONCE = 4096          # subscriptions dropped before other clients are served
+
 
 cdef class Link(Owner):
     # identity and wiring
@@ -40,6 +44,8 @@ cdef class Link(Owner):
     cdef SubList pub_deny
     cdef SubList deliver_deny
     cdef bint held                # what comes next waits until release()
+    cdef uint32_t connects        # CONNECTs obeyed
+    cdef uint32_t dropped_to      # slots of `sids` that `drop_some` has emptied
     cdef readonly object close_reason
     # counters
     cdef readonly uint64_t in_msgs
@@ -59,6 +65,9 @@ cdef class Link(Owner):
     cdef int64_t blocked_since_ns
     cdef int64_t blocked_goal     # bytes that must have left by the write deadline
     cdef int64_t sent
+    cdef bint deferred            # received bytes are obeyed in a later turn; not read before
+    cdef bint awaits_turn         # on the plane's list of deferred links
+    cdef object ended             # None, or why the codec gives out nothing more
     cdef bint stalled             # a publisher ahead of its readers: not read for a moment
     cdef bint backlogged          # messages of its for internal subscribers wait: not read
     cdef bint paused              # requests of its wait: not read
@@ -80,5 +89,7 @@ cdef class Link(Owner):
     cdef void say(self, const char* text, size_t n) noexcept nogil
     cdef void ok(self) noexcept nogil
     cdef int fault(self, Frame* frame) except -1
+    cdef bint drop_some(self, uint32_t slots) except -1
+    cdef bint may_connect(self) except -1
 
 cdef void settle_spent(Router router) noexcept

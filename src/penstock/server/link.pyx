@@ -28,6 +28,9 @@ from penstock.wire.parser cimport (
 
 cdef enum:
     NAME_BYTES_MAX = 65000        # of a control line: what trie and read buffer can hold
+    OBEY_WORK = 16               # units of work of a SUB, UNSUB or PING
+    ASK_WORK = 128               # the same, of a question that Python answers
+    CONNECTS_MAX = 64            # of one connection; a client needs one
     URGENT_BYTES = 65536         # flushed before the turn ends, to stay in the processor's cache
 
 # Verdicts of Handler.may_subscribe.
@@ -142,6 +145,7 @@ cdef class Link(Owner):
 
     def error(self, str text not None) -> None:
         """A -ERR line; the connection stays."""
+        self.router.work += ASK_WORK
         self.send(b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape"))
         self.handler.erred(text)
 
@@ -156,20 +160,40 @@ cdef class Link(Owner):
         self.doomed.append(self)
 
     def drop_subscriptions(self) -> None:
-        cdef uint32_t i
-        cdef Sub** slots = self.sids.slots
-        for i in range(self.sids.cap):
-            if slots[i] != NULL:
-                self.interest.drop(slots[i])
-        free(slots)
+        """Drops all at once; a client that may have very many is dropped in slices."""
+        self.drop_some(self.sids.cap)
+
+    cdef bint drop_some(self, uint32_t slots) except -1:
+        """Drops the subscriptions of some slots of the table; returns whether none is left.
+
+        Between two calls the client may not subscribe or unsubscribe.
+        """
+        cdef uint32_t i, stop = self.sids.cap
+        cdef Sub* sub
+        if slots < stop - self.dropped_to:
+            stop = self.dropped_to + slots
+        for i in range(self.dropped_to, stop):
+            sub = self.sids.slots[i]
+            if sub == NULL:
+                continue
+            self.sids.slots[i] = NULL
+            self.sids.count -= 1
+            self.interest.drop(sub)
+            if self.imports:
+                self.handler.unsubscribed(text_of(sub_sid(sub), sub.sid_len))
+        self.dropped_to = stop
+        if stop < self.sids.cap:
+            return False
+        free(self.sids.slots)
         self.sids.slots = NULL
-        self.sids.cap = self.sids.count = 0
-        if self.imports:
-            self.handler.unsubscribed(None)
+        self.sids.cap = self.sids.count = self.dropped_to = 0
+        return True
 
     def hand(self, str sid not None, str subject not None, str reply not None,
              bytes header not None, bytes payload not None, Link source) -> None:
         """A message published in another account, for one of the client's subscriptions."""
+        if self.close_reason is not None:
+            return
         cdef bytes raw = sid.encode("utf-8", "surrogateescape")
         cdef Sub* sub = sid_find(&self.sids, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
         cdef Parcel parcel
@@ -219,15 +243,24 @@ cdef class Link(Owner):
 
     def subscription_details(self) -> list:
         """(sid, subject, queue or None, delivered, max) of each subscription."""
-        cdef uint32_t i
+        return self.subscription_page(0, self.sids.cap)[0]
+
+    def subscription_page(self, uint32_t slot, uint32_t limit) -> tuple:
+        """At most `limit` details from a slot of the table on, and the slot to go on from, or 0.
+
+        Slot 0 is the start. A subscription that stays is on exactly one page as long as the table
+        does not grow meanwhile.
+        """
         cdef Sub* sub
         details = []
-        for i in range(self.sids.cap):
-            sub = self.sids.slots[i]
+        while slot < self.sids.cap and limit:
+            sub = self.sids.slots[slot]
             if sub != NULL:
+                limit -= 1
                 details.append((text_of(sub_sid(sub), sub.sid_len), sub_subject(sub),
                                 sub_queue(sub), sub.delivered, sub.max_deliver))
-        return details
+            slot += 1
+        return details, slot if slot < self.sids.cap else 0
 
     def recheck_subscriptions(self) -> None:
         """Permissions have changed: subscriptions that they refuse now are told and dropped."""
@@ -236,6 +269,8 @@ cdef class Link(Owner):
             verdict = self.handler.may_subscribe(subject, queue)
             raw = sid.encode("utf-8", "surrogateescape")
             sub = sid_find(&self.sids, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            if sub == NULL:
+                continue        # the table is being emptied in slices
             sub.flags &= ~SUB_FILTERED
             if verdict == SUBSCRIBE_FILTERED:
                 sub.flags |= SUB_FILTERED
@@ -248,7 +283,8 @@ cdef class Link(Owner):
     cdef size_t consume(self, const char* p, size_t n) except? 0:
         """Obeys the whole frames in the bytes; answers how many bytes those were.
 
-        Stops early when the router is crowded; the caller then makes room, and asks again.
+        Stops early when the router is crowded, and after WORK_PER_LOOK units of work. The caller
+        then makes room or looks at the clock, and calls again, perhaps in a later turn.
         """
         cdef const char* start = p
         cdef const char* end = p + n
@@ -271,12 +307,34 @@ cdef class Link(Owner):
                 self.trace_frame(&frame)
             if frame.verb <= HPUB:
                 self.on_publish(&frame)
-                if self.router.crowded:
+                if self.router.crowded or self.router.work >= WORK_PER_LOOK:
                     break
             else:
                 self.router.asked = True
+                if frame.verb == CONNECT and not self.may_connect():
+                    p -= used
+                    break
                 self.obey(&frame)
+                self.router.work += OBEY_WORK
+                if self.router.work >= WORK_PER_LOOK:
+                    break
         return p - start
+
+    cdef bint may_connect(self) except -1:
+        """Whether a CONNECT is obeyed now. False: the link closes, or its bytes come again.
+
+        A repeated CONNECT drops all subscriptions. Many of them are dropped first, in slices.
+        """
+        if self.connects >= CONNECTS_MAX:
+            self.close("Protocol Violation", "maximum CONNECT operations exceeded")
+            return False
+        if self.connects and self.sids.count > DROPS_AT_ONCE:
+            self.router.work += WORK_PER_LOOK
+            if not self.drop_some(DROPS_AT_ONCE):
+                return False
+        self.connects += 1
+        self.router.work += WORK_PER_LOOK
+        return True
 
     cdef int trace_frame(self, Frame* frame) except -1:
         self.handler.trace("<<-", frame_text(frame))
@@ -374,6 +432,7 @@ cdef class Link(Owner):
 
         A message that no destination takes gets the empty subject, which nobody can subscribe to.
         """
+        self.router.work += ASK_WORK
         subject = self.handler.mapped(text_of(msg.subject, msg.subject_len))
         self.mapped = b"" if subject is None else subject.encode("utf-8", "surrogateescape")
         msg.subject = self.mapped
@@ -405,7 +464,10 @@ cdef class Link(Owner):
         if ((self.pub_allow is None or self.pub_allow.interested(subject, n))
                 and (self.pub_deny is None or not self.pub_deny.interested(subject, n))):
             return True
-        return self.may_respond and self.handler.may_respond(text_of(subject, n))
+        if not self.may_respond:
+            return False
+        self.router.work += ASK_WORK
+        return self.handler.may_respond(text_of(subject, n))
 
     # -- subscribing
 
@@ -424,6 +486,7 @@ cdef class Link(Owner):
             queue = frame.args[1].p
             queue_len = frame.args[1].n
         if self.guards_subscribe or (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0):
+            self.router.work += ASK_WORK
             flags = self.judge_sub(text_of(subject, n),
                                    text_of(queue, queue_len) if queue_len else None,
                                    text_of(frame.args[last].p, frame.args[last].n))
@@ -445,6 +508,7 @@ cdef class Link(Owner):
             self.interest.add(sub, subject, n, queue, queue_len)
             sid_add(&self.sids, sub)
             if self.imports:
+                self.router.work += ASK_WORK
                 self.handler.subscribed(text_of(sub_sid(sub), sub.sid_len), text_of(subject, n),
                                         text_of(queue, queue_len) if queue_len else None)
         if self.verbose:
@@ -483,6 +547,7 @@ cdef class Link(Owner):
         sid_remove(&self.sids, sub)
         self.interest.drop(sub)
         if self.imports:
+            self.router.work += ASK_WORK
             self.handler.unsubscribed(text_of(sub_sid(sub), sub.sid_len))
 
     # -- asked by the router
@@ -490,6 +555,7 @@ cdef class Link(Owner):
     cdef bint delivery_denied(self, Sub* sub, Message* msg):
         if self.deliver_deny is None or not self.deliver_deny.interested(msg.subject, msg.subject_len):
             return False
+        self.router.work += ASK_WORK
         return self.handler.delivery_denied(text_of(msg.subject, msg.subject_len), sub_queue(sub))
 
     cdef void trace_delivery(self, Sub* sub, Message* msg):
@@ -500,6 +566,7 @@ cdef class Link(Owner):
         self.handler.trace_payload("->>", msg.body[:msg.size], msg.hdr_len)
 
     cdef void note_reply(self, Message* msg):
+        self.router.work += ASK_WORK
         self.handler.note_reply(text_of(msg.reply, msg.reply_len))
 
 

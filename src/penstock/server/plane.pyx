@@ -1,20 +1,19 @@
 """The plane: the sockets of all links, and the turn that serves them.
 
 All client sockets are in one epoll set of the plane's own, and that set's descriptor is what the
-event loop watches: one callback per turn, whatever the number of busy connections. A turn reads
-each ready socket once into a shared buffer, lets its link obey what came, then flushes every
-outbox that was written to, then buries the links that are to close. Sends are direct; when a
-socket takes no more, the rest stays in its outbox until epoll says it takes some again. Where
-being woken is dear, a turn lingers a moment over a conversation of one word at a time.
+event loop watches: one callback per turn, whatever the number of busy connections. A turn reads each
+ready socket (`reader.pyx`), runs internal subscribers, flushes dirty outboxes (`sender.pyx`), then
+closes links. Where being woken is slow, a turn waits a moment for the answer of a single peer.
 
-One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what
-it may keep of an unfinished frame (its control line and payload limits), what a turn reads.
+Every part of a turn has a time limit. What is left, unobeyed input, unsent outboxes, links to close
+and subscriptions to drop, is continued by `continue_work`, which alternates with ordinary turns.
+
+One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what it
+may keep of received bytes (one read, its control line and payload limits), what a turn reads.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, ECONNRESET, EINTR, errno
+from libc.errno cimport errno
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memmove
 
 import os
 
@@ -25,22 +24,19 @@ from penstock.broker.router cimport (
 from penstock.subjects.nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
 
-from penstock.server.link cimport settle_spent
+from penstock.server.link cimport DROPS_AT_ONCE, settle_spent
 from penstock.server.posix cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, SHUT_WR, c_close,
-    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, recv, shutdown, wall_ns,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, SHUT_WR, c_close,
+    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, shutdown, wall_ns,
 )
+from penstock.server.reader cimport LARGE_FRAME_BYTES, READ_BYTES
+from penstock.server.sender cimport SEND_MORE
 
-from penstock.server.codecs.contract import CodecEnd
 from penstock.server.logs import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
-    READ_BYTES = 131072            # taken from a socket at once
-    READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
-    READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
-    LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
-    CARRY_KEPT_BYTES = 512
+    CLOSES_PER_LOOK = 16           # links closed between two looks at the clock
     DOUBT_STEP = 4                 # turns slept through after an answer that did not come
     DOUBT_MAX = 1024
 
@@ -50,10 +46,11 @@ cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we 
 cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
 cdef int64_t LINGER_NS = 1_000_000             # kept from the event loop
 cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
-cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
+cdef int64_t TURN_NS = 5_000_000               # reading and obeying; the rest is for later turns
+cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
 
 
-cdef class Plane(InternalCalls):
+cdef class Plane(Reader):
     """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
 
     def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
@@ -69,6 +66,10 @@ cdef class Plane(InternalCalls):
         self.stalled = []
         self.blocked = []
         self.backlogged = []
+        self.deferred = []
+        self.unlisted = []
+        self.leaving = []
+        self.on_continue = self.continue_work
         self.on_deadline = self.give_up_overdue
         self.on_rest = self.run_rest
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
@@ -118,9 +119,12 @@ cdef class Plane(InternalCalls):
         return link
 
     def close_all(self, str reason not None) -> None:
+        """Closes every link at once: the server stops."""
         for link in self.all_links():
             link.close(reason)
         self.settle()
+        while self.doomed:
+            self.settle()
 
     # -- the turn
 
@@ -170,19 +174,27 @@ cdef class Plane(InternalCalls):
         return n
 
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
+        """Serves the sockets for TURN_NS, beginning where the last turn ran out of time."""
         cdef Link link
-        cdef int i
+        cdef int i, at = self.unserved if self.unserved < n else 0
         self.served_ns = self.router.now_ns = now
         self.router.wall_ns = wall_ns()
+        self.router.work = 0
+        self.until_ns = now + TURN_NS
         self.events = n
+        self.unserved = 0
         self.turning += 1
         try:
             for i in range(n):
-                link = <Link>events[i].data.ptr
-                if events[i].events & EPOLLOUT:
+                link = <Link>events[at].data.ptr
+                if events[at].events & EPOLLOUT:
                     self.flush(link)
-                if events[i].events & ~(<uint32_t>EPOLLOUT):
+                if events[at].events & ~(<uint32_t>EPOLLOUT):
                     self.readable(link)
+                at = at + 1 if at + 1 < n else 0
+                if i + 1 < n and monotonic_ns() >= self.until_ns:
+                    self.unserved = at       # epoll reports the others again, in the same order
+                    break
         finally:
             self.turning -= 1
         self.finish()
@@ -206,17 +218,25 @@ cdef class Plane(InternalCalls):
         self.close_overdue()
         self.settle()
 
-    def resume_stalled(self) -> None:
-        """Publishers that were held back have waited long enough."""
-        cdef Link link
-        waiting, self.stalled = self.stalled, []
-        for link in waiting:
-            link.stalled = False
-            self.listen(link)
+    def continue_work(self) -> None:
+        """Continues what earlier turns left; ordinary turns are served in between."""
+        self.continuing = False
+        self.router.now_ns = monotonic_ns()
+        self.router.wall_ns = wall_ns()
+        self.router.work = 0
+        self.until_ns = self.router.now_ns + TURN_NS
+        self.turning += 1
+        try:
+            self.drop_leaving()
+            self.continue_deferred()
+        finally:
+            self.turning -= 1
+        self.finish()
 
     cdef int finish(self) except -1:
         cdef Link link
         cdef SubList interest
+        cdef int64_t until = 0
         self.turning += 1
         try:
             if self.router.lanes:
@@ -225,13 +245,18 @@ cdef class Plane(InternalCalls):
                 self.run_calls()
             self.flush_dirty()
             while self.doomed:
-                batch = self.doomed[:]
-                self.doomed.clear()
+                if until == 0:
+                    until = monotonic_ns() + CLOSE_NS
+                batch = self.doomed[:CLOSES_PER_LOOK]
+                del self.doomed[:CLOSES_PER_LOOK]
                 for link in batch:
                     self.bury(link)
                 if self.is_stirred():
                     self.run_calls()
                 self.flush_dirty()
+                if self.doomed and monotonic_ns() >= until:
+                    self.continue_later()
+                    break
             for interest in self.interests:
                 interest.reclaim()
         finally:
@@ -324,178 +349,21 @@ cdef class Plane(InternalCalls):
         settle_spent(self.router)
         return reached
 
-    # -- reading
-
-    cdef int readable(self, Link link) except -1:
-        cdef uint64_t written = self.router.written
-        self.reads = 1
-        if link.held:
-            # Nobody asked: epoll says that the peer has gone. What it sent is not wanted any more,
-            # and the read buffer has no room behind all that a held link may have kept.
-            link.close("Client Closed")
-            return 0
-        try:
-            if link.codec is None:
-                while self.take_plain(link) and self.reads < self.reads_wanted(written):
-                    self.reads += 1
-            else:
-                self.take_encoded(link)
-        except CodecEnd as end:
-            self.codec_ended(link, end)
-        except Exception as error:      # a bug of ours costs one connection, not the server
-            link.handler.failed(error)
-        if self.router.urgent != NULL:
-            self.flush_urgent()
-        if self.router.pressure:
-            self.router.pressure = False
-            self.hold_back(link)
-        return 0
-
-    cdef uint32_t reads_wanted(self, uint64_t written) noexcept:
-        """How often a link that has more is read in this turn; `written` is from before."""
-        if self.router.lanes:
-            return READS_STORED
-        if self.events == 1 and self.router.written - written > 2 * self.reads * READ_BYTES:
-            return READS_SPREAD
-        return 1
-
-    cdef ssize_t receive(self, Link link, char* at, size_t room) except -2:
-        """Bytes read; 0: nothing to do now, also when the peer has gone."""
-        cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
-        if n > 0:
-            link.last_active_ns = self.router.now_ns
-            return n
-        if n == 0:
-            link.close("Client Closed")
-        elif errno != EAGAIN and errno != EINTR:
-            link.close("Client Closed" if errno == ECONNRESET else "Read Error")
-        return 0
-
-    cdef bint take_plain(self, Link link) except -1:
-        """Reads once; answers whether more may be waiting."""
-        cdef ssize_t n
-        cdef size_t kept = link.carry_len
-        if kept and link.need >= LARGE_FRAME_BYTES:
-            n = self.receive(link, link.carry + kept, link.carry_cap - kept)
-            if n > 0:
-                link.carry_len += n
-                if link.carry_len >= link.need:
-                    self.received(link, link.carry, link.carry_len)
-            return False
-        if kept:
-            memcpy(self.buffer, link.carry, kept)
-        n = self.receive(link, self.buffer + kept, READ_BYTES)
-        if n > 0:
-            self.received(link, self.buffer, kept + n)
-        return n == READ_BYTES and link.close_reason is None and not self.router.pressure
-
-    cdef int take_encoded(self, Link link) except -1:
-        cdef ssize_t n = self.receive(link, self.buffer, READ_BYTES)
-        cdef bytes plain
-        if n <= 0:
-            return 0
-        plain = link.codec.receive(PyBytes_FromStringAndSize(self.buffer, n))
-        self.router.mark_dirty(&link.sink)      # the codec may have something to say itself
-        if not link.transport_ready and link.codec.established:
-            link.transport_ready = self.router.asked = True
-            link.handler.transport_established()
-        while True:
-            if plain:
-                self.feed(link, plain)
-            if link.close_reason is not None or not link.codec.pending:
-                return 0
-            plain = link.codec.receive(b"")
-
-    cdef int codec_ended(self, Link link, end) except -1:
-        """The transport is over; what came before its end counts."""
-        if end.received:
-            self.feed(link, end.received)
-        link.handler.codec_ended(end)
-        return 0
-
-    def feed(self, Link link not None, bytes plain not None) -> None:
-        """Protocol bytes that came some other way than straight from the socket."""
-        cdef size_t n = PyBytes_GET_SIZE(plain)
-        if link.need >= LARGE_FRAME_BYTES and link.carry_len + n <= link.carry_cap:
-            # The rest of a large frame: its room is there, so it is not copied as a whole again.
-            memcpy(link.carry + link.carry_len, PyBytes_AS_STRING(plain), n)
-            link.carry_len += n
-            if link.carry_len >= link.need:
-                self.received(link, link.carry, link.carry_len)
-            return
-        if link.carry_len:
-            plain = link.carry[:link.carry_len] + plain
-        self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
-
-    cdef int received(self, Link link, char* base, size_t n) except -1:
-        cdef size_t used = link.consume(base, n)
-        while self.router.crowded:
-            # Much waits for somebody who may well be reading: it goes out before more is made.
-            self.router.crowded = False
-            self.flush_urgent()
-            used += link.consume(base + used, n - used)
-        if used == n or link.close_reason is not None:
-            link.carry_len = 0
-            if link.carry_cap > CARRY_KEPT_BYTES:
-                free(link.carry)
-                link.carry = NULL
-                link.carry_cap = 0
-            return 0
-        return self.keep_rest(link, base + used, n - used)
-
-    cdef int keep_rest(self, Link link, char* rest, size_t n) except -1:
-        """Keeps the start of an unfinished frame, with room for all of it if it is large."""
-        cdef size_t room = link.need if link.need >= LARGE_FRAME_BYTES else n
-        cdef char* fresh
-        room = max(room, n)
-        if link.carry_cap < room:
-            fresh = <char*>xalloc(max(room, <size_t>CARRY_KEPT_BYTES))
-            memcpy(fresh, rest, n)
-            free(link.carry)
-            link.carry = fresh
-            link.carry_cap = max(room, <size_t>CARRY_KEPT_BYTES)
-        else:
-            memmove(link.carry, rest, n)
-        link.carry_len = n
-        return 0
-
-    def hold(self, Link link not None) -> None:
-        """Nothing more is heard from the link until release: a decision about it is pending."""
-        link.held = True
-        self.listen(link)
-
-    def release(self, Link link not None) -> None:
-        if link.closed or not link.held:
-            return
-        link.held = False
-        self.listen(link)
-        if link.carry_len:
-            self.feed(link, b"")
-        self.settle()
-
-    cdef int hold_back(self, Link link) except -1:
-        """Some receiver of this publisher is near its limit: give it a moment."""
-        if not self.stall_publishers or link.stalled or link.close_reason is not None:
-            return 0
-        link.stalls += 1
-        self.stalled_clients += 1
-        link.stalled = True
-        self.listen(link)
-        if not self.stalled:
-            self.arm(STALL_NS / 1e9, self.resume_stalled)
-        self.stalled.append(link)
-        return 0
-
     # -- closing
 
     cdef int bury(self, Link link) except -1:
-        """Closes the socket and forgets the link; its last words are sent if the socket takes them."""
+        """Closes the socket and forgets the link; pending bytes are sent if the socket takes them."""
+        cdef int status
         if link.closed:
             return 0
         if link.codec is None:
-            self.drain(link, &link.sink.out)
+            status = self.drain(link, &link.sink.out)
         else:
-            self.flush(link)
+            status = self.flush(link)
+        if status == SEND_MORE:
+            self.doomed.append(link)
+            return 0
+        if link.codec is not None:
             try:
                 farewell = link.codec.farewell(link.close_reason)
             except Exception:     # its last words must not keep others from being buried
@@ -521,13 +389,26 @@ cdef class Plane(InternalCalls):
             link.handler.closed(link.close_reason)    # which still sees the subscriptions
         except Exception:
             log.exception("closing a session failed")
-        link.drop_subscriptions()
-        self.forget(link)
+        if link.sids.count > DROPS_AT_ONCE:
+            self.leaving.append(link)
+            self.continue_later()
+        else:
+            link.drop_subscriptions()
+        # The list of dirty sinks may still name the link's sink; it must not outlive the link.
+        if link.sink.flags & SINK_DIRTY:
+            self.unlisted.append(link)
+        del self.links[link.cid]
         return 0
 
-    cdef int forget(self, Link link) except -1:
-        """A flush list may still name the link's sink; it must not outlive the link."""
-        if link.sink.flags & SINK_DIRTY:
-            self.flush_dirty()
-        del self.links[link.cid]
+    cdef int drop_leaving(self) except -1:
+        """Drops subscriptions of closed links, in slices; closed links get no messages meanwhile."""
+        cdef Link link
+        while self.leaving:
+            link = self.leaving[0]
+            if link.drop_some(DROPS_AT_ONCE):
+                del self.leaving[0]
+            if self.out_of_time():
+                break
+        if self.leaving:
+            self.continue_later()
         return 0

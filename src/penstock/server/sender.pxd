@@ -7,6 +7,13 @@ from penstock.broker.router cimport Router
 from penstock.server.link cimport Link
 
 
+cdef enum Drained:
+    SENT_ALL = 0
+    SOCKET_FULL = 1
+    SOCKET_BROKEN = 2
+    SEND_MORE = 3                 # the socket may take more, but others come first
+
+
 cdef class Sender:
     cdef Router router
     cdef int epfd
@@ -14,9 +21,16 @@ cdef class Sender:
     cdef object arm               # arm(delay_s, call): call() then
     cdef object on_deadline       # to be called when write deadlines are to be looked at
     cdef int64_t write_deadline_ns
+    cdef object on_continue       # to be called when a slice of work was left for a later turn
+    cdef bint continuing          # `on_continue` is armed
+    cdef list unlisted            # closed links that the list of dirty sinks may still name
+    cdef uint64_t sent_bytes
+    cdef int64_t until_ns         # when the turn shall be over; the rest of its work is left for later
     cdef readonly uint64_t slow_consumers
 
+    cdef int continue_later(self) except -1
     cdef int flush_dirty(self) except -1
+    cdef void forget_urgent(self) noexcept
     cdef int flush_urgent(self) except -1
     cdef int flush(self, Link link) except -1
     cdef int encode_pending(self, Link link) except -1

@@ -1,9 +1,12 @@
 """The sender: from outboxes to sockets.
 
 Sends are direct and non-blocking. What a socket does not take stays in its outbox until epoll
-says that it takes more; from the first refusal on, what waits then must have left by the write
-deadline, and never more than max_pending may wait. A link with a codec has its outbox encoded
-piece by piece, only as fast as the socket takes the result.
+reports it writable; the bytes that wait at the first refusal must have left by the write deadline,
+and never more than max_pending may wait. A link with a codec has its outbox encoded piece by piece,
+only as fast as the socket takes the result.
+
+Flushing is sliced: one link sends at most DRAIN_BYTES before the next one, and after FLUSH_NS the
+rest of the dirty links wait for the next turn, in their order.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -25,39 +28,87 @@ from penstock.server.codecs.contract import CodecEnd
 
 cdef enum:
     PIECES_PER_SEND = 32
-    ENCODE_BYTES = 262144          # handed to a codec at a time
+    ENCODE_BYTES = 65536           # handed to a codec at a time
+    DRAIN_BYTES = 1048576          # sent to one link before others get their turn
+    SINKS_PER_LOOK = 32            # links flushed between two looks at the clock
+    BYTES_PER_LOOK = 524288        # bytes sent between two looks at the clock
 
 cdef int64_t TICK_NS = 250_000_000             # how often write deadlines are looked at
+cdef int64_t FLUSH_NS = 3_000_000              # spent on sends in one turn; the rest follows
 
 
 cdef class Sender:
     """The writing half of a plane, which sets the attributes."""
 
-    cdef int flush_dirty(self) except -1:
-        cdef Sink* sink = self.router.dirty_first
-        cdef Sink* following
-        self.router.dirty_first = self.router.dirty_last = NULL
-        while sink != NULL:
-            following = sink.next_dirty
-            sink.flags &= ~(<uint32_t>(SINK_DIRTY | SINK_URGENT))
-            # A full socket is not asked again before epoll says that it takes more.
-            if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
-                self.flush(<Link>sink.owner)
-            sink = following
-        self.router.urgent = NULL
+    cdef int continue_later(self) except -1:
+        """Has `continue_work` called soon, after other clients were served."""
+        if not self.continuing:
+            self.continuing = True
+            self.arm(0, self.on_continue)
         return 0
 
-    cdef int flush_urgent(self) except -1:
+    cdef int flush_dirty(self) except -1:
+        """Flushes dirty links in order, for FLUSH_NS; what is left is continued in a later turn."""
+        cdef Sink* sink
+        cdef uint32_t flushed = 0
+        cdef uint64_t sent = self.sent_bytes
+        cdef int64_t until = 0, now
+        while self.router.dirty_first != NULL:
+            if flushed >= SINKS_PER_LOOK or self.sent_bytes - sent >= BYTES_PER_LOOK:
+                flushed = 0
+                sent = self.sent_bytes
+                now = monotonic_ns()
+                if until == 0:
+                    until = now + FLUSH_NS
+                elif now >= until:
+                    self.continue_later()
+                    break
+            sink = self.router.dirty_first
+            self.router.dirty_first = sink.next_dirty
+            if sink.next_dirty == NULL:
+                self.router.dirty_last = NULL
+            sink.flags &= ~(<uint32_t>(SINK_DIRTY | SINK_URGENT))
+            flushed += 1
+            # A full socket is not asked again before epoll reports it writable.
+            if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
+                self.flush(<Link>sink.owner)
+        self.forget_urgent()
+        if self.router.dirty_first == NULL:
+            self.unlisted.clear()
+        return 0
+
+    cdef void forget_urgent(self) noexcept:
+        """Every urgent link is dirty as well: it was flushed, or waits in the list of dirty links."""
         cdef Sink* sink = self.router.urgent
         self.router.urgent = NULL
         while sink != NULL:
             sink.flags &= ~(<uint32_t>SINK_URGENT)
-            self.flush(<Link>sink.owner)
             sink = sink.next_urgent
+
+    cdef int flush_urgent(self) except -1:
+        """Flushes urgent links while the turn has time; later ones stay in the list of dirty links."""
+        cdef Sink* sink = self.router.urgent
+        cdef Sink* following
+        cdef uint64_t sent = self.sent_bytes
+        cdef bint late = False
+        self.router.urgent = NULL
+        while sink != NULL:
+            following = sink.next_urgent     # flushing may list the sink again
+            sink.flags &= ~(<uint32_t>SINK_URGENT)
+            if not late:
+                self.flush(<Link>sink.owner)
+            if self.sent_bytes - sent >= BYTES_PER_LOOK:
+                sent = self.sent_bytes
+                late = monotonic_ns() >= self.until_ns
+            sink = following
         return 0
 
     cdef int flush(self, Link link) except -1:
-        """Sends what the socket takes. A link over its bound is cut off here."""
+        """Sends what the socket takes, up to DRAIN_BYTES. A link over its bound is closed here.
+
+        Returns SEND_MORE if the socket may take more; the link is then flushed again.
+        """
+        cdef int rounds = 0
         if link.closed:
             return 0
         if link.sink.flags & SINK_SLOW:
@@ -66,25 +117,31 @@ cdef class Sender:
             link.sink.flags &= ~(<uint32_t>SINK_SLOW)
             return 0
         if link.codec is None:
-            return self.drain(link, &link.sink.out)
+            if self.drain(link, &link.sink.out) == SEND_MORE:
+                self.router.mark_dirty(&link.sink)
+                return SEND_MORE
+            return 0
         try:
-            while self.drain(link, &link.encoded) == 0 and self.encode_pending(link):
-                pass
+            while self.drain(link, &link.encoded) == SENT_ALL and self.encode_pending(link):
+                rounds += 1
+                if rounds == DRAIN_BYTES // ENCODE_BYTES:
+                    self.router.mark_dirty(&link.sink)
+                    return SEND_MORE
         except CodecEnd as end:
             link.handler.codec_ended(end)
         return 0
 
     cdef int encode_pending(self, Link link) except -1:
-        """Hands a large piece of the outbox to the codec; answers whether it made bytes of it."""
+        """Encodes at most ENCODE_BYTES of the outbox; returns whether that produced bytes."""
         cdef Chunk* chunk = link.sink.out.head
         cdef bytes encoded = link.codec.outgoing()
         cdef list pieces = []
-        cdef size_t n = 0
+        cdef size_t taken, n = 0
         if link.codec.established:
             while chunk != NULL and n < ENCODE_BYTES:
-                pieces.append(PyBytes_FromStringAndSize(
-                    chunk_bytes(chunk) + chunk.start, chunk.end - chunk.start))
-                n += chunk.end - chunk.start
+                taken = min(<size_t>(chunk.end - chunk.start), ENCODE_BYTES - n)
+                pieces.append(PyBytes_FromStringAndSize(chunk_bytes(chunk) + chunk.start, taken))
+                n += taken
                 chunk = chunk.next
         if n:
             out_consume(&self.router.pool, &link.sink.out, n)
@@ -98,23 +155,25 @@ cdef class Sender:
         self.router.mark_dirty(&link.sink)
 
     cdef int drain(self, Link link, Outbox* out) except -1:
-        """0: all sent; 1: the socket is full; 2: it is broken."""
+        """Sends at most about DRAIN_BYTES; returns how that ended."""
         cdef iovec pieces[PIECES_PER_SEND]
         cdef msghdr message
         cdef Chunk* chunk
-        cdef size_t count, asked
+        cdef size_t count, asked, room = DRAIN_BYTES
         cdef ssize_t n
         while out.pending:
+            if room == 0:
+                return SEND_MORE
             chunk = out.head
             if chunk.next == NULL:
-                asked = chunk.end - chunk.start
+                asked = min(<size_t>(chunk.end - chunk.start), room)
                 n = send(link.fd, chunk_bytes(chunk) + chunk.start, asked,
                          MSG_NOSIGNAL | MSG_DONTWAIT)
             else:
                 count = asked = 0
-                while chunk != NULL and count < PIECES_PER_SEND:
+                while chunk != NULL and count < PIECES_PER_SEND and asked < room:
                     pieces[count].iov_base = chunk_bytes(chunk) + chunk.start
-                    pieces[count].iov_len = chunk.end - chunk.start
+                    pieces[count].iov_len = min(<size_t>(chunk.end - chunk.start), room - asked)
                     asked += pieces[count].iov_len
                     count += 1
                     chunk = chunk.next
@@ -127,20 +186,22 @@ cdef class Sender:
                     continue
                 if errno == EAGAIN:
                     self.note_blocked(link)
-                    return 1
+                    return SOCKET_FULL
                 link.close("Write Error")
-                return 2
+                return SOCKET_BROKEN
             out_consume(&self.router.pool, out, n)
+            room -= n
             link.sent += n
+            self.sent_bytes += n
             link.sink.progress_ns = self.router.now_ns
             link.sink.progress_left = link.sink.out.pending
             if <size_t>n < asked:
                 self.note_blocked(link)
-                return 1
+                return SOCKET_FULL
         if link.sink.flags & SINK_BLOCKED:
             link.sink.flags &= ~(<uint32_t>SINK_BLOCKED)
             self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
-        return 0
+        return SENT_ALL
 
     cdef int note_blocked(self, Link link) except -1:
         """The socket is full. From its first refusal on, what waits then has a deadline."""

@@ -121,6 +121,7 @@ cdef struct Match:
     uint32_t nplain
     uint32_t nmembers
     uint32_t ngroups
+    uint32_t cost         # subscriptions that were visited to find this; 0: it was in the cache
 
 cdef struct Collector:
     Sub** plain

@@ -364,6 +364,7 @@ cdef class SubList:
             gather_groups(&self.found, out)
         if slots != NULL and self.asked_before(hashed):
             self.remember(slots, hashed, subject, n, out)
+        out.cost = out.nplain + out.nmembers
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
         """Whether anything matches; no list is made and the cache is left alone."""

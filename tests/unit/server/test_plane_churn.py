@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_peers import TRANSPORTS, Embedded, several
+from support_peers import TRANSPORTS, Embedded, several, until
 from support_tls import certificates
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def test_ten_thousand_subscriptions_of_one_connection_go_at_once() -> None:
                 assert len(peer.deliveries()) == 6
                 peer.leave()
             server.wait_for_connections(1)
-            assert len(interest) == before
+            # Many subscriptions are dropped in slices, over several turns.
+            until(lambda: len(interest) == before, "all subscriptions dropped")
 
         assert growth(once) < MIB
 
