@@ -323,7 +323,7 @@ def _sealed_index(
     start = trailer.used - head
     if start < 0 or start + trailer.index_bytes != body.plain_bytes:
         return b""
-    reader = FrameReader(binding, keys)
+    reader = FrameReader(binding, body.keys_of(keys))
     chunks = body.chunks(start, body.plain_bytes)
     try:
         plain = b"".join([_chunk(disk, file, body, chunk, head, reader) for chunk in chunks])

@@ -12,6 +12,7 @@ salt; a frame with another salt is a leftover and does not count. Pure: bytes in
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections import Counter
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.records.codec import checksum
 from penstock.store.compression import CHUNK_BYTES, CHUNK_BYTES_MAX, Compression
-from penstock.store.encryption import WrongKey
+from penstock.store.encryption import Cipher, WrongKey
 from penstock.store.frames import (
     ALIGNMENT,
     BODY_BYTES_MAX,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 MAGIC = b"PENSEAL\x01"
 CHUNK_BYTES_MIN = 4096
 _HEADER = struct.Struct("<8sIIQQBBHI")
+_CIPHER_AT = 33
 _SUM = struct.Struct("<Q")
 _BINDING = struct.Struct("<QQ")
 #: What must be read of a body to learn how long its header is.
@@ -82,6 +84,12 @@ class SealedHeader:
     plain_bytes: int
     salt: int
     positions: tuple[int, ...]
+    is_encrypted: bool = True
+    """Without: written before the store had a key, so its frames are read without one."""
+
+    def keys_of(self, keys: Mapping[int, DataKey]) -> Mapping[int, DataKey]:
+        """The keys to read its frames with: an encrypted body has no frame that is not."""
+        return keys if self.is_encrypted else {}
 
     def chunks(self, start: int, stop: int) -> range:
         """The chunks that hold the plain bytes from `start` to before `stop`."""
@@ -155,16 +163,18 @@ def read_header(data: Data, binding: Binding) -> SealedHeader:
     lengths = struct.unpack_from(f"<{count}I", data, _HEADER.size)
     if any(n < FRAME_BYTES or n % ALIGNMENT for n in lengths):
         raise BadSeal("the header contradicts itself")
-    return SealedHeader(chunk_bytes, plain_bytes, salt, tuple(accumulate(lengths, initial=length)))
+    positions = tuple(accumulate(lengths, initial=length))
+    is_encrypted = data[_CIPHER_AT] != Cipher.NONE
+    return SealedHeader(chunk_bytes, plain_bytes, salt, positions, is_encrypted)
 
 
 def unseal_body(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Unsealed:
     """All that can be read of a sealed body. WrongKey if it is only the key that is missing."""
-    reader = FrameReader(binding, keys)
     try:
         header = read_header(data, binding)
     except BadSeal:
-        return _unsealed_by_scan(data, reader)
+        return _unsealed_by_scan(data, binding, keys)
+    reader = FrameReader(binding, header.keys_of(keys))
     frames, not_opened = [], False
     for chunk in range(len(header.positions) - 1):
         position, end = header.span(chunk)
@@ -184,9 +194,12 @@ def unseal_body(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Un
 # ------------------------------------------------------------------------ below
 
 
-def _unsealed_by_scan(data: Data, reader: FrameReader) -> Unsealed:
+def _unsealed_by_scan(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Unsealed:
     # The header's length is not known, but it is a multiple of the frames' alignment.
-    found = reader.scan(data).frames
+    found = FrameReader(binding, keys).scan(data).frames
+    if not found and keys:
+        with contextlib.suppress(WrongKey):  # it may have been written before there was a key
+            found = FrameReader(binding, {}).scan(data).frames
     if not found:
         return Unsealed(bytearray(), (), header_damaged=True, complete=False)
     ((salt, _),) = Counter(frame.salt for frame in found).most_common(1)

@@ -274,3 +274,25 @@ def test_a_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], hea
     body = sealed(AES)
     with pytest.raises(WrongKey):
         unseal_body(body if headed else b"\0" + body[1:], HERE, keys)
+
+
+@pytest.mark.parametrize("headed", [True, False], ids=["header", "no header"])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_a_body_from_before_the_store_had_a_key_is_read(
+    compression: Compression, headed: bool
+) -> None:
+    body = sealed(None, compression)
+    found = unseal_body(body if headed else flipped(body, 80), HERE, ring(AES))
+    assert found.plain == PLAIN
+    assert found.whole == headed
+
+
+def test_a_frame_without_cipher_does_not_pass_in_an_encrypted_body() -> None:
+    ours, forged = sealed(AES), sealed(None, plain=PLAIN.replace(b"text", b"lies"))
+    header, false = read_header(ours, HERE), read_header(forged, HERE)
+    ours_at, forged_at = header.positions[0], false.positions[0]
+    body = bytearray(ours)
+    body[ours_at:] = forged[forged_at : forged_at + len(ours) - ours_at].ljust(
+        len(ours) - ours_at, b"\0"
+    )
+    assert b"lies" not in unseal_body(bytes(body), HERE, ring(AES)).plain
