@@ -15,6 +15,7 @@ from support_nkeys import url_safe
 from support_wire import Wire
 
 if TYPE_CHECKING:
+    from support_jetstream import Client
     from support_servers import ServerUnderTest
 
 REFUSED = "-ERR 'Authorization Violation'"
@@ -109,7 +110,7 @@ def user_token(
     return account.claim(user, "user", about=about, **{**UNLIMITED_USER, **nats})
 
 
-def credentials(wire: Wire, token: str, user: Issuer = AMY) -> dict[str, str]:
+def credentials(wire: Wire | Client, token: str, user: Issuer = AMY) -> dict[str, str]:
     """What a client that holds the user's key sends with its token."""
     return {"jwt": token, "sig": url_safe(sign(user.seed, wire.info["nonce"].encode()))}
 

@@ -123,6 +123,7 @@ class Client:
         address: tuple[str, int],
         *,
         check: Callable[[Json], None] = lambda answer: None,
+        login: Callable[[Client], Mapping[str, str]] = lambda client: {},
         **options: object,
     ) -> None:
         self._socket = socket.create_connection(address, PATIENCE_SECONDS)
@@ -137,7 +138,8 @@ class Client:
         self.errors: list[str] = []
         self.inbox = f"_INBOX.{next(Client._names)}.{self._socket.getsockname()[1]}"
         self.read_until(lambda: bool(self.info), "INFO")
-        self.send(f"CONNECT {json.dumps({**OPTIONS, **options})}\r\n".encode())
+        said = {**OPTIONS, **options, **login(self)}
+        self.send(f"CONNECT {json.dumps(said)}\r\n".encode())
         self.fence()
 
     def __enter__(self) -> Client:

@@ -1,10 +1,11 @@
 """What an account may use of JetStream, and what it does use.
 
 Values only, as the account information of the API shows them. -1 is no limit; for the two limits
-of a single stream 0 is none, too. Tiers by number of replicas are reported where there are some.
+of a single stream 0 is none, too. An account has either one set of limits or one for each tier; the
+tier of a stream follows from its number of replicas (`R1`, `R3`).
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct
 
@@ -30,6 +31,23 @@ class AccountLimits(Struct, frozen=True, kw_only=True):
         UNLIMITED
     )
     max_bytes_required: Annotated[bool, Doc("Every stream must say `max_bytes`."), EMIT] = False
+
+
+NOTHING: Final = AccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)
+"""What an account with tiers shows in place of one set of limits."""
+
+
+def tier_of(replicas: int) -> str:
+    """Return the tier of a stream with so many replicas; 0 stands for the default of one."""
+    return f"R{replicas or 1}"
 
 
 class ApiStats(Struct, frozen=True, kw_only=True):

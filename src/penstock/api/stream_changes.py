@@ -62,9 +62,14 @@ def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiErro
         return invalid("stream configuration for create can not be sealed")
     if cfg.mirror_direct and cfg.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
-    others = len(ctx.streams) - (name in ctx.streams)
-    if 0 < ctx.limits.max_streams <= others:
+    limits = ctx.limits_for(cfg.num_replicas)
+    if limits is None:
+        return refusals.NO_LIMITS
+    others = _count_in_tier(cfg, ctx) - (name in ctx.streams)
+    if 0 < limits.max_streams <= others:
         return refusals.MAXIMUM_STREAMS_LIMIT
+    if 0 < limits.max_consumers < cfg.max_consumers:
+        return refusals.MAXIMUM_CONSUMERS_LIMIT
     return _over_limits(cfg, ctx) if ctx.storage_given else None
 
 
@@ -136,7 +141,10 @@ def _name_taken(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 
 
 def _no_room(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    if 0 < ctx.limits.max_streams <= len(ctx.streams):
+    limits = ctx.limits_for(cfg.num_replicas)
+    if limits is None:
+        return refusals.NO_LIMITS
+    if 0 < limits.max_streams <= _count_in_tier(cfg, ctx):
         return refusals.MAXIMUM_STREAMS_LIMIT
     return _over_limits(cfg, ctx)
 
@@ -144,29 +152,44 @@ def _no_room(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 # -- limits
 
 
+def _is_other_tier(cfg: StreamConfig, ctx: StreamContext) -> bool:
+    """Whether no stream that exists is in the tier of this one: on one server all are in R1."""
+    return bool(ctx.tiers) and cfg.num_replicas > 1
+
+
+def _count_in_tier(cfg: StreamConfig, ctx: StreamContext) -> int:
+    return 0 if _is_other_tier(cfg, ctx) else len(ctx.streams)
+
+
 def _over_limits(
     cfg: StreamConfig, ctx: StreamContext, *, replaces: StreamConfig | None = None
 ) -> ApiError | None:
     """Whether account or server cannot promise what the stream may grow to."""
-    if 0 < ctx.limits.max_consumers < cfg.max_consumers:
+    limits = ctx.limits_for(cfg.num_replicas)
+    if limits is None:
+        return refusals.NO_LIMITS
+    if 0 < limits.max_consumers < cfg.max_consumers:
         return refusals.MAXIMUM_CONSUMERS_LIMIT
     in_memory = cfg.storage is Storage.MEMORY
     exceeded = (
         refusals.MEMORY_RESOURCES_EXCEEDED if in_memory else refusals.STORAGE_RESOURCES_EXCEEDED
     )
-    most = ctx.limits.max_memory if in_memory else ctx.limits.max_storage
+    most = limits.max_memory if in_memory else limits.max_storage
     free = ctx.free_memory if in_memory else ctx.free_storage
     more = cfg.max_bytes if cfg.max_bytes >= 0 else 1
     if replaces is not None:
         more = max(max(cfg.max_bytes, 0) - max(replaces.max_bytes, 0), 0)
     kept = max(cfg.max_bytes, 0) - more if replaces is not None else 0
-    wanted = _reserved_by_others(cfg, ctx) + _reservation(cfg.num_replicas, more)
-    if 0 <= most < wanted + _reservation(cfg.num_replicas, kept):
+    copies = 1 if ctx.tiers else cfg.num_replicas  # a tier counts a stream once
+    wanted = _reserved_by_others(cfg, ctx) + _reservation(copies, more)
+    if 0 <= most < wanted + _reservation(copies, kept):
         return exceeded
     return exceeded if more > free else None
 
 
 def _reserved_by_others(cfg: StreamConfig, ctx: StreamContext) -> int:
+    if _is_other_tier(cfg, ctx):
+        return 0
     own = ctx.streams.get(cfg.name)
     if ctx.reserved is not None:
         is_counted = own is not None and own.storage is cfg.storage

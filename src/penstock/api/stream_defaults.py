@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_type_hints
 
 from msgspec import structs
 
-from penstock.api.account import UNLIMITED, AccountLimits
+from penstock.api.account import UNLIMITED, AccountLimits, tier_of
 from penstock.api.codec import marks_of
 from penstock.api.levels import shown_metadata, stored_metadata
 from penstock.api.stream import ConsumerLimits, Discard, Placement, Republish, StreamConfig
@@ -47,6 +47,9 @@ class StreamContext(NamedTuple):
     reserved: Mapping[Storage, int] | None = None
     """What all streams may grow to, every copy counted; None: add it up."""
     limits: AccountLimits = AccountLimits()
+    """Of the account; without meaning if it has tiers."""
+    tiers: Mapping[str, AccountLimits] = {}
+    """The same by tier."""
     pedantic: bool = False
     """Refuse what would otherwise be corrected."""
     duplicate_window_max: int = 0
@@ -60,6 +63,10 @@ class StreamContext(NamedTuple):
     clustered: bool = False
     consumers: Mapping[str, ConsumerLimits] = {}
     """What each consumer of the stream uses, for its update."""
+
+    def limits_for(self, replicas: int) -> AccountLimits | None:
+        """Return the limits for a stream with so many replicas; None if its tier has none."""
+        return self.tiers.get(tier_of(replicas)) if self.tiers else self.limits
 
 
 def normalise(cfg: StreamConfig, ctx: StreamContext) -> StreamConfig:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
-from penstock.api.account import UNLIMITED
+from penstock.api.account import NOTHING, UNLIMITED
 from penstock.api.names import (
     DESCRIPTION_BYTES_MAX,
     METADATA_BYTES_MAX,
@@ -254,7 +254,7 @@ def _reserved(subject: str) -> ApiError | None:
 
 def _max_bytes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     in_memory = cfg.storage is Storage.MEMORY
-    limits = ctx.limits
+    limits = ctx.limits_for(cfg.num_replicas) or NOTHING
     most = limits.memory_max_stream_bytes if in_memory else limits.storage_max_stream_bytes
     if limits.max_bytes_required and cfg.max_bytes <= 0:
         return refusals.STREAM_MAX_BYTES_REQUIRED

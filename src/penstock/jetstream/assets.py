@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
+from penstock.api.account import NOTHING, tier_of
 from penstock.api.stream import Storage
 from penstock.api.stream_changes import reservation_of
 from penstock.jetstream.views import StreamConfigs
 from penstock.subjects.patterns import PatternIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from penstock.api.account import AccountLimits
     from penstock.api.refusals import ApiError
@@ -107,6 +108,7 @@ class Assets:
         *,
         ambient: Ambient,
         limits: AccountLimits,
+        tiers: Mapping[str, AccountLimits] | None = None,
         room: ServerRoom,
         files: AccountFiles | None,
         policy: Policy,
@@ -114,7 +116,11 @@ class Assets:
         is_enabled: bool = True,
     ) -> None:
         self.ambient = ambient
-        self.limits = limits
+        self.tiers: Mapping[str, AccountLimits] = {}
+        """Limits by number of replicas, in place of one set for all streams."""
+        self.limits = NOTHING
+        """What applies to the streams that exist: on one server each has one replica."""
+        self.grant(limits, tiers or {})
         self.room = room
         self.files = files
         self.policy = policy
@@ -131,6 +137,11 @@ class Assets:
         """What all streams may grow to, every copy counted."""
         self.api_total = 0
         self.api_errors = 0
+
+    def grant(self, limits: AccountLimits, tiers: Mapping[str, AccountLimits]) -> None:
+        """Set what the account may use from now on."""
+        self.tiers = tiers
+        self.limits = tiers.get(tier_of(1), NOTHING) if tiers else limits
 
     def __iter__(self) -> Iterator[StreamHost]:
         return iter(self.hosts.values())
@@ -237,7 +248,8 @@ class Assets:
         """Whether a stream may grow by so many bytes; the account's limits, then the server's."""
         most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
         if 0 <= most < self._used[storage] + n:
-            return refusals.ACCOUNT_RESOURCES_EXCEEDED
+            is_granted = not self.tiers or tier_of(1) in self.tiers
+            return refusals.ACCOUNT_RESOURCES_EXCEEDED if is_granted else refusals.NO_LIMITS
         if not self.room.has(storage, n):
             return refusals.INSUFFICIENT_RESOURCES
         return None

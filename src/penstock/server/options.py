@@ -106,6 +106,10 @@ class JetStreamAccountLimits(Struct, frozen=True, kw_only=True):
     memory_max_stream_bytes: Annotated[int, Doc("Bytes of one stream in memory.")] = UNLIMITED
     storage_max_stream_bytes: Annotated[int, Doc("Bytes of one stream in files.")] = UNLIMITED
     max_bytes_required: Annotated[bool, Doc("Every stream must say its max_bytes.")] = False
+    tiers: Annotated[
+        dict[str, JetStreamAccountLimits],
+        Doc("Limits by number of replicas (`R1`, `R3`) in place of these; only claims have them."),
+    ] = {}
 
 
 class BatchLimits(Struct, frozen=True, kw_only=True):

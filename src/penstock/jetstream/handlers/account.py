@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from penstock.api import refusals
-from penstock.api.account import AccountStats, ApiStats
+from penstock.api.account import NOTHING, AccountStats, ApiStats, Tier, tier_of
 from penstock.api.responses import (
     AccountInfoResponse,
     ConsumerStepDownResponse,
@@ -25,21 +27,27 @@ if TYPE_CHECKING:
 def info(call: Call) -> Outcome:
     """INFO"""
     assets = call.assets
-    return AccountInfoResponse(
-        stats=AccountStats(
-            memory=assets.used(Storage.MEMORY),
-            storage=assets.used(Storage.FILE),
-            reserved_memory=assets.promised[Storage.MEMORY],
-            reserved_storage=assets.promised[Storage.FILE],
-            streams=len(assets.hosts),
-            consumers=assets.consumers,
-            limits=assets.limits,
-            domain=assets.ambient.domain,
-            api=ApiStats(
-                level=REFERENCE_API_LEVEL, total=assets.api_total, errors=assets.api_errors
-            ),
-        )
+    used = Tier(
+        memory=assets.used(Storage.MEMORY),
+        storage=assets.used(Storage.FILE),
+        reserved_memory=assets.promised[Storage.MEMORY],
+        reserved_storage=assets.promised[Storage.FILE],
+        streams=len(assets.hosts),
+        consumers=assets.consumers,
+        limits=assets.limits,
     )
+    api = ApiStats(level=REFERENCE_API_LEVEL, total=assets.api_total, errors=assets.api_errors)
+    shown = structs.replace(used, limits=NOTHING) if assets.tiers else used
+    stats = AccountStats(
+        **structs.asdict(shown),
+        domain=assets.ambient.domain,
+        api=api,
+        tiers={
+            name: used if name == tier_of(1) else Tier(limits=limits)
+            for name, limits in sorted(assets.tiers.items())
+        },
+    )
+    return AccountInfoResponse(stats=stats)
 
 
 def clustered_only(_call: Call) -> Outcome:

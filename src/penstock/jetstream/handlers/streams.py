@@ -94,6 +94,7 @@ def stream_context(assets: Assets, name: str) -> StreamContext:
         streams_on=assets.streams_on,
         reserved=assets.promised,
         limits=assets.limits,
+        tiers=assets.tiers,
         duplicate_window_max=assets.policy.duplicate_window_ns,
         free_memory=assets.room.unpromised(Storage.MEMORY),
         free_storage=assets.room.unpromised(Storage.FILE),

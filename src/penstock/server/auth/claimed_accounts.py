@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     )
 
 UNLIMITED: Final = -1
-TIER: Final = "R1"
-"""The tier of streams with one copy: there are no others on one server."""
 _RESPONSES: Final = {
     "": Response.SINGLETON,
     "Singleton": Response.SINGLETON,
@@ -188,11 +186,16 @@ def _limits(bounds: AccountBounds) -> AccountLimits:
 
 
 def _storage(bounds: AccountBounds) -> JetStreamAccountLimits | None:
-    given: Storage = bounds
-    if bounds.tiered_limits:
-        given = bounds.tiered_limits.get(TIER, Storage())
-    if not given.mem_storage and not given.disk_storage:
+    """Return what an account may persist; None if neither it nor a tier of it has any room."""
+    tiers = bounds.tiered_limits
+    if not any(one.mem_storage or one.disk_storage for one in (tiers.values() or (bounds,))):
         return None
+    if tiers:
+        return JetStreamAccountLimits(tiers={name: _room(one) for name, one in tiers.items()})
+    return _room(bounds)
+
+
+def _room(given: Storage) -> JetStreamAccountLimits:
     return JetStreamAccountLimits(
         max_memory=given.mem_storage,
         max_storage=given.disk_storage,

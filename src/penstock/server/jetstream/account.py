@@ -24,6 +24,7 @@ from penstock.store.errors import StoreError
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
+    from penstock.api.account import AccountLimits
     from penstock.api.advisories import ClientInfo
     from penstock.base.effects import Effect
     from penstock.consumers.consumer import Consumer
@@ -150,6 +151,15 @@ class AccountEdge:
         driver.run()
         driver.let_go()
         self._api.retire(host)
+
+    def grant(self, limits: AccountLimits, tiers: dict[str, AccountLimits]) -> None:
+        """Set what the account may use from now on; its streams keep what they hold."""
+        assets = self.assets
+        if (assets.limits, assets.tiers) == (limits, tiers):
+            return
+        assets.grant(limits, tiers)
+        for driver in self.drivers:
+            driver.limits_changed()
 
     def driver(self, host: StreamHost) -> HostDriver:
         return self._drivers[host.name]

@@ -78,9 +78,14 @@ class HostDriver:
             owner=self,
             domain=self._edge.options.domain,
         )
+        self.limits_changed()
+
+    def limits_changed(self) -> None:
+        """Take over what the account and the server may store."""
+        host, assets = self.host, self._account.assets
         if host.lane is not None:
-            host.lane.room = self._account.assets.room_left(host.stream.cfg.storage)
-        host.is_watched = self._account.assets.is_limited or not self._edge.is_ample
+            host.lane.room = assets.room_left(host.stream.cfg.storage)
+        host.is_watched = assets.is_limited or not self._edge.is_ample
         host.open_lane()
 
     def published(

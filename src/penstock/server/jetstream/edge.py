@@ -26,6 +26,7 @@ from penstock.jetstream.policy import Policy
 from penstock.jetstream.recovery import recover_account
 from penstock.jetstream.request_queue import ServerQueue
 from penstock.server.jetstream.account import AccountEdge
+from penstock.server.jetstream.account_limits import granted
 from penstock.server.jetstream.commit import Committer
 from penstock.server.jetstream.directory import open_store_dir
 from penstock.server.jetstream.nuid import Nuids
@@ -148,17 +149,23 @@ class JetStreamEdge:
         self._after_turn()
 
     def serve_accounts(self) -> None:
-        """Answers in every account that is not served yet."""
+        """Answer in every account that is not served yet; others may have other limits now."""
         for account in self.service.accounts:
-            if account.name not in self.accounts:
+            served = self.accounts.get(account.name)
+            if served is None:
                 self._serve(account)
+                continue
+            limits, tiers = granted(self.service, account)
+            if limits is not None and served.assets.is_enabled:
+                served.grant(limits, tiers)
 
     def _serve(self, account: Account) -> None:
         """JetStream in one account: all of it, or the answer that there is none."""
-        limits = self._limits(account)
+        limits, tiers = granted(self.service, account)
         assets = Assets(
             ambient=self._ambient(account),
             limits=limits or AccountLimits(),
+            tiers=tiers,
             room=self.room,
             files=None if limits is None else self._files(account),
             policy=self._policy,
@@ -185,22 +192,6 @@ class JetStreamEdge:
                 found.consumers,
                 found.messages,
             )
-
-    def _limits(self, account: Account) -> AccountLimits | None:
-        """What an account may use; None: nothing."""
-        if account.name == self.service.system_account:
-            return None
-        options = self.service.options
-        configured = {entry.name: entry for entry in options.accounts}
-        if account.name not in configured:
-            # The global account uses JetStream where no other says who does.
-            others = configured.keys() - {self.service.system_account}
-            return None if others or options.operators or options.trusted_keys else AccountLimits()
-        given = configured[account.name].jetstream
-        if given is None:
-            return None
-        names = AccountLimits.__struct_fields__
-        return AccountLimits(**{name: getattr(given, name) for name in names})
 
     def _files(self, account: Account) -> AccountFiles:
         name = file_name(account.name)

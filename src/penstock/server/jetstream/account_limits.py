@@ -1,0 +1,40 @@
+"""What each account may use of JetStream, by the configuration or by its claims.
+
+Pure functions of the options. An account has one set of limits, or one for each tier; None is an
+account without JetStream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.account import AccountLimits
+
+if TYPE_CHECKING:
+    from penstock.server.accounts import Account
+    from penstock.server.options import JetStreamAccountLimits
+    from penstock.server.service import Service
+
+
+def granted(
+    service: Service, account: Account
+) -> tuple[AccountLimits | None, dict[str, AccountLimits]]:
+    """Return the limits of an account, None if it has no JetStream, and those of its tiers."""
+    if account.name == service.system_account:
+        return None, {}
+    options = service.options
+    configured = {entry.name: entry for entry in options.accounts}
+    if account.name not in configured:
+        # The global account uses JetStream where no other says who does.
+        others = configured.keys() - {service.system_account}
+        is_left_out = others or options.operators or options.trusted_keys
+        return None if is_left_out else AccountLimits(), {}
+    given = configured[account.name].jetstream
+    if given is None:
+        return None, {}
+    return _limits(given), {name: _limits(tier) for name, tier in given.tiers.items()}
+
+
+def _limits(given: JetStreamAccountLimits) -> AccountLimits:
+    names = AccountLimits.__struct_fields__
+    return AccountLimits(**{name: getattr(given, name) for name in names})
