@@ -17,7 +17,7 @@ PATTERNS = ASKED.filter(is_valid_subject)
 @given(st.lists(PATTERNS, max_size=12, unique=True), st.data())
 @settings(max_examples=500, deadline=None)
 def test_the_index_finds_exactly_what_collides(patterns: list[str], data: st.DataObject) -> None:
-    index = PatternIndex()
+    index: PatternIndex[str] = PatternIndex()
     for pattern in patterns:
         index.add(pattern, f"owner of {pattern}")
     removed = data.draw(st.sets(st.sampled_from(patterns))) if patterns else set()
@@ -32,7 +32,7 @@ def test_the_index_finds_exactly_what_collides(patterns: list[str], data: st.Dat
 
 @given(st.lists(PATTERNS, max_size=12, unique=True))
 def test_nothing_remains_of_what_was_taken_out(patterns: list[str]) -> None:
-    index = PatternIndex()
+    index: PatternIndex[str] = PatternIndex()
     for pattern in patterns:
         index.add(pattern, "one")
     for pattern in patterns:

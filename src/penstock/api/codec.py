@@ -216,6 +216,8 @@ def _read_enum(kind: type[StrEnum], value: object, where: _Where) -> StrEnum:
 def _read_tuple(inner: _Decode, name: str, value: object, where: _Where) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise _misfit(value, where, name)
+    if inner.read is _read_str and all(type(item) is str and item.isascii() for item in value):
+        return tuple(value)  # what every long list is
     return tuple(
         _ABSENT[inner.name]
         if item is None and inner.name in _ABSENT

@@ -21,15 +21,19 @@ from penstock.api.consumer import (
     PriorityPolicy,
 )
 from penstock.api.consumer_defaults import SECOND_NS, ConsumerCaps, normalise
-from penstock.api.consumer_rules import check_consumer
+from penstock.api.consumer_rules import check_consumer_sliced
 from penstock.api.levels import stored_metadata, without_levels
 from penstock.api.names import NAME_BYTES_MAX, byte_length
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention, StreamConfig
+from penstock.base.slices import finish
 from penstock.subjects.match import collides
+from penstock.subjects.patterns import ITEMS_PER_SLICE, VISITS_PER_SLICE, PatternIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.base.slices import Sliced
 
 INACTIVE_NS_DEFAULT: Final = 5 * SECOND_NS
 """After this long unused a consumer without durable name goes, unless it says otherwise."""
@@ -93,21 +97,28 @@ def addressed(
 def decide(
     cfg: ConsumerConfig, action: ConsumerAction, around: Surroundings, *, pedantic: bool = False
 ) -> ConsumerConfig | ApiError:
-    """The configuration to store for the consumer `cfg.name`, new or changed, or why not."""
+    """Return the configuration to store for the consumer `cfg.name`, or why not."""
+    return finish(decide_sliced(cfg, action, around, pedantic=pedantic))
+
+
+def decide_sliced(
+    cfg: ConsumerConfig, action: ConsumerAction, around: Surroundings, *, pedantic: bool = False
+) -> Sliced[ConsumerConfig | ApiError]:
+    """As `decide`, in slices."""
     old = around.consumers.get(cfg.durable_name or cfg.name)
     if old is not None:
         cfg = _kept(old, cfg)
     normal = normalise(with_level(cfg), around.stream, around.caps, pedantic=pedantic)
     if isinstance(normal, ApiError):
         return normal
-    refused = check_consumer(normal, around.stream, around.caps)
+    refused = yield from check_consumer_sliced(normal, around.stream, around.caps)
     if refused is not None:
         return refused
     if old is not None:
-        return _changed(old, normal, action, around)
+        return (yield from _changed(old, normal, action, around))
     if action is ConsumerAction.UPDATE:
         return refusals.CONSUMER_DOES_NOT_EXIST
-    return _created(normal, around)
+    return (yield from _created(normal, around))
 
 
 def for_source(meant: Addressed, stream: StreamConfig, suffix: str) -> Addressed:
@@ -149,13 +160,13 @@ def _kept(old: ConsumerConfig, new: ConsumerConfig) -> ConsumerConfig:
 
 def _changed(
     old: ConsumerConfig, new: ConsumerConfig, action: ConsumerAction, around: Surroundings
-) -> ConsumerConfig | ApiError:
+) -> Sliced[ConsumerConfig | ApiError]:
     if action is ConsumerAction.CREATE:
         if _without_level(old) != _without_level(new):
             return refusals.CONSUMER_ALREADY_EXISTS
         new = old
     is_queue = around.stream.retention is Retention.WORKQUEUE
-    if is_queue and not _is_partition(new, around.consumers):
+    if is_queue and not (yield from _is_partition(new, around.consumers)):
         return refusals.CONSUMER_WQ_CONSUMER_NOT_UNIQUE
     refused = check_consumer_update(old, new, around.has_interest)
     if refused is not None:
@@ -165,9 +176,9 @@ def _changed(
     return new
 
 
-def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiError:
+def _created(cfg: ConsumerConfig, around: Surroundings) -> Sliced[ConsumerConfig | ApiError]:
     if not is_internal(cfg):
-        refused = _crowded(cfg, around)
+        refused = yield from _crowded(cfg, around)
         if refused is not None:
             return refused
     if byte_length(cfg.name) > NAME_BYTES_MAX:
@@ -177,7 +188,7 @@ def _created(cfg: ConsumerConfig, around: Surroundings) -> ConsumerConfig | ApiE
     return cfg
 
 
-def _crowded(cfg: ConsumerConfig, around: Surroundings) -> ApiError | None:
+def _crowded(cfg: ConsumerConfig, around: Surroundings) -> Sliced[ApiError | None]:
     """What the consumers that are there already say to one more."""
     most = _max_consumers(around.stream, around.caps)
     is_queue = around.stream.retention is Retention.WORKQUEUE
@@ -194,7 +205,7 @@ def _crowded(cfg: ConsumerConfig, around: Surroundings) -> ApiError | None:
         return refusals.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL
     if others and not cfg.filters:
         return refusals.CONSUMER_WQ_MULTIPLE_UNFILTERED
-    if not _is_partition(cfg, around.consumers):
+    if not (yield from _is_partition(cfg, around.consumers)):
         return refusals.CONSUMER_WQ_CONSUMER_NOT_UNIQUE
     return None
 
@@ -209,18 +220,33 @@ def is_internal(cfg: ConsumerConfig) -> bool:
     return cfg.direct or cfg.sourcing
 
 
-def _is_partition(cfg: ConsumerConfig, consumers: Mapping[str, ConsumerConfig]) -> bool:
-    """Whether no message is for both this consumer and another.
+def _is_partition(cfg: ConsumerConfig, consumers: Mapping[str, ConsumerConfig]) -> Sliced[bool]:
+    """Return whether no message is for both this consumer and another.
 
     One without filter is not compared, as in the reference: it must be alone when it is created.
     """
+    if not cfg.filters:
+        return True
     own = cfg.durable_name or cfg.name
-    others = [other for name, other in consumers.items() if name != own and not is_internal(other)]
-    return not any(
-        not other.filters or any(collides(subject, theirs) for theirs in other.filters)
-        for subject in cfg.filters
-        for other in others
-    )
+    wanted: PatternIndex[int] = PatternIndex()
+    for at, subject in enumerate(cfg.filters, 1):
+        wanted.add(subject, at)
+        if at % ITEMS_PER_SLICE == 0:
+            yield
+    looked_at = 0
+    for name, other in list(consumers.items()):
+        if name == own or is_internal(other):
+            continue
+        if not other.filters:
+            return False
+        for theirs in other.filters:
+            for owners in wanted.visit_meeting(theirs):
+                if any(collides(subject, theirs) for subject in owners.values()):
+                    return False
+                looked_at += 1
+                if looked_at % VISITS_PER_SLICE == 0:
+                    yield
+    return True
 
 
 _FIXED_WORDS: Final = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
@@ -25,7 +26,9 @@ from penstock.api.names import (
 from penstock.api.stream import Retention
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
+from penstock.base.slices import finish
 from penstock.subjects.match import is_subset
+from penstock.subjects.patterns import ITEMS_PER_SLICE, PatternList
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
 if TYPE_CHECKING:
@@ -34,8 +37,11 @@ if TYPE_CHECKING:
     from penstock.api.consumer_defaults import ConsumerCaps
     from penstock.api.refusals import ApiError
     from penstock.api.stream import StreamConfig
+    from penstock.base.slices import Sliced
 
-    Rule = Callable[[ConsumerConfig, StreamConfig, ConsumerCaps], ApiError | None]
+    Rule = Callable[
+        [ConsumerConfig, StreamConfig, ConsumerCaps], ApiError | Sliced[ApiError | None] | None
+    ]
 
 HEARTBEAT_NS_MIN: Final = 100_000_000
 EXPIRES_NS_MIN: Final = 1_000_000
@@ -56,9 +62,18 @@ _START_WORDS: Final = {
 def check_consumer(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
 ) -> ApiError | None:
-    """What is wrong with a normalised configuration on this stream, if anything."""
+    """Return what is wrong with a normalised configuration on this stream, if anything."""
+    return finish(check_consumer_sliced(cfg, stream, caps))
+
+
+def check_consumer_sliced(
+    cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
+) -> Sliced[ApiError | None]:
+    """As `check_consumer`, in slices: a configuration may hold very long lists."""
     for rule in CONSUMER_RULES:
         refused = rule(cfg, stream, caps)
+        if isinstance(refused, Generator):
+            refused = yield from refused
         if refused is not None:
             return refused
     return None
@@ -132,15 +147,18 @@ def _description(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) 
     return None
 
 
-def _push(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+def _push(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> Sliced[ApiError | None]:
     if not cfg.is_push:
         return None
     if has_wildcard(cfg.deliver_subject):
         return refusals.CONSUMER_DELIVER_TO_WILDCARDS
     if not is_valid_subject(cfg.deliver_subject):
         return refusals.CONSUMER_INVALID_DELIVER_SUBJECT
-    if any(is_subset(cfg.deliver_subject, captured) for captured in stream.subjects):
-        return refusals.CONSUMER_DELIVER_CYCLE
+    for at, captured in enumerate(stream.subjects, 1):
+        if is_subset(cfg.deliver_subject, captured):
+            return refusals.CONSUMER_DELIVER_CYCLE
+        if at % ITEMS_PER_SLICE == 0:
+            yield
     if cfg.max_waiting != 0:
         return refusals.CONSUMER_PUSH_MAX_WAITING
     if cfg.max_ack_pending > 0 and cfg.ack_policy is AckPolicy.NONE:
@@ -191,18 +209,22 @@ def _direct(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> Ap
     return refusals.CONSUMER_DIRECT_REQUIRES_EPHEMERAL if cfg.durable_name else None
 
 
-def _filters(cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> ApiError | None:
+def _filters(
+    cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
+) -> Sliced[ApiError | None]:
     if cfg.filter_subject and cfg.filter_subjects:
         return refusals.CONSUMER_DUPLICATE_FILTER_SUBJECTS
     if "" in cfg.filter_subjects:
         return refusals.CONSUMER_EMPTY_FILTER
-    filters = cfg.filters
-    for at, subject in enumerate(filters):
+    filters = PatternList(cfg.filters)
+    yield from filters.fill()
+    for at, subject in enumerate(cfg.filters):
         if not is_valid_subject(subject):
             return refusals.STREAM_INVALID_CONFIG(err="invalid subject")
-        others = filters[:at] + filters[at + 1 :]
-        if any(is_subset(subject, other) for other in others):
+        if (yield from filters.is_covered(at)):
             return refusals.CONSUMER_OVERLAPPING_SUBJECT_FILTERS
+        if (at + 1) % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 

@@ -18,8 +18,10 @@ from penstock.api.levels import without_levels
 from penstock.api.stream import Retention, Storage, StreamConfig
 from penstock.api.stream_copies import copies_of
 from penstock.api.stream_defaults import normalise, seal
-from penstock.api.stream_rules import check_stream, invalid
+from penstock.api.stream_rules import check_stream_sliced, invalid
+from penstock.base.slices import finish
 from penstock.subjects.match import collides
+from penstock.subjects.patterns import ITEMS_PER_SLICE
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.api.refusals import ApiError
     from penstock.api.stream_defaults import StreamContext
+    from penstock.base.slices import Sliced
 
     Change = Callable[[StreamConfig, StreamConfig], ApiError | None]
 
@@ -36,11 +39,18 @@ if TYPE_CHECKING:
 
 
 def plan_create(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """The configuration to store for a request to create `name`, or why not.
+    """Return the configuration to store for a request to create `name`, or why not.
 
     If the stream is there already and would be the same, it is that stream's own configuration.
     """
-    refused = _create_refused(name, cfg, ctx) or check_stream(cfg, ctx)
+    return finish(plan_create_sliced(name, cfg, ctx))
+
+
+def plan_create_sliced(
+    name: str, cfg: StreamConfig, ctx: StreamContext
+) -> Sliced[StreamConfig | ApiError]:
+    """As `plan_create`, in slices."""
+    refused = _create_refused(name, cfg, ctx) or (yield from check_stream_sliced(cfg, ctx))
     if refused is not None:
         return refused
     if cfg.num_replicas > 1 and not ctx.clustered:
@@ -49,7 +59,8 @@ def plan_create(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfi
     existing = ctx.streams.get(name)
     if existing is not None:
         return existing if _is_same(existing, made) else refusals.STREAM_NAME_EXIST
-    return _over_limits(made, ctx) or _unfit_filter(made) or _overlap(made, ctx) or made
+    refused = _over_limits(made, ctx) or _unfit_filter(made)
+    return refused or (yield from _overlap(made, ctx)) or made
 
 
 def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
@@ -91,11 +102,14 @@ def _unfit_filter(cfg: StreamConfig) -> ApiError | None:
     return None
 
 
-def _overlap(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _overlap(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     """No subject may belong to two streams."""
     find = ctx.streams_on or partial(_streams_on, ctx)
-    if any(name != cfg.name for subject in cfg.subjects for name in find(subject)):
-        return refusals.STREAM_SUBJECT_OVERLAP
+    for at, subject in enumerate(cfg.subjects, 1):
+        if any(name != cfg.name for name in find(subject)):
+            return refusals.STREAM_SUBJECT_OVERLAP
+        if at % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 
@@ -109,13 +123,20 @@ def _streams_on(ctx: StreamContext, subject: str) -> Iterator[str]:
 
 
 def plan_restore(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """The configuration of a stream to be made from an archive, or why not."""
+    """Return the configuration of a stream to be made from an archive, or why not."""
+    return finish(plan_restore_sliced(name, cfg, ctx))
+
+
+def plan_restore_sliced(
+    name: str, cfg: StreamConfig, ctx: StreamContext
+) -> Sliced[StreamConfig | ApiError]:
+    """As `plan_restore`, in slices."""
     cfg = cfg if cfg.name else structs.replace(cfg, name=name)
     if name != cfg.name:
         return refusals.STREAM_MISMATCH
     if "\\" in name or "/" in name:
         return refusals.STREAM_NAME_CONTAINS_PATH_SEPARATORS
-    refused = check_stream(cfg, ctx)
+    refused = yield from check_stream_sliced(cfg, ctx)
     if refused is not None:
         return refused
     made = normalise(cfg, ctx)
@@ -127,7 +148,7 @@ def check_restored(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     refused = _name_taken(cfg, ctx) or _no_room(cfg, ctx)
     if refused is not None:
         return refused
-    refused = _unfit_filter(cfg) or _overlap(cfg, ctx)
+    refused = _unfit_filter(cfg) or finish(_overlap(cfg, ctx))
     if cfg.num_replicas > 1 and not ctx.clustered:
         refused = refusals.STREAM_REPLICAS_NOT_SUPPORTED
     if refused is None:
@@ -215,8 +236,15 @@ def _reservation(replicas: int, size: int) -> int:
 
 
 def plan_update(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """The configuration to store for a request to change `name`, or why not."""
-    refused = check_stream(cfg, ctx)
+    """Return the configuration to store for a request to change `name`, or why not."""
+    return finish(plan_update_sliced(name, cfg, ctx))
+
+
+def plan_update_sliced(
+    name: str, cfg: StreamConfig, ctx: StreamContext
+) -> Sliced[StreamConfig | ApiError]:
+    """As `plan_update`, in slices."""
+    refused = yield from check_stream_sliced(cfg, ctx)
     if refused is not None:
         return refused
     if name != cfg.name:
@@ -224,16 +252,23 @@ def plan_update(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfi
     old = ctx.streams.get(name)
     if old is None:
         return refusals.STREAM_NOT_FOUND
-    return check_update(old, cfg, ctx)
+    return (yield from _check_update(old, cfg, ctx))
 
 
 def check_update(
     old: StreamConfig, new: StreamConfig, ctx: StreamContext
 ) -> StreamConfig | ApiError:
-    """The configuration to store, if `old` may become `new`, which has passed `check_stream`."""
+    """Return the configuration to store, if `old` may become `new`, which was checked alone."""
+    return finish(_check_update(old, new, ctx))
+
+
+def _check_update(
+    old: StreamConfig, new: StreamConfig, ctx: StreamContext
+) -> Sliced[StreamConfig | ApiError]:
+    """As `check_update`, in slices."""
     made = normalise(new, ctx)
     # As the reference does: what was corrected must hold, too.
-    refused = check_stream(made, ctx)
+    refused = yield from check_stream_sliced(made, ctx)
     if refused is not None:
         return refused
     if made.num_replicas > 1 and not ctx.clustered:
@@ -243,12 +278,8 @@ def check_update(
         if refused is not None:
             return refused
     made = _republished(seal(made))
-    return (
-        _over_limits(made, ctx, replaces=old)
-        or _unfit_consumers(old, made, ctx)
-        or _overlap(made, ctx)
-        or made
-    )
+    refused = _over_limits(made, ctx, replaces=old) or _unfit_consumers(old, made, ctx)
+    return refused or (yield from _overlap(made, ctx)) or made
 
 
 def _republished(cfg: StreamConfig) -> StreamConfig:

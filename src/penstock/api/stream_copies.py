@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from penstock.api import refusals
 from penstock.api.names import is_valid_name
 from penstock.api.subjects import API
-from penstock.subjects.match import collides, is_subset
-from penstock.subjects.tokens import ANY_TAIL, is_valid_literal, is_valid_subject
+from penstock.subjects.match import collides
+from penstock.subjects.patterns import ITEMS_PER_SLICE, PatternList
+from penstock.subjects.tokens import ANY_TAIL, has_wildcard, is_valid_literal, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT, TransformFault, check_mapping
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from penstock.api.refusals import ApiError, Template
     from penstock.api.stream import StreamConfig, StreamSource, SubjectTransform
     from penstock.api.stream_defaults import StreamContext
+    from penstock.base.slices import Sliced
 
-    Rule = Callable[[StreamConfig, StreamContext], ApiError | None]
+    Rule = Callable[[StreamConfig, StreamContext], ApiError | Sliced[ApiError | None] | None]
 
 
 def copies_of(cfg: StreamConfig) -> tuple[StreamSource, ...]:
@@ -55,9 +57,11 @@ def _mirror_alone(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
-def _mirror_filters(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _mirror_filters(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     transforms = cfg.mirror.subject_transforms if cfg.mirror is not None else ()
-    for transform in transforms:
+    filters = PatternList([transform.src for transform in transforms])
+    yield from filters.fill()
+    for at, transform in enumerate(transforms):
         refused = _transform_fault(
             transform,
             source=refusals.MIRROR_INVALID_SUBJECT_FILTER,
@@ -65,8 +69,10 @@ def _mirror_filters(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
         )
         if refused is not None:
             return refused
-        if any(collides(transform.src, other.src) for other in _others(transforms, transform)):
+        if (yield from filters.meets_other(at)):
             return refusals.MIRROR_OVERLAPPING_SUBJECT_FILTERS
+        if (at + 1) % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 
@@ -86,39 +92,49 @@ def _mirror_origin(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
-def _sources(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _sources(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     if cfg.sources and cfg.allow_msg_schedules:
         return refusals.SOURCE_WITH_MSG_SCHEDULES
-    for at, source in enumerate(cfg.sources):
-        refused = _source(source, cfg.sources[:at])
+    earlier: set[object] = set()
+    for at, source in enumerate(cfg.sources, 1):
+        refused = yield from _source(source, earlier)
         if refused is not None:
             return refused
         origin = None if source.external is not None else ctx.streams.get(source.name)
         if origin is not None and 0 < cfg.max_msg_size < origin.max_msg_size:
             return refusals.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG
+        if at % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 
-def _source(source: StreamSource, earlier: tuple[StreamSource, ...]) -> ApiError | None:
+def _source(source: StreamSource, earlier: set[object]) -> Sliced[ApiError | None]:
+    """Check one source; `earlier` holds what identifies those before it."""
     if not is_valid_name(source.name):
         return refusals.SOURCE_INVALID_STREAM_NAME
-    if any(_identity(source) == _identity(other) for other in earlier):
+    identity = _identity(source)
+    if identity in earlier:
         return refusals.SOURCE_DUPLICATE_DETECTED
+    earlier.add(identity)
     if _filters_twice(source):
         return refusals.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED
-    refused = _source_filters(source)
+    refused = yield from _source_filters(source)
     if refused is not None:
         return refused
     if _has_unfit_consumer(source):
         return refusals.SOURCE_DURABLE_CONSUMER_CFG_INVALID
-    if any(_consumer_identity(source) == _consumer_identity(other) for other in earlier):
+    if source.consumer is None:
+        return None
+    consumer = _consumer_identity(source, source.consumer.name)
+    if consumer in earlier:
         return refusals.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED
+    earlier.add(consumer)
     return None
 
 
-def _source_filters(source: StreamSource) -> ApiError | None:
+def _source_filters(source: StreamSource) -> Sliced[ApiError | None]:
     transforms = source.subject_transforms
-    for transform in transforms:
+    for at, transform in enumerate(transforms, 1):
         refused = _transform_fault(
             transform,
             source=refusals.SOURCE_INVALID_SUBJECT_FILTER,
@@ -126,21 +142,34 @@ def _source_filters(source: StreamSource) -> ApiError | None:
         )
         if refused is not None:
             return refused
-    for transform in transforms:
-        if any(is_subset(transform.src, other.src) for other in _others(transforms, transform)):
+        if at % ITEMS_PER_SLICE == 0:
+            yield
+    filters = PatternList([transform.src for transform in transforms])
+    yield from filters.fill()
+    for at in range(len(transforms)):
+        if (yield from filters.is_covered(at)):
             return refusals.SOURCE_OVERLAPPING_SUBJECT_FILTERS
+        if (at + 1) % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 
-def _deliver_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _deliver_prefixes(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     """What another account delivers must not look like what an origin here captures."""
+    copies = copies_of(cfg)
+    if not any(copy.external is not None and copy.external.deliver for copy in copies):
+        return None
+    origins = dict.fromkeys(copy.name for copy in copies if copy.external is None)
+    # A literal subject never collides with itself after a prefix.
     captured = [
         subject
-        for copy in copies_of(cfg)
-        if copy.external is None and copy.name in ctx.streams
-        for subject in ctx.streams[copy.name].subjects
+        for name in origins
+        if name in ctx.streams
+        for subject in ctx.streams[name].subjects
+        if has_wildcard(subject)
     ]
-    for copy in copies_of(cfg):
+    compared = 0
+    for copy in copies:
         prefix = copy.external.deliver if copy.external is not None else ""
         if not prefix:
             continue
@@ -149,6 +178,9 @@ def _deliver_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
         for subject in captured:
             if collides(subject, f"{prefix}.{subject}"):
                 return refusals.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=prefix, subject=subject)
+            compared += 1
+            if compared % ITEMS_PER_SLICE == 0:
+                yield
     return None
 
 
@@ -165,31 +197,60 @@ def _api_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
-def _circle(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _circle(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     """Nothing may come back to where it was copied from, as far as can be seen."""
     visited: set[str] = set()
-    to_visit = [cfg]
-    while to_visit:
-        current = to_visit.pop(0)
-        visited.add(current.name)
-        for source in current.sources:
-            if source.external is not None:
-                continue
-            if source.name not in visited:
-                to_visit += [ctx.streams[source.name]] if source.name in ctx.streams else []
-            elif _feeds(current, source):
-                return _invalid("detected cycle")
-        mirror = current.mirror
-        if mirror is not None and mirror.external is None:
-            if mirror.name in visited:
-                return _invalid("detected cycle")
-            to_visit += [ctx.streams[mirror.name]] if mirror.name in ctx.streams else []
+    level = [cfg]
+    looked_at = 0
+    while level:
+        following: list[StreamConfig] = []
+        for current in level:
+            visited.add(current.name)
+            for source in current.sources:
+                if source.external is not None:
+                    continue
+                if source.name not in visited:
+                    following += [ctx.streams[source.name]] if source.name in ctx.streams else []
+                elif (yield from _feeds(current, source)):
+                    return _invalid("detected cycle")
+                looked_at += 1
+                if looked_at % ITEMS_PER_SLICE == 0:
+                    yield
+            mirror = current.mirror
+            if mirror is not None and mirror.external is None:
+                if mirror.name in visited:
+                    return _invalid("detected cycle")
+                following += [ctx.streams[mirror.name]] if mirror.name in ctx.streams else []
+        level = _ends(following)
     return None
 
 
-def _feeds(cfg: StreamConfig, source: StreamSource) -> bool:
+def _ends(streams: list[StreamConfig]) -> list[StreamConfig]:
+    """Keep the first and the last place of each stream.
+
+    A stream may be reached in many ways, and their number doubles with each level. The first place
+    decides what is visited next, the last sees all that was visited before.
+    """
+    last = {stream.name: at for at, stream in enumerate(streams)}
+    seen: set[str] = set()
+    kept = []
+    for at, stream in enumerate(streams):
+        if stream.name not in seen or last[stream.name] == at:
+            seen.add(stream.name)
+            kept.append(stream)
+    return kept
+
+
+def _feeds(cfg: StreamConfig, source: StreamSource) -> Sliced[bool]:
     wanted = source.filter_subject
-    return not wanted or any(collides(subject, wanted) for subject in cfg.subjects)
+    if not wanted:
+        return True
+    for at, subject in enumerate(cfg.subjects, 1):
+        if collides(subject, wanted):
+            return True
+        if at % ITEMS_PER_SLICE == 0:
+            yield
+    return False
 
 
 # -- parts
@@ -209,13 +270,6 @@ def _transform_fault(
     except TransformFault as fault:
         return destination(err=fault)
     return None
-
-
-def _others(
-    transforms: tuple[SubjectTransform, ...], one: SubjectTransform
-) -> tuple[SubjectTransform, ...]:
-    """All but this very one: an equal one at another place is another."""
-    return tuple(other for other in transforms if other is not one)
 
 
 def _filters_twice(source: StreamSource) -> bool:
@@ -247,11 +301,9 @@ def _identity(source: StreamSource) -> tuple[object, ...]:
     )
 
 
-def _consumer_identity(source: StreamSource) -> object:
-    """What tells two consumers made beforehand apart; a source without one is unlike any."""
-    if source.consumer is None:
-        return object()
-    return (source.name, source.external and source.external.api, source.consumer.name)
+def _consumer_identity(source: StreamSource, consumer: str) -> tuple[object, ...]:
+    """Return what tells two consumers made beforehand apart."""
+    return (source.name, source.external and source.external.api, consumer)
 
 
 COPY_RULES: Final[tuple[Rule, ...]] = (

@@ -8,6 +8,7 @@ are in `stream_copies`, those about other streams and account limits in `stream_
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
@@ -33,7 +34,9 @@ from penstock.api.stream_defaults import (
 )
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
+from penstock.base.slices import finish
 from penstock.subjects.match import collides, is_subset
+from penstock.subjects.patterns import ITEMS_PER_SLICE, PatternList
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT, Transform, TransformFault, check_mapping
 
@@ -43,8 +46,9 @@ if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.api.stream import StreamConfig
     from penstock.api.stream_defaults import StreamContext
+    from penstock.base.slices import Sliced
 
-    Rule = Callable[[StreamConfig, StreamContext], ApiError | None]
+    Rule = Callable[[StreamConfig, StreamContext], ApiError | Sliced[ApiError | None] | None]
 
 REPLICAS_MAX: Final = 5
 MILLISECOND_NS: Final = 1_000_000
@@ -59,9 +63,16 @@ SYSTEM_EVENTS: Final = "$SYS.ACCOUNT.>"
 
 
 def check_stream(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """The first thing that is wrong with a configuration, if anything."""
+    """Return the first thing that is wrong with a configuration, if anything."""
+    return finish(check_stream_sliced(cfg, ctx))
+
+
+def check_stream_sliced(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
+    """As `check_stream`, in slices: a configuration may hold very long lists."""
     for rule in STREAM_RULES:
         refused = rule(cfg, ctx)
+        if isinstance(refused, Generator):
+            refused = yield from refused
         if refused is not None:
             return refused
     return None
@@ -220,21 +231,25 @@ def _persist_mode(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
-def _subjects(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _subjects(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
+    subjects = PatternList(cfg.subjects)
+    yield from subjects.fill()
     for at, subject in enumerate(cfg.subjects):
-        refused = _subject(cfg, subject, cfg.subjects[:at])
+        refused = _subject(cfg, subject, is_duplicate=subjects.is_duplicate(at))
         if refused is not None:
             return refused
-        for other in cfg.subjects[at + 1 :]:
-            if collides(other, subject):
-                return invalid(f'subject "{subject}" overlaps with "{other}"')
+        met = yield from subjects.met_later(at)
+        if met is not None:
+            return invalid(f'subject "{subject}" overlaps with "{cfg.subjects[met]}"')
+        if (at + 1) % ITEMS_PER_SLICE == 0:
+            yield
     return None
 
 
-def _subject(cfg: StreamConfig, subject: str, earlier: tuple[str, ...]) -> ApiError | None:
+def _subject(cfg: StreamConfig, subject: str, *, is_duplicate: bool) -> ApiError | None:
     if not is_valid_subject(subject):
         return invalid("invalid subject")
-    if subject in earlier:
+    if is_duplicate:
         return invalid("duplicate subjects detected")
     if subject == ANY_TAIL and not cfg.no_ack:
         return invalid("capturing all subjects requires no-ack to be true")
@@ -274,7 +289,7 @@ def _transform(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
     return None
 
 
-def _republish(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+def _republish(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     republish = republish_of(cfg)
     if cfg.republish is None or republish is None:
         return None
@@ -282,8 +297,11 @@ def _republish(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
         return pedantic("republish source can not be empty")
     if ctx.pedantic and republishes_transformed(cfg):
         return pedantic("implicit republish based on subject transform")
-    if any(collides(republish.dest, subject) for subject in subjects_of(cfg)):
-        return invalid("stream configuration for republish destination forms a cycle")
+    for at, subject in enumerate(subjects_of(cfg), 1):
+        if collides(republish.dest, subject):
+            return invalid("stream configuration for republish destination forms a cycle")
+        if at % ITEMS_PER_SLICE == 0:
+            yield
     if not republish.dest:
         return None
     try:

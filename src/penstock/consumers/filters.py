@@ -1,35 +1,51 @@
 """The subjects a consumer wants, as one question: does this one match?
 
-Patterns are sorted by what it takes to answer: whole subjects are looked up, `prefix.>` compares
-the beginning, and only the rest is taken apart token by token.
+Patterns are sorted by what it takes to match them: whole subjects are looked up, a few of the form
+`prefix.>` compare the beginning, a few others are matched token by token. Many are kept in a trie,
+so that the time for a subject does not grow with the number of filters.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.subjects.match import match_literal
 from penstock.subjects.tokens import ANY_TAIL, WILDCARDS, tokenise
+from penstock.subjects.trie import SubList, Subscription
 
-TAIL = f".{ANY_TAIL}"
+TAIL: Final = f".{ANY_TAIL}"
+FEW_PATTERNS_MAX: Final = 8
+"""Patterns with wildcards that are compared one by one."""
 
 
 class SubjectFilter:
     """A row of patterns; the empty row lets everything through."""
 
-    __slots__ = ("_literals", "_others", "_prefixes", "is_wild", "patterns")
+    __slots__ = ("_literals", "_others", "_prefixes", "_trie", "is_wild", "patterns")
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self.patterns = patterns
         wild = [p for p in patterns if not WILDCARDS.isdisjoint(tokenise(p))]
-        tails = [p for p in wild if p.endswith(TAIL) and _is_literal(p.removesuffix(TAIL))]
         self._literals = frozenset(patterns) - frozenset(wild)
+        self.is_wild = bool(wild)
+        self._trie: SubList | None = None
+        self._prefixes: tuple[str, ...] = ()
+        self._others: tuple[str, ...] = ()
+        if len(wild) > FEW_PATTERNS_MAX:
+            self._trie = SubList(cache=False)
+            for pattern in wild:
+                self._trie.insert(Subscription(pattern))
+            return
+        tails = [p for p in wild if p.endswith(TAIL) and _is_literal(p.removesuffix(TAIL))]
         self._prefixes = tuple(p.removesuffix(ANY_TAIL) for p in tails)
         self._others = tuple(p for p in wild if p not in tails)
-        self.is_wild = bool(wild)
 
     def matches(self, subject: str) -> bool:
         """Whether some pattern lets a literal subject through."""
         if not self.patterns or subject in self._literals or subject.startswith(self._prefixes):
             return True
+        if self._trie is not None:
+            return self._trie.has_interest(subject)
         return any(match_literal(subject, pattern) for pattern in self._others)
 
 

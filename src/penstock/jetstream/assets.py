@@ -130,7 +130,7 @@ class Assets:
         self._held: dict[str, int] = {}
         self._touched: set[str] = set()  # what they hold may differ from `_held`
         self._used = dict.fromkeys(Storage, 0)
-        self._subjects = PatternIndex()
+        self._subjects: PatternIndex[str] = PatternIndex()
         self._names: list[bytes] = []  # in order
         self.configs = StreamConfigs(self.hosts)
         self.promised = dict.fromkeys(Storage, 0)

@@ -1,32 +1,61 @@
-"""Many patterns, and which of them may meet another one: a trie that is asked instead of them all.
+"""Many patterns, and which of them meet or cover another: a trie instead of comparing them all.
 
-`match.collides` decides; the trie only leaves out what cannot collide. A token that begins like a
-wildcard is kept apart from the others, because `collides` may take it for one. Patterns that are
-kept are valid; what is asked may be anything. Pure.
+`match.collides` and `match.is_subset` decide; the trie only leaves out what cannot match. A token
+that begins like a wildcard is kept apart from the others, because both may take it for one. Any
+string may be kept and asked for. Pure. A query visits nodes one by one and yields each, so that the
+caller can stop for others in between; where many patterns have wildcards, it may visit most nodes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from penstock.subjects.match import collides
-from penstock.subjects.tokens import ANY_TAIL, WILDCARDS, tokenise
+from penstock.subjects.match import collides, is_subset
+from penstock.subjects.tokens import ANY_TAIL, ANY_TOKEN, WILDCARDS, tokenise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from penstock.base.slices import Sliced
+
+K = TypeVar("K")
+
+VISITS_PER_SLICE: Final = 256
+"""Nodes that a query visits before others are served."""
+ITEMS_PER_SLICE: Final = 128
+"""Patterns that are taken in or compared before others are served."""
 
 _WILD: Final = tuple(WILDCARDS)
+_BELOW: Final = -1
 
 
-class _Node:
+_NONE: Final[dict[str, Any]] = {}
+"""The children of most nodes: shared, so that a large index is few objects; never written to."""
+
+
+class _Node(Generic[K]):
     __slots__ = ("owners", "plain", "wild")
 
     def __init__(self) -> None:
-        self.plain: dict[str, _Node] = {}
-        self.wild: dict[str, _Node] = {}
-        self.owners: dict[str, str] = {}  # who has the pattern that ends here -> the pattern
+        self.plain: dict[str, _Node[K]] = _NONE
+        self.wild: dict[str, _Node[K]] = _NONE
+        self.owners: dict[K, str] = {}  # who has the pattern that ends here -> the pattern
 
-    def below(self, token: str) -> dict[str, _Node]:
+    def child(self, token: str) -> _Node[K]:
+        """Return the node below for a token, made if it is new."""
+        children = self.below(token)
+        if children is _NONE:
+            children = {}
+            if token.startswith(_WILD):
+                self.wild = children
+            else:
+                self.plain = children
+        found = children.get(token)
+        if found is None:
+            found = children[token] = _Node()
+        return found
+
+    def below(self, token: str) -> dict[str, _Node[K]]:
         return self.wild if token.startswith(_WILD) else self.plain
 
     @property
@@ -34,20 +63,20 @@ class _Node:
         return not (self.plain or self.wild or self.owners)
 
 
-class PatternIndex:
+class PatternIndex(Generic[K]):
     """Patterns, each with an owner; an owner may have many, and has each once."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._root: _Node[K] = _Node()
 
-    def add(self, pattern: str, owner: str) -> None:
+    def add(self, pattern: str, owner: K) -> None:
         node = self._root
         for token in tokenise(pattern):
-            node = node.below(token).setdefault(token, _Node())
+            node = node.child(token)
         node.owners[owner] = pattern
 
-    def remove(self, pattern: str, owner: str) -> None:
-        """Takes out what was added."""
+    def remove(self, pattern: str, owner: K) -> None:
+        """Take out what was added."""
         path, node = [], self._root
         for token in tokenise(pattern):
             path.append((node.below(token), token))
@@ -57,34 +86,136 @@ class PatternIndex:
             if children[token].is_empty:
                 del children[token]
 
-    def owners_meeting(self, pattern: str) -> Iterator[str]:
-        """Who has a pattern that may match what this one matches; somebody may come up twice."""
-        for owner, own in _candidates(self._root, tokenise(pattern), 0):
-            if collides(pattern, own):
-                yield owner
+    def owners_meeting(self, pattern: str) -> Iterator[K]:
+        """Yield who has a pattern that collides with this one; an owner may come up twice."""
+        for owners in self.visit_meeting(pattern):
+            for owner, own in owners.items():
+                if collides(pattern, own):
+                    yield owner
+
+    def visit_meeting(self, pattern: str) -> Iterator[dict[K, str]]:
+        """Yield the owners at each node where a pattern may end that collides with this one."""
+        tokens = tokenise(pattern)
+        waiting = [(self._root, 0)]
+        while waiting:
+            node, at = waiting.pop()
+            yield node.owners
+            if at == len(tokens):
+                waiting += [(child, _BELOW) for token, child in _tails(node)]
+            elif at == _BELOW or tokens[at] == ANY_TAIL:
+                waiting += [(child, _BELOW) for child in node.plain.values()]
+                waiting += [(child, _BELOW) for child in node.wild.values()]
+            else:
+                token = tokens[at]
+                if token.startswith(_WILD):
+                    waiting += [(child, at + 1) for child in node.plain.values()]
+                elif token in node.plain:
+                    waiting.append((node.plain[token], at + 1))
+                for own, child in node.wild.items():
+                    waiting.append((child, _BELOW if own == ANY_TAIL else at + 1))
+
+    def visit_covering(self, pattern: str) -> Iterator[dict[K, str]]:
+        """Yield the owners at each node where a pattern may end that covers this one."""
+        tokens = tokenise(pattern)
+        waiting = [(self._root, 0)]
+        while waiting:
+            node, at = waiting.pop()
+            if at == _BELOW:
+                yield node.owners
+                waiting += [(child, _BELOW) for child in node.plain.values()]
+                waiting += [(child, _BELOW) for child in node.wild.values()]
+            elif at == len(tokens):
+                yield node.owners
+            else:
+                yield {}
+                token = tokens[at]
+                if token in node.plain:
+                    waiting.append((node.plain[token], at + 1))
+                for own, child in node.wild.items():
+                    if own == ANY_TAIL:
+                        waiting.append((child, _BELOW))
+                    elif own == token or own.startswith(ANY_TOKEN):
+                        waiting.append((child, at + 1))
 
 
-def _candidates(node: _Node, tokens: list[str], at: int) -> Iterator[tuple[str, str]]:
-    yield from node.owners.items()
-    if at == len(tokens):
-        return
-    token = tokens[at]
-    if token == ANY_TAIL:
-        yield from _all_below(node)
-    elif token.startswith(_WILD):
-        for child in (*node.plain.values(), *node.wild.values()):
-            yield from _candidates(child, tokens, at + 1)
-    else:
-        child_or_none = node.plain.get(token)
-        if child_or_none is not None:
-            yield from _candidates(child_or_none, tokens, at + 1)
-        for child in node.wild.values():
-            yield from _candidates(child, tokens, at + 1)
+def _tails(node: _Node[K]) -> Iterator[tuple[str, _Node[K]]]:
+    for token, child in node.wild.items():
+        if token == ANY_TAIL:
+            yield token, child
 
 
-def _all_below(node: _Node) -> Iterator[tuple[str, str]]:
-    waiting = [*node.plain.values(), *node.wild.values()]
-    while waiting:
-        node = waiting.pop()
-        yield from node.owners.items()
-        waiting += [*node.plain.values(), *node.wild.values()]
+class PatternList:
+    """The patterns of one list, told apart by their places; `fill` must have been run."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = patterns
+        self._index: PatternIndex[int] = PatternIndex()
+        self._places: dict[str, list[int]] = {}
+        self._has_wild = False
+        self._visits = 0
+
+    def fill(self) -> Sliced[None]:
+        """Take the patterns in."""
+        wild = 0
+        for at, pattern in enumerate(self.patterns):
+            self._places.setdefault(pattern, []).append(at)
+            if _looks_wild(pattern):
+                self._index.add(pattern, at)
+                wild += 1
+            if (at + 1) % ITEMS_PER_SLICE == 0:
+                yield
+        self._has_wild = wild > 0
+        if wild == len(self.patterns):
+            return
+        for at, pattern in enumerate(self.patterns if wild else ()):
+            if not _looks_wild(pattern):
+                self._index.add(pattern, at)
+            if (at + 1) % ITEMS_PER_SLICE == 0:
+                yield
+
+    def is_duplicate(self, at: int) -> bool:
+        """Return whether the same pattern is at an earlier place."""
+        return self._places[self.patterns[at]][0] < at
+
+    def met_later(self, at: int) -> Sliced[int | None]:
+        """Return the first later place whose pattern collides with the one at a place."""
+        pattern = self.patterns[at]
+        later = [place for place in self._places[pattern] if place > at][:1]
+        for owners in self._index.visit_meeting(pattern) if self._has_wild else ():
+            for place, own in owners.items():
+                if place > at and collides(own, pattern):
+                    later.append(place)
+            self._visits += 1
+            if self._visits % VISITS_PER_SLICE == 0:
+                yield
+        return min(later, default=None)
+
+    def meets_other(self, at: int) -> Sliced[bool]:
+        """Return whether the pattern at a place collides with one at another place."""
+        pattern = self.patterns[at]
+        if len(self._places[pattern]) > 1:
+            return True
+        for owners in self._index.visit_meeting(pattern) if self._has_wild else ():
+            if any(place != at and collides(pattern, own) for place, own in owners.items()):
+                return True
+            self._visits += 1
+            if self._visits % VISITS_PER_SLICE == 0:
+                yield
+        return False
+
+    def is_covered(self, at: int) -> Sliced[bool]:
+        """Return whether the pattern at a place is a subset of one at another place."""
+        pattern = self.patterns[at]
+        if len(self._places[pattern]) > 1 and is_subset(pattern, pattern):
+            return True
+        for owners in self._index.visit_covering(pattern) if self._has_wild else ():
+            if any(place != at and is_subset(pattern, own) for place, own in owners.items()):
+                return True
+            self._visits += 1
+            if self._visits % VISITS_PER_SLICE == 0:
+                yield
+        return False
+
+
+def _looks_wild(pattern: str) -> bool:
+    return any(wild in pattern for wild in _WILD)

@@ -12,7 +12,7 @@ tokens = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=3)
 patterns = st.tuples(tokens, st.sampled_from(["", ".>"])).map(lambda p: ".".join(p[0]) + p[1])
 
 
-@given(st.lists(patterns, max_size=3))
+@given(st.lists(patterns, max_size=3) | st.lists(patterns, min_size=8, max_size=20))
 def test_a_filter_matches_what_some_pattern_matches(row: list[str]) -> None:
     asked = SubjectFilter(tuple(row))
     for literal in LITERALS:

@@ -9,7 +9,7 @@ from penstock.api.advisories import RestoreCreate, SnapshotCreate
 from penstock.api.refusals import ApiError
 from penstock.api.requests import RestoreRequest, SnapshotRequest, is_empty_body
 from penstock.api.responses import RestoreResponse, SnapshotResponse
-from penstock.api.stream_changes import check_restored, plan_restore
+from penstock.api.stream_changes import check_restored, plan_restore_sliced
 from penstock.base.effects import Advise, Begin
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.handlers.bodies import read_body, read_needed, stream_of
@@ -21,7 +21,7 @@ from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
-    from penstock.jetstream.endpoints import Call, Outcome
+    from penstock.jetstream.endpoints import Call, Outcome, Steps
 
 TOO_MANY: Final = "too many snapshots and restores at once"
 
@@ -63,13 +63,14 @@ def snapshot(call: Call) -> Outcome:
     )
 
 
-def restore(call: Call) -> Outcome:
+def restore(call: Call) -> Steps:
     """STREAM.RESTORE: says where the archive is to be sent."""
     request = read_needed(call, RestoreRequest)
     if isinstance(request, ApiError):
         return request
     assets = call.assets
-    cfg = plan_restore(call.names[0], request.config, stream_context(assets, call.names[0]))
+    ctx = stream_context(assets, call.names[0])
+    cfg = yield from plan_restore_sliced(call.names[0], request.config, ctx)
     if isinstance(cfg, ApiError):
         return cfg
     if call.port.num_transfers >= TRANSFERS_MAX:

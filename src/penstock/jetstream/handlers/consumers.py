@@ -14,7 +14,7 @@ from penstock.api.consumer import CreateConsumerRequest
 from penstock.api.consumer_changes import (
     Surroundings,
     addressed,
-    decide,
+    decide_sliced,
     for_source,
     is_internal,
     with_level,
@@ -74,7 +74,7 @@ LIST_STEP: Final = 64
 EPHEMERAL_NAME_LENGTH: Final = 8
 
 
-def create(call: Call) -> Outcome:
+def create(call: Call) -> Steps:
     """CONSUMER.CREATE in its forms: makes a consumer, or changes one that is there."""
     request = read_body(call, CreateConsumerRequest)
     if isinstance(request, ApiError):
@@ -88,9 +88,8 @@ def create(call: Call) -> Outcome:
     whom = for_source(whom, host.stream.cfg, short_hash(call.assets.ambient.nuid()))
     if _is_for_another(call, host, whom.config):
         return refusals.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity_of(host.stream.created_ns))
-    cfg = decide(
-        whom.config, request.action, _surroundings(call.assets, host), pedantic=request.pedantic
-    )
+    around = _surroundings(call.assets, host)
+    cfg = yield from decide_sliced(whom.config, request.action, around, pedantic=request.pedantic)
     if isinstance(cfg, ApiError):
         return cfg
     existing = host.consumers.get(cfg.name) if cfg.name else None

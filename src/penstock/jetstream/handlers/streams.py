@@ -30,7 +30,7 @@ from penstock.api.responses import (
     StreamUpdateResponse,
 )
 from penstock.api.stream import ConsumerLimits, Storage
-from penstock.api.stream_changes import plan_create, plan_update
+from penstock.api.stream_changes import plan_create_sliced, plan_update_sliced
 from penstock.api.stream_defaults import StreamContext
 from penstock.base.effects import Advise
 from penstock.jetstream.endpoints import Endpoint, Held
@@ -59,12 +59,12 @@ SUBJECTS_LIMIT: Final = 100_000
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
-def create(call: Call) -> Outcome:
+def create(call: Call) -> Steps:
     """STREAM.CREATE; one that is there already, and the same, is as good as made."""
     request = read_body(call, StreamConfigRequest)
     if isinstance(request, ApiError):
         return request
-    cfg = plan_create(call.names[0], request.config, _context(call, request))
+    cfg = yield from plan_create_sliced(call.names[0], request.config, _context(call, request))
     if isinstance(cfg, ApiError):
         return cfg
     existing = call.assets.hosts.get(cfg.name)
@@ -122,12 +122,12 @@ def _told(subject: str, name: str, action: str) -> Advise:
     return Advise(f"{subject}{name}", StreamAction(stream=name, action=action))
 
 
-def update(call: Call) -> Outcome:
+def update(call: Call) -> Steps:
     """STREAM.UPDATE"""
     request = read_body(call, StreamConfigRequest)
     if isinstance(request, ApiError):
         return request
-    cfg = plan_update(call.names[0], request.config, _context(call, request))
+    cfg = yield from plan_update_sliced(call.names[0], request.config, _context(call, request))
     if isinstance(cfg, ApiError):
         return cfg
     host = call.assets.hosts[cfg.name]
