@@ -120,6 +120,17 @@ class Commits:
             return []
         return released
 
+    def end_by_deletion(self, lane: StreamLane | None) -> list[Effect]:
+        """Return everything that waits for the disk: the stream is deleted, and that is durable."""
+        released = [*self._releasing, *self.held]
+        self._releasing, self.held = [], []
+        self.unsynced.clear()
+        self._awaited.clear()
+        if lane is not None:
+            lane.commit()
+            lane.release()
+        return released
+
     def _is_durable(self, consumer: str, seq: int) -> bool:
         files = self._consumer_files.get(consumer)
         return files is None or files.state.durable_seq >= seq

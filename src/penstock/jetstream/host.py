@@ -415,6 +415,13 @@ class StreamHost:
         """Return how many consumers requests may name."""
         return len(self._listed)
 
+    def deleted(self) -> None:
+        """Reply to everything that waits: the stream is deleted, and that is durable."""
+        self.is_closed = True
+        self.now[:0] = self.commits.end_by_deletion(self.lane)
+        while self._intake:
+            self._refuse(self._intake.take(), refusals.STREAM_NOT_FOUND)
+
     def let_go(self) -> None:
         """Writes what is open and closes the files."""
         for files in self.consumer_files.values():

@@ -276,3 +276,23 @@ def test_what_was_acknowledged_before_a_crash_leaves_a_work_queue_after_it() -> 
     rig.host.sweep_unwanted(NOW_NS)
     store = rig.host.stream.store
     assert [isinstance(store.load(seq), Missing) for seq in (1, 2, 3)] == [False, True, False]
+
+
+def test_a_deletion_releases_what_waits_and_what_a_sync_is_out_for() -> None:
+    rig = Rig()
+    rig.publish("a")
+    commits = rig.host.begin_commit()
+    rig.publish("b")
+    rig.host.deleted()
+    assert list(rig.left()) == ["a", "b"]
+    rig.run(commits)
+    assert rig.left() == {}
+
+
+def test_a_deletion_does_not_release_what_a_failed_disk_lost() -> None:
+    rig = Rig()
+    rig.publish("a")
+    rig.disk.fail_nth(1, Fault.SYNC_ERROR)
+    rig.commit()
+    rig.host.deleted()
+    assert rig.left() == {}

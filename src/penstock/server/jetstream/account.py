@@ -146,7 +146,7 @@ class AccountEdge:
             self.unwatch(consumer)
         self.copying.drop(host)
         driver = self._drivers.pop(host.name)
-        host.is_closed = True
+        host.deleted()
         self.edge.agenda.forget(driver)
         driver.run()
         driver.let_go()

@@ -92,7 +92,11 @@ class HostDriver:
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
         """A message on one of the stream's subjects."""
-        self.host.publish(Inbound(subject, reply, header, payload), self._edge.now_ns())
+        msg = Inbound(subject, reply, header, payload)
+        if self.host.is_closed:  # deleted in this turn, after the message was routed
+            self._account.nobody(msg, source)
+            return
+        self.host.publish(msg, self._edge.now_ns())
         self.mark()
 
     def mark(self) -> None:
@@ -316,11 +320,17 @@ class HostDriver:
 
     def _read(self, cold: Cold) -> None:
         if self.host.is_closed:
-            self._fetching.pop(cold, None)
-            self._leave()
+            self._end_reads(cold)
         elif cold in self._fetching:  # nobody waits any more once the server stops
             work = self.host.stream.store.fetch(cold)
             self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
+
+    def _end_reads(self, cold: Cold) -> None:
+        """The stream is deleted: let the requests that wait for the block find that out."""
+        for again in self._fetching.pop(cold, []):
+            again()
+        self._leave()
+        self._edge.settle()
 
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
         if failure is not None and not self.host.is_closed:
@@ -328,10 +338,10 @@ class HostDriver:
             log.error("reading a block of stream %s failed: %s", self.host.name, failure)
             self._edge.loop.call_later(READ_RETRY_S, self._read, cold)
             return
-        waiting = self._fetching.pop(cold, [])
         if self.host.is_closed:
-            self._leave()
+            self._end_reads(cold)
             return
+        waiting = self._fetching.pop(cold, [])
         self.host.stream.store.fetched(work)
         self.host.fetched(self._edge.now_ns())
         for again in waiting:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.api.subjects import DIRECT_GET_PREFIX
-from penstock.base.effects import Fetch
-from penstock.jetstream.directget import direct_get
+from penstock.base.effects import Fetch, Send
+from penstock.jetstream.directget import MISSING_STATUS, direct_get
 from penstock.jetstream.getlane import GetLane
 from penstock.store.indexed import IndexedStore
 
@@ -49,10 +49,10 @@ class DirectReads:
         store = host.stream.store
         if may_open and isinstance(store, IndexedStore) and not account.copying.may_stand_in(name):
             self.lane.open(name, store.lane_parts()["log"])
-        self._send(account.driver(host), direct_get(store, host.name, msg))
+        self._send(account.driver(host), msg.reply, direct_get(store, host.name, msg))
         return True
 
-    def _send(self, driver: HostDriver, reading: Reading) -> None:
+    def _send(self, driver: HostDriver, reply: str, reading: Reading) -> None:
         """Sends a piece of an answer; the next when its block is there, or others had a turn."""
         self._account.performer.perform(reading.effects)
         more = reading.again
@@ -60,10 +60,18 @@ class DirectReads:
             return
         last = reading.effects[-1] if reading.effects else None
         if isinstance(last, Fetch):
-            driver.fetch(last.cold, lambda: self._send(driver, more()))  # type: ignore[arg-type]
+            read = last.cold
+            driver.fetch(read, lambda: self._send_next(driver, reply, more))  # type: ignore[arg-type]
         else:
-            self._account.edge.loop.call_soon(self._send_on, driver, more)
+            self._account.edge.loop.call_soon(self._send_on, driver, reply, more)
 
-    def _send_on(self, driver: HostDriver, more: Callable[[], Reading]) -> None:
-        self._send(driver, more())
+    def _send_on(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+        self._send_next(driver, reply, more)
         self._account.edge.settle()
+
+    def _send_next(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+        """Send the next piece, or the end if the stream was deleted meanwhile."""
+        if driver.host.is_closed:
+            self._account.performer.perform([Send(reply, b"", MISSING_STATUS)])
+        else:
+            self._send(driver, reply, more())
