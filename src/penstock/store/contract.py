@@ -28,6 +28,7 @@ __all__ = [
     "SLICE_LOOKS",
     "SLICE_MSGS",
     "SLICE_SUBJECTS",
+    "TIME_NS_MAX",
     "TTL_NEVER",
     "UNLIMITED",
     "Appended",
@@ -47,6 +48,8 @@ __all__ = [
 ]
 
 UNLIMITED: Final = -1
+TIME_NS_MAX: Final = 2**63 - 1
+"""The latest time that a message can have: in the year 2262."""
 TTL_NEVER: Final = -1
 """A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
 EXPIRE_BATCH: Final = 10_000

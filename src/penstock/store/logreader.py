@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import (
     SLICE_SUBJECTS,
+    TIME_NS_MAX,
     Cold,
     MessageRecord,
     Missing,
@@ -92,7 +93,8 @@ class LogReader:
         return self._log.num_pending(start, filters, last=last, last_per_subject=last_per_subject)
 
     def seq_at_time(self, ts_ns: int) -> int:
-        return self._log.seq_at_time(ts_ns) or self._log.last_seq + 1
+        reached_ns = min(max(ts_ns, 0), TIME_NS_MAX)  # requests name years up to 9999
+        return self._log.seq_at_time(reached_ns) or self._log.last_seq + 1
 
     def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:
         states = self._log.subject_states(pattern)

@@ -103,7 +103,18 @@ def test_beyond_the_end_there_is_nothing(filled: Driven) -> None:
 
 @pytest.mark.parametrize(
     ("ts_ns", "seq"),
-    [(0, 1), (10, 1), (11, 2), (20, 2), (21, 4), (30, 4), (60, 6), (61, 7), (2**62, 7)],
+    [
+        (0, 1),
+        (10, 1),
+        (11, 2),
+        (20, 2),
+        (21, 4),
+        (30, 4),
+        (60, 6),
+        (61, 7),
+        (2**63, 7),
+        (-(10**19), 1),
+    ],
 )
 def test_a_time_leads_to_the_first_live_message_not_older(
     filled: Driven, ts_ns: int, seq: int
