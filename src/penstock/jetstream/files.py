@@ -54,6 +54,11 @@ class StreamMeta(msgspec.Struct, frozen=True, kw_only=True):
     config: msgspec.Raw
     created_ns: int
     incarnation: int
+    first_seq: int = 0
+    """Where the stream begins if it has no blocks; 0 if its configuration says that.
+
+    An update may change `first_seq` of the configuration, but not the sequences of the stream.
+    """
     version: int = 1
 
 

@@ -52,9 +52,10 @@ def host_stream(
     *,
     created_ns: int,
     now_ns: int,
+    first_seq: int = 0,
 ) -> StreamHost:
-    """The machines of a stream whose files are there."""
-    store = open_store(assets, cfg, files)
+    """The machines of a stream whose files are there; `first_seq` as in its `StreamMeta`."""
+    store = open_store(assets, cfg, files, first_seq=first_seq)
     if cfg.mirror is not None and isinstance(store, FileStore) and store.recovery.unsynced:
         # Elsewhere what was perhaps shown and then lost leaves a gap. A mirror gives no sequences
         # out: its origin has those messages under the same ones, so they are copied again.
@@ -109,10 +110,12 @@ def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
     return hashlib.blake2b(raw, digest_size=WORD_BYTES, person=b"stream").hexdigest()
 
 
-def open_store(assets: Assets, cfg: StreamConfig, files: StreamFiles | None) -> Store:
+def open_store(
+    assets: Assets, cfg: StreamConfig, files: StreamFiles | None, *, first_seq: int = 0
+) -> Store:
     """The messages of a stream: what is on disk, or nothing yet."""
     ambient = assets.ambient
-    first_seq = max(1, cfg.first_seq)
+    first_seq = max(1, first_seq or cfg.first_seq)
     if files is None:
         return MemStore(
             limits_of(cfg), first_seq=first_seq, seed=ambient.seed(), noise=ambient.noise

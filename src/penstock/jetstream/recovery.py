@@ -62,7 +62,9 @@ def _recover_stream(
     assets: Assets, meta: StreamMeta, files: StreamFiles, report: AccountRecovery, now_ns: int
 ) -> StreamHost:
     cfg = decode(StreamConfig, bytes(meta.config), strict=False)
-    host = host_stream(assets, cfg, files, created_ns=meta.created_ns, now_ns=now_ns)
+    host = host_stream(
+        assets, cfg, files, created_ns=meta.created_ns, now_ns=now_ns, first_seq=meta.first_seq
+    )
     found = host.stream.store.state()
     report.streams += 1
     report.messages += found.msgs

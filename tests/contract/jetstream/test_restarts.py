@@ -243,3 +243,14 @@ def test_waiting_requests_are_told_of_an_orderly_end(server: ServerUnderTest) ->
         status = waiting.next()
         assert status.status == "409 Server Shutdown"
         assert status.fields == [("Nats-Pending-Messages", "3"), ("Nats-Pending-Bytes", "0")]
+
+
+def test_another_first_sequence_does_not_move_an_empty_stream(server: ServerUnderTest) -> None:
+    with life(server) as client:
+        stream = client.stream("S", first_seq=1000)
+        stream.update(first_seq=77)
+        before = stream.info()["state"]
+    end(server)
+    with life(server) as client:
+        assert again(client, "S").info()["state"] == before
+        assert before["last_seq"] == 999

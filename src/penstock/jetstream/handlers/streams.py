@@ -33,6 +33,7 @@ from penstock.api.stream import ConsumerLimits, Storage
 from penstock.api.stream_changes import plan_create_sliced, plan_update_sliced
 from penstock.api.stream_defaults import StreamContext
 from penstock.base.effects import Advise
+from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import StreamMeta
 from penstock.jetstream.handlers.bodies import (
@@ -154,6 +155,7 @@ def _meta(host: StreamHost, config: bytes) -> StreamMeta:
         config=msgspec.Raw(config),
         created_ns=host.stream.created_ns,
         incarnation=host.files.incarnation,
+        first_seq=min(host.stream.store.state().last_seq + 1, SEQ_MAX),
     )
 
 
