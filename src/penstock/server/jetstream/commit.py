@@ -84,13 +84,14 @@ class Committer:
             done(failure)
 
     def close(self) -> None:
-        """Waits for what is running, and tells whose it was."""
-        threads, self._threads = self._threads, []
-        for _ in threads:
-            self._waiting.put(None)
-        for thread in threads:
-            thread.join()
-        self._tell()
+        """Wait for all work, also for work that starts because other work has ended."""
+        while self._threads:
+            threads, self._threads = self._threads, []
+            for _ in threads:
+                self._waiting.put(None)
+            for thread in threads:
+                thread.join()
+            self._tell()
 
 
 def run_here(work: Work) -> Exception | None:
