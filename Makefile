@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-stalls bench-storage bench-folds fuzz faults wheel clean
+.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-stalls bench-storage bench-folds fuzz fuzz-operations asan faults wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,23 @@ bench-folds: setup ## folds of a million keys on ours and the reference; out/fol
 
 fuzz: setup ## throw random bytes at a live server for a minute
 	$(BIN)/python -m tests.fuzz --seconds 60
+
+OPERATIONS ?= 1000000
+SEED ?= 0
+fuzz-operations: setup ## random JetStream operations with restarts; OPERATIONS=100000 SEED=1 for others
+	$(BIN)/python -m tests.fuzz.operations --operations $(OPERATIONS) --seed $(SEED)
+
+# What the data plane is made of, and what clients can reach. Tests that measure memory are left out:
+# a sanitizer keeps freed memory for a while, to recognise a use of it.
+SANITIZED_TESTS := $(addprefix tests/unit/,wire subjects records store streams consumers bulk fold \
+	broker jetstream) tests/property tests/fuzz
+SANITIZED_OPERATIONS ?= 20000
+asan: setup ## tests and fuzzers with address and undefined-behaviour sanitizers
+	$(BIN)/python tools/sanitized.py build
+	$(BIN)/python tools/sanitized.py run python -m pytest -q -n 2 -p no:cacheprovider \
+		-m 'not resident' $(SANITIZED_TESTS)
+	$(BIN)/python -m tests.fuzz.operations --sanitized --operations $(SANITIZED_OPERATIONS)
+	$(BIN)/python tools/sanitized.py check
 
 TIMES ?= 1
 faults: setup $(SPARK_CLASSES) ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night

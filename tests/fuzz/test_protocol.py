@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +37,10 @@ def test_no_conversation_harms_the_server(
         protocol.run(server.port, range(WARM_UP, CONVERSATIONS))
         victim.check_well()
         victim.wait_for_files(files)
-        assert victim.resident() - before < 24 * MIB
+        # A sanitizer keeps freed memory for a while, to recognise a use of it.
+        assert victim.resident() - before < 24 * MIB or "libasan" in os.environ.get(
+            "LD_PRELOAD", ""
+        )
     finally:
         server.kill()
 

@@ -38,6 +38,7 @@ def life(sublist: SubList, count: int, dice: random.Random) -> None:
         sublist.remove(one)
 
 
+@pytest.mark.resident
 def test_what_a_hundred_thousand_subscriptions_took_is_given_back(sublist: SubList) -> None:
     dice = random.Random(3)
     life(sublist, MANY, dice)
@@ -52,6 +53,7 @@ def test_what_a_hundred_thousand_subscriptions_took_is_given_back(sublist: SubLi
     assert resident_bytes() - before < 8 * MIB
 
 
+@pytest.mark.resident
 def test_remembered_matches_do_not_grow_without_bound() -> None:
     sublist = SubList(seed=1)
     for n in range(1000):
