@@ -292,7 +292,8 @@ def _write_struct(value: Struct) -> dict[str, object]:
         if field.flat:
             written |= _write_struct(item) if item is not None else {}
         elif field.emit or (item is not None and item != field.empty):
-            if item is not None and field.encode is not None:
+            # What is long was encoded before, piece by piece.
+            if item is not None and field.encode is not None and type(item) is not msgspec.Raw:
                 item = field.encode(item)
             written[field.name] = item
     return written

@@ -48,8 +48,7 @@ def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Stor
     assert subject is not None
     covered = [is_subset(f, subject) for f in filters]
     if covered and all(covered):
-        rest = [s.first for s in store.subject_states(subject).values()]
-        return min(rest, default=store.state().last_seq + 1)
+        return store.next_seq((subject,), 0) or store.last_seq + 1
     if any(covered) or not filters or any(is_subset(subject, f) for f in filters):
         return first
     return None
@@ -62,15 +61,13 @@ def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], s
     if start > cursor.next:
         cursor.jump(start)
     state = outstanding.log.state
-    known = outstanding.within(ranges)
-    for seq in known:
-        outstanding.acked(seq)
+    known = outstanding.acked_within(ranges)
     if not state.pending and not state.redelivered:
         outstanding.reset(state.delivered_consumer, cursor.next - 1)
     elif state.floor_stream < start - 1:
-        lowest = min(state.pending.values(), default=(state.delivered_consumer + 1, 0))
-        outstanding.acked_through(lowest[0] - 1, start - 1)
-    return bool(known)
+        lowest = state.pending.lowest_consumer() or state.delivered_consumer + 1
+        outstanding.acked_through(lowest - 1, start - 1)
+    return known
 
 
 def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store) -> int | ApiError:

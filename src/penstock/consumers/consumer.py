@@ -263,6 +263,15 @@ class Consumer:
             return True
         return seq >= self._cursor.next or seq in state.pending
 
+    @property
+    def holds_all_from(self) -> int:
+        """The sequence from which on it holds every message; 0 if its filters leave some out."""
+        if self._cursor.filters:
+            return 0
+        is_explicit = self.cfg.ack_policy is AckPolicy.EXPLICIT
+        floor = self.log.state.floor_stream
+        return max(self._cursor.next, floor + 1) if is_explicit else floor + 1
+
     def has_passed(self, seq: int) -> bool:
         """Whether it holds nothing up to here, for sure."""
         state = self.log.state

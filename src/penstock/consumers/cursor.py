@@ -8,6 +8,7 @@ after removals whose subjects are not known. Reads the store, changes nothing in
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.consumer import DeliverPolicy
@@ -16,7 +17,7 @@ from penstock.store.contract import Cold, Missing
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from penstock.api.consumer import ConsumerConfig
     from penstock.consumers.pump import Run
@@ -82,8 +83,7 @@ def _first_wanted(
 def _first_since(ts_ns: int, store: Store, state: StoreState, filters: tuple[str, ...]) -> int:
     """The first message not older; where filters leave a gap before the first, it is jumped."""
     seq = store.seq_at_time(ts_ns)
-    firsts = [s.first for f in filters for s in store.subject_states(f).values()]
-    later = min((first for first in firsts if first >= seq), default=seq)
+    later = store.first_since(filters, seq) or seq
     return later if later < state.last_seq else seq
 
 
@@ -302,11 +302,16 @@ class Cursor:
         """Messages became visible, nobody says which."""
         self._tail_unknown = True
 
-    def removed(self, ranges: Iterable[Range]) -> None:
-        """The stream lost what was in these ranges."""
-        for first, last in ranges:
+    def removed(self, ranges: Sequence[Range]) -> None:
+        """The stream lost what was in these ascending ranges."""
+        if not ranges or ranges[-1][1] < self.next:
+            return
+        for at in range(max(bisect_left(ranges, (self.next, 0)) - 1, 0), len(ranges)):
+            first, last = ranges[at]
             if last < self.next:
                 continue
+            if self._stale:
+                return  # everything is counted again anyway
             if first != last or self.row is not None or last > self._counted_to:
                 self._stale = True
             elif self.filters:

@@ -9,6 +9,7 @@ outnumber the rest. What is outstanding, since when and how often is the state l
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.store.consumer_deltas import ENTRIES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.api.consumer import ConsumerConfig
     from penstock.consumers.state import StateLog
@@ -88,6 +89,17 @@ class Outstanding:
                 self.queue.pop(seq, None)
         return known
 
+    def acked_within(self, ranges: Sequence[Range]) -> bool:
+        """Everything in these ascending ranges is settled; False if nothing was known of any."""
+        state = self.log.state
+        if state.redelivered:
+            known = self.within(ranges)
+            for seq in known:
+                self.acked(seq)
+            return bool(known)
+        spans = self._pending_spans(ranges)
+        return bool(spans and self.acked_run(spans))
+
     def acked_through(self, consumer_seq: int, seq: int) -> None:
         """Everything up to here is settled."""
         for queued in [s for s in self.queue if s <= seq]:
@@ -139,19 +151,26 @@ class Outstanding:
         """How often a message was delivered after the first time."""
         return self.log.state.redelivered.get(seq, 0)
 
-    def within(self, ranges: Iterable[Range]) -> list[int]:
-        """Sequences in these ranges of which anything is known, ascending."""
+    def within(self, ranges: Sequence[Range]) -> list[int]:
+        """Sequences in these ascending ranges of which anything is known, ascending."""
         state = self.log.state
-        known: set[int] = set()
-        tracked = len(state.pending) + len(state.redelivered)
-        for first, last in ranges:
-            if last - first < tracked:
-                seqs = range(first, last + 1)
-                known.update(s for s in seqs if s in state.pending or s in state.redelivered)
-            else:
-                known.update(s for s in state.pending if first <= s <= last)
-                known.update(s for s in state.redelivered if first <= s <= last)
+        known = {s for s in state.redelivered if _covers(ranges, s)} if state.redelivered else set()
+        for first, last in self._pending_spans(ranges):
+            known.update(range(first, last + 1))
         return sorted(known)
+
+    def _pending_spans(self, ranges: Sequence[Range]) -> list[Range]:
+        """What is outstanding in these ascending ranges."""
+        pending = self.log.state.pending
+        spans: list[Range] = []
+        lowest = pending.lowest()
+        if not lowest or not ranges or ranges[-1][1] < lowest:
+            return spans
+        for at in range(max(bisect_left(ranges, (lowest, 0)) - 1, 0), len(ranges)):
+            if not pending.at_least(ranges[at][0]):
+                break
+            spans += pending.spans_within(*ranges[at])
+        return spans
 
     def take_due(self, now_ns: int) -> list[int]:
         """Outstanding messages whose wait is over, ascending. They have no deadline any more:
@@ -230,3 +249,9 @@ class Outstanding:
             if seq not in self.queue
         )
         self._line.extend(sorted(waits))
+
+
+def _covers(ranges: Sequence[Range], seq: int) -> bool:
+    """Whether one of some ascending ranges has a sequence in it."""
+    at = bisect_right(ranges, seq, key=lambda each: each[0])
+    return at > 0 and seq <= ranges[at - 1][1]

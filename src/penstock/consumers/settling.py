@@ -158,8 +158,7 @@ class Settling:
         # An ack may know of deliveries that a power cut took out of the state.
         consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
         if self.by_interest:
-            for each in state.pending.through(seq):
-                self.note(each, each)
+            self.settled += state.pending.spans_within(0, seq)
         self._outstanding.acked_through(consumer_seq, seq)
         self.last_ns = now_ns
 

@@ -30,6 +30,8 @@ class Commit(NamedTuple):
     work: Work
     told: Callable[[Exception | None], None]
     """Called when it has run, with what made it fail."""
+    is_long: bool = False
+    """It may take long however quick syncs are: never to be waited for."""
 
 
 class Commits:
@@ -83,7 +85,7 @@ class Commits:
         # What is not synced now is written at least, so that a kill costs nothing.
         work = store.pending_sync(write_only=not store.sync_wanted)
         if work is not None:
-            commits.append(Commit(work, partial(store.synced, work)))
+            commits.append(Commit(work, partial(store.synced, work), work.is_long))
         positions = self._positions
         keep = None if positions is None else positions.pending_sync(self._stream)
         if positions is not None and keep is not None:  # behind all that it speaks of

@@ -23,10 +23,11 @@ from penstock.store.contract import Cold, MessageRecord
 from penstock.wire import headers
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable
 
     from penstock.base.message import Inbound
-    from penstock.store.contract import Store, SubjectState
+    from penstock.store.contract import Store
 
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """What a batch may hold if its request does not say: the default of what may wait for a client."""
@@ -245,49 +246,30 @@ def _last_of_many(target: Target, request: MsgGetRequest) -> Reading:
         if after <= store.state().first_seq:
             return _status(target, NO_RESULTS_STATUS)
         up_to = after - 1
-    # Counting is much cheaper than listing, but counts as of now.
+    # Counting is cheaper than listing, but counts as of now.
     if up_to >= visible:
         subjects = store.num_pending(1, request.multi_last, last_per_subject=True)
         if subjects > SUBJECTS_MAX:
             return _status(target, TOO_MANY_STATUS)
-    states: dict[str, SubjectState] = {}
-    for pattern in request.multi_last:
-        states |= store.subject_states(pattern)
-    ceiling = min(up_to, visible)
-    known = [state.last for state in states.values() if state.last <= ceiling]
-    older = [name for name, state in states.items() if state.first <= ceiling < state.last]
-    if len(known) + len(older) > SUBJECTS_MAX:
+    seqs = store.last_of_each(request.multi_last, at_or_before=up_to)
+    if len(seqs) > SUBJECTS_MAX:
         return _status(target, TOO_MANY_STATUS)
-    if not known and not older:
+    if not seqs:
         return _status(target, NO_RESULTS_STATUS)
-    return _Lasts(target, request, up_to, known).look_for(older, ceiling)
+    return _Lasts(target, request, up_to, seqs).go_on()
 
 
 class _Lasts(_Pieces):
     """The last message of each of several subjects, by sequence."""
 
     def __init__(
-        self, target: Target, request: MsgGetRequest, up_to: int, known: list[int]
+        self, target: Target, request: MsgGetRequest, up_to: int, seqs: array[int]
     ) -> None:
         super().__init__(target, request, request.batch if request.batch > 0 else SUBJECTS_MAX)
         self._no_hdr = False  # asked for or not, as in the reference
         self._up_to = up_to
-        self._from = request.seq
-        self._seqs = known
-        self._at = 0
-
-    def look_for(self, subjects: list[str], ceiling: int) -> Reading:
-        """The first piece, when the messages of subjects that have newer ones, too, are found."""
-        while subjects:
-            found = self._target.store.load_last(subjects[-1], at_or_before=ceiling)
-            if isinstance(found, Cold):
-                return Reading([Fetch(found)], lambda: self.look_for(subjects, ceiling))
-            subjects.pop()
-            if isinstance(found, MessageRecord):
-                self._seqs.append(found.seq)
-        self._seqs.sort()
-        self._at = bisect_left(self._seqs, self._from)
-        return self.go_on()
+        self._seqs = seqs
+        self._at = bisect_left(seqs, request.seq)
 
     def _take(self) -> MessageRecord | Cold | None:
         while self._at < len(self._seqs):

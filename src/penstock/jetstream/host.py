@@ -17,6 +17,7 @@ from penstock.base.effects import Fetch, Send
 from penstock.consumers.consumer import Consumer
 from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
+from penstock.jetstream.chores import Chores
 from penstock.jetstream.commits import Commits
 from penstock.jetstream.intake import TOO_MANY_HEADER, Intake
 from penstock.jetstream.replicator import LocalReplicator
@@ -36,7 +37,7 @@ from penstock.streams.pubacks import PubAcks
 from penstock.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect
@@ -73,6 +74,8 @@ class StreamHost:
         self.upstream: Upstream | None = None
         self.positions = None if files is None else files.positions()
         self.commits = Commits(stream, self.positions, self.consumer_files)
+        self.chores = Chores(self)
+        """What was begun and goes on in later turns."""
         self._intake = Intake()
         self._waking = Waking(self.consumers)
 
@@ -153,8 +156,11 @@ class StreamHost:
         if type(entry) is Publish and entry.special is not None and entry.special.rollup:
             # To consumers, what a message rolls up is purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
-            self._tell_purged(subject, applied.removed, entry.ts_ns)
+            self.tell_purged(subject, applied.removed, entry.ts_ns)
             applied = applied._replace(removed=NOTHING_REMOVED)
+        if applied.rest:  # the reply follows the last slice
+            self.chores.roll_up(applied.rest, applied.effects)
+            applied = applied._replace(effects=())
         self._applied(applied)
 
     def _applied(self, applied: Applied) -> None:
@@ -252,10 +258,13 @@ class StreamHost:
     def _settle(self, settled: tuple[Range, ...]) -> None:
         if self.stream.cfg.retention is Retention.LIMITS:
             return
+        if sum(last - first + 1 for first, last in settled) > keeping.SWEEP_LOOKS:
+            self.chores.settle(settled)
+            return
         gone = keeping.settled_by_all(self.stream.store, self.consumers.values(), settled)
-        self._take_out(gone, self.stream.last_ts_ns)
+        self.take_out(gone, self.stream.last_ts_ns)
 
-    def _take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
+    def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
         """Nobody needs these. If they cannot be taken out now, the next start does it."""
         if not seqs or self.failure is not None:
             return
@@ -266,12 +275,8 @@ class StreamHost:
         self.note(self.stream)
 
     def sweep_unwanted(self, now_ns: int) -> None:
-        """Takes out what no consumer needs any more: one has gone, or a crash came between."""
-        is_queue = self.stream.cfg.retention is Retention.WORKQUEUE
-        gone = keeping.needed_by_none(
-            self.stream.store, self.consumers.values(), only_wanted=is_queue
-        )
-        self._take_out(gone, now_ns)
+        """Take out what no consumer needs any more: a slice at once, what is left as a chore."""
+        self.chores.sweep(now_ns)
 
     # -- turns
 
@@ -354,14 +359,23 @@ class StreamHost:
 
     # -- changes from outside
 
-    def purge(self, entry: Purge, now_ns: int) -> int:
-        """Takes messages out; answers how many. Consumers that were behind them move on."""
-        self.hear_lane()
-        removed = self.stream.apply(entry).removed
-        self._tell_purged(entry.subject or None, removed, now_ns)
-        return removed.msgs
+    def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
+        """Take messages out, with a pause after each slice; returns how many."""
+        yield from self.chores.finish(now_ns)
+        total = 0
+        rest: tuple[Purge, ...] = (entry,)
+        while rest:
+            self.hear_lane()
+            applied = self.stream.apply(rest[0])
+            self.tell_purged(entry.subject or None, applied.removed, now_ns)
+            total += applied.removed.msgs
+            rest = applied.rest
+            if rest:
+                yield
+        return total
 
-    def _tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
+    def tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
+        """Consumers must know what a purge or a rollup took out."""
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
             self._waking.add(consumer.name)
@@ -369,7 +383,8 @@ class StreamHost:
     def open_lane(self) -> None:
         """Lets the fast lane take what the configuration allows, unless something must wait."""
         if self.lane is not None:
-            is_free = not (self._intake or self.is_hindered or self.is_closed)
+            is_bound = self._intake or self.is_hindered or self.stream.store.is_over
+            is_free = not (is_bound or self.is_closed)
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
             self._tend_lane(self.stream.next_deadline_ns())
 

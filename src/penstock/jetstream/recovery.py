@@ -55,6 +55,8 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
         _recover_consumers(assets, host, report, now_ns)
         if host.stream.cfg.retention is not Retention.LIMITS:
             host.sweep_unwanted(now_ns)
+        for _ in host.chores.finish(now_ns):
+            continue
     return report
 
 

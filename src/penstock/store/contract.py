@@ -54,8 +54,8 @@ TTL_NEVER: Final = -1
 """A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
 EXPIRE_BATCH: Final = 10_000
 """Messages one call of `Store.expire` takes out at most, unless the caller says otherwise."""
-SLICE_MSGS: Final = 4_096
-"""Messages that one slice of a purge or of new limits takes out: about a millisecond."""
+SLICE_MSGS: Final = 2_048
+"""Messages that one slice of a purge or of new limits takes out: a millisecond or two."""
 SLICE_LOOKS: Final = 65_536
 """Sequences that such a slice looks at: less than a millisecond."""
 SLICE_SUBJECTS: Final = 16_384
@@ -194,6 +194,10 @@ class Syncing(Work, Protocol):
         """It writes a few pages and syncs one file: with a single message waiting for it, running
         it at once costs less than handing it to a thread."""
 
+    @property
+    def is_long(self) -> bool:
+        """It removes or replaces files, perhaps hundreds."""
+
 
 class Store(Protocol):
     """Messages by sequence, indexed by subject.
@@ -261,14 +265,15 @@ class Store(Protocol):
         taken out more than SLICE_MSGS."""
 
     def trim(self) -> Removed:
-        """Take out one slice of what is over the limits.
+        """Take out one slice of what is over the limits: each subject's oldest first, then the
+        store's. What is left at the end does not depend on appends between two slices."""
 
-        Each subject's oldest first, then the store's. Appends may come between two slices: what is
-        left at the end is the same, whenever they come.
-        """
+    @property
+    def has_remains(self) -> bool:
+        """Whether memory of what a purge of everything took out waits for `shed`."""
 
-    def shed(self) -> bool:
-        """Free a slice of the memory that a purge of everything left; whether more is left."""
+    def shed(self) -> None:
+        """Free a slice of that memory."""
 
     def note_lost(self, last: int) -> None:
         """Messages up to this sequence may have been lost before the store had them."""

@@ -202,8 +202,12 @@ class IndexedStore(LogReader):
             self._trim_front(gone, log.last_ts_ns)
         return gone.removed()
 
-    def shed(self) -> bool:
-        return self._log.shed()
+    @property
+    def has_remains(self) -> bool:
+        return self._log.has_remains
+
+    def shed(self) -> None:
+        self._log.shed()
 
     def note_lost(self, last: int) -> None:
         self._check_writable()

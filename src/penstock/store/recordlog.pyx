@@ -249,6 +249,11 @@ cdef class RecordLog(BlockList):
         if len(old) > SHED_AT_ONCE:
             self.retired.append(old)
 
+    @property
+    def has_remains(self) -> bool:
+        """Whether `shed` has something to free."""
+        return bool(self.retired)
+
     def shed(self, uint32_t at_most=SHED_AT_ONCE) -> bool:
         """Free some memory of an index that was replaced; returns whether more is left."""
         cdef SubjectIndex old

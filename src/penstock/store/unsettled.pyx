@@ -194,6 +194,25 @@ cdef class Unsettled:
             at += 1
         return self.rows[at].seq if at < self.end else 0
 
+    def spans_within(self, uint64_t first, uint64_t last) -> list:
+        """What is there from `first` to `last`, as spans that hold nothing else."""
+        cdef size_t i = self.place(first) if self.count else self.end
+        taken = Spans()
+        while i < self.end and self.rows[i].seq <= last:
+            if not self.rows[i].gone:
+                taken.add(self.rows[i].seq)
+            i += 1
+        return taken.done()
+
+    def lowest_consumer(self) -> int:
+        """The lowest consumer sequence; 0 if there is none."""
+        cdef size_t i
+        cdef uint64_t lowest = 0
+        for i in range(self.first, self.end):
+            if not self.rows[i].gone and (lowest == 0 or self.rows[i].consumer_seq < lowest):
+                lowest = self.rows[i].consumer_seq
+        return lowest
+
     def through(self, uint64_t seq) -> list:
         """Every sequence up to this one, ascending."""
         cdef size_t i

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 PREALLOCATE_BYTES: Final = 256 * 1024
 """Zeros written ahead of small appends: a sync that grows no file is faster."""
 
+LONG_WRITE_BYTES: Final = 1_048_576
+"""A sync that writes more is run on a thread, however quick syncs are."""
+
 
 @dataclass(slots=True)
 class BlockFiles:
@@ -117,6 +120,13 @@ class SyncWork:
             and len(self.pieces[0].data) <= SMALL_WRITE_BYTES
             and self.pieces[0].offset > 0
             and not (self.footers or self.rewrites or self.swaps or self.doomed or self.litter)
+        )
+
+    @property
+    def is_long(self) -> bool:
+        written = sum(len(piece.data) for piece in self.pieces)
+        return written > LONG_WRITE_BYTES or bool(
+            self.doomed or self.litter or self.rewrites or self.swaps
         )
 
     def numbers(self) -> set[int]:
@@ -276,6 +286,10 @@ class AppendWork:
     @property
     def pieces(self) -> list[Unwritten]:
         return [self.piece]
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.piece.data) > LONG_WRITE_BYTES
 
     @property
     def short(self) -> bool:

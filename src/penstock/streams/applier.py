@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.base.effects import Send
-from penstock.store.contract import NOTHING_REMOVED, Appended, Cold
+from penstock.store.contract import NOTHING_REMOVED, Appended, Cold, PurgeStep
 from penstock.store.packed import unpacked
 from penstock.streams import names
 from penstock.streams.entries import (
@@ -24,6 +24,7 @@ from penstock.streams.entries import (
     Remove,
     Skip,
     Special,
+    Trim,
 )
 from penstock.streams.republish import Republisher
 from penstock.streams.retention import limits_of, merged, spans_of, together
@@ -72,11 +73,13 @@ class Applier:
         if isinstance(entry, Batch):
             return self._store_batch(entry)
         if isinstance(entry, Purge):
-            return Applied(removed=self._purge(entry))
+            return self._purge(entry)
         if isinstance(entry, Remove):
             return Applied(removed=self._remove(entry))
         if isinstance(entry, Expire):
             return Applied(removed=self._ledger.store.expire(entry.ts_ns))
+        if isinstance(entry, Trim):
+            return Applied(removed=self._ledger.store.trim())
         if isinstance(entry, Skip):
             return self._skip(entry)
         return Applied(removed=self._update(entry.cfg))
@@ -120,13 +123,13 @@ class Applier:
         seq = ledger.last_seq + 1
         ledger.store.skip(seq, seq, entry.ts_ns)
         self._note(seq, entry.ts_ns, special)
-        return Applied(removed=self._roll_up(entry.subject, special, seq + 1))
+        removed, rest = self._roll_up(entry, special, seq + 1)
+        return Applied(removed=removed, rest=rest)
 
     def _store(self, entry: Publish, special: Special) -> Applied:
         ledger = self._ledger
         to = self._republisher.destination(entry.subject) if self._republisher else ""
         previous = ledger.last_of(entry.subject) if to else 0
-        removed = NOTHING_REMOVED
         appended = ledger.store.append(
             entry.subject,
             entry.header,
@@ -139,7 +142,10 @@ class Applier:
         assert isinstance(appended, Appended)
         seq, removed = appended
         self._note(seq, entry.ts_ns, special)
-        removed = merged(removed, self._roll_up(entry.subject, special, seq))
+        rest: tuple[Purge, ...] = ()
+        if special.rollup or special.purged:
+            rolled, rest = self._roll_up(entry, special, seq)
+            removed = merged(removed, rolled)
         if ledger.cfg.allow_msg_schedules:
             self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
         if ledger.cfg.sources:
@@ -160,7 +166,7 @@ class Applier:
                     previous_seq=previous,
                 ),
             )
-        return Applied(effects, ((seq, entry.subject),), removed)
+        return Applied(effects, ((seq, entry.subject),), removed, rest=rest)
 
     def _note(self, seq: int, ts_ns: int, special: Special) -> None:
         ledger = self._ledger
@@ -170,21 +176,28 @@ class Applier:
         if special.msg_id:
             ledger.dedupe.add(special.msg_id, seq, ts_ns)
 
-    def _roll_up(self, subject: str, special: Special, before_seq: int) -> Removed:
-        """Takes out what the message replaces."""
-        store, removed = self._ledger.store, NOTHING_REMOVED
+    def _roll_up(
+        self, entry: Publish, special: Special, before_seq: int
+    ) -> tuple[Removed, tuple[Purge, ...]]:
+        """Take out a slice of what the message replaces; return the slices that follow, too."""
+        removed, rest, purges = NOTHING_REMOVED, list[Purge](), list[Purge]()
         if special.rollup:
-            pattern = subject if special.rollup == ROLLUP_SUBJECT else None
-            removed = store.purge(subject=pattern, before_seq=before_seq)
+            pattern = entry.subject if special.rollup == ROLLUP_SUBJECT else ""
+            purges.append(Purge(entry.ts_ns, pattern, before_seq))
         if special.purged:
-            removed = merged(removed, store.purge(subject=special.purged))
-        return removed
+            purges.append(Purge(entry.ts_ns, special.purged, self._ledger.store.last_seq + 1))
+        for purge in purges:
+            applied = self._purge(purge)
+            removed = merged(removed, applied.removed)
+            rest += applied.rest
+        return removed, tuple(rest)
 
     def _store_batch(self, entry: Batch) -> Applied:
         effects: list[Send] = []
         stored: list[tuple[int, str]] = []
         items = entry.items
         is_bulk = bool(entry.packed) and self._is_plain
+        rest: tuple[Purge, ...] = ()
         removed = NOTHING_REMOVED
         if is_bulk:
             removed = self._store_packed(entry)
@@ -195,12 +208,13 @@ class Applier:
             applied = self._store_plain(item) if is_plain else self._publish(item)
             effects += applied.effects
             stored += applied.stored
+            rest += applied.rest
             if applied.removed.msgs:
                 removed = merged(removed, applied.removed)
         if entry.reply and self._acked:
             ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
             effects.append(Send(entry.reply, ack))
-        return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk)
+        return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk, rest=rest)
 
     def _store_packed(self, entry: Batch) -> Removed:
         """As `_store_plain` for each of them."""
@@ -212,14 +226,28 @@ class Applier:
 
     # -- everything else
 
-    def _purge(self, entry: Purge) -> Removed:
-        ledger = self._ledger
-        removed = ledger.store.purge(
-            subject=entry.subject or None, before_seq=entry.before_seq or None, keep=entry.keep
+    def _purge(self, entry: Purge) -> Applied:
+        ledger, subject = self._ledger, entry.subject or None
+        if entry.bound:
+            step = PurgeStep(subject, entry.bound, entry.keep, entry.start)
+        else:
+            step = ledger.store.begin_purge(
+                subject=subject, before_seq=entry.before_seq or None, keep=entry.keep
+            )
+        removed, following = ledger.store.purge_slice(step)
+        # A purge up to a sequence after the last one moves the stream on.
+        ledger.last_seq = ledger.store.last_seq
+        if following is None:
+            return Applied(removed=removed)
+        rest = Purge(
+            entry.ts_ns,
+            entry.subject,
+            entry.before_seq,
+            following.keep,
+            following.bound,
+            following.start,
         )
-        # A purge up to a sequence behind the last one moves the stream on.
-        ledger.last_seq = ledger.store.state().last_seq
-        return removed
+        return Applied(removed=removed, rest=(rest,))
 
     def _remove(self, entry: Remove) -> Removed:
         store = self._ledger.store
@@ -248,7 +276,8 @@ class Applier:
         ledger.cfg = cfg
         ledger.dedupe.window_ns = cfg.duplicate_window
         self.configure()
-        return ledger.store.set_limits(limits_of(cfg))
+        ledger.store.change_limits(limits_of(cfg))
+        return ledger.store.trim()
 
 
 def _publishes(entry: Batch) -> tuple[Publish, ...]:

@@ -77,12 +77,18 @@ class Batch(msgspec.Struct, frozen=True, tag="batch", array_like=True):
 
 
 class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
-    """As `Store.purge`; the empty subject is every subject."""
+    """One slice of a purge, as `Store.purge_slice`; the empty subject is every subject.
+
+    The first says what was asked for. Those that follow have a `bound` besides: `keep`, `bound` and
+    `start` are then where the purge stands.
+    """
 
     ts_ns: int
     subject: str = ""
     before_seq: int = 0
     keep: int = 0
+    bound: int = 0
+    start: int = 0
 
     @property
     def is_of_all(self) -> bool:
@@ -104,6 +110,12 @@ class Expire(msgspec.Struct, frozen=True, tag="age", array_like=True):
     ts_ns: int
 
 
+class Trim(msgspec.Struct, frozen=True, tag="trim", array_like=True):
+    """One slice of what is over the limits goes, as `Store.trim`."""
+
+    ts_ns: int
+
+
 class Skip(msgspec.Struct, frozen=True, tag="skip", array_like=True):
     """Sequences of an origin that hold nothing there any more."""
 
@@ -118,7 +130,7 @@ class Update(msgspec.Struct, frozen=True, tag="cfg", array_like=True):
     cfg: StreamConfig
 
 
-Entry: TypeAlias = Publish | Batch | Purge | Remove | Expire | Skip | Update
+Entry: TypeAlias = Publish | Batch | Purge | Remove | Expire | Trim | Skip | Update
 
 
 class Answer(NamedTuple):
@@ -148,6 +160,8 @@ class Applied(NamedTuple):
     """What is gone for it, by limits, rollup, purge or age."""
     is_bulk: bool = False
     """Whether more was stored than `stored` tells, before it."""
+    rest: tuple[Purge, ...] = ()
+    """The slices that follow: to be applied later, when others were served."""
 
 
 class Due(NamedTuple):

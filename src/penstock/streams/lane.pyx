@@ -32,6 +32,7 @@ cdef enum:
     ACK_BYTES_MAX = 640           # of an acknowledgement: the name of a stream is bounded
     SIZES_BYTES_MAX = 32
     REMOVE = 3                    # the record that says so
+    EVICTED_BYTES_MAX = 262144    # of messages that must make way for a single one
 
 cdef int64_t LAST_NS = 0x7fffffffffffffff
 cdef int64_t HEARD_NS = 10_000_000    # a lane that is left alone is looked at this often
@@ -202,6 +203,8 @@ cdef class StreamLane(Lane):
                 return False
             trims = self.per_subject_max > 0
         else:
+            if 0 < self.bytes_max < <int64_t>self.log.total_size + size - EVICTED_BYTES_MAX:
+                return False            # perhaps thousands must go for it: that is done in slices
             trims = self.per_subject_max > 0 or self.msgs_max > 0 or self.bytes_max > 0
         # A message with a deadline is not only in the log.
         return not trims or (not self.deadlines and not self.exempt)

@@ -11,7 +11,6 @@ module.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from penstock.streams.sourcing import Progress, SourceRef
 
 MAX_PAYLOAD_DEFAULT: Final = 1_048_576
-DELETED_LISTED_MAX: Final = 1_000_000
-"""Missing sequences that are listed one by one in an answer."""
 
 
 def nobody_is_asked(subject: str) -> bool:
@@ -310,15 +307,11 @@ class Stream:
 
     # -- what it holds
 
-    def state(
-        self, *, consumers: int = 0, deleted: bool = False, subjects: str = ""
-    ) -> StreamState:
-        """Totals for the API; `subjects` is a filter for the count of each subject."""
-        state = self.store.state(deleted=deleted)
+    def state(self, *, consumers: int = 0) -> StreamState:
+        """Totals for the API."""
+        state = self.store.state()
         # A stream that never had a message reports no first sequence, unless it was given one.
         is_new = state.last_seq == 0 and not self._begun
-        counts = self.store.subject_states(subjects) if subjects else {}
-        listed = islice(state.deleted or (), DELETED_LISTED_MAX)
         return StreamState(
             messages=state.msgs,
             bytes=state.bytes,
@@ -327,8 +320,6 @@ class Stream:
             last_seq=state.last_seq,
             last_ts=state.last_ts_ns,
             num_subjects=state.num_subjects,
-            subjects={subject: of.msgs for subject, of in counts.items()},
             num_deleted=state.num_deleted,
-            deleted=tuple(listed),
             consumer_count=consumers,
         )

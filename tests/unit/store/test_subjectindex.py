@@ -65,7 +65,7 @@ class Pair:
         elif what < 0.98:
             pattern = chance.choice(PATTERNS)
             bound = chance.choice(live)
-            slice_matching(log, pattern, 0, bound, len(live), len(live), 1)
+            slice_matching(log, pattern, 0, bound, len(live), bound, 1)
             self.keep({s for s in live if s >= bound or not fits(self.model[s], [pattern])})
         else:
             first = chance.choice([0, live[0], chance.choice(live)])

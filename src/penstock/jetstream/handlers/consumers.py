@@ -232,7 +232,7 @@ def _list(call: Call, host: StreamHost, page: Page) -> Steps:
     )
 
 
-def delete(call: Call) -> Outcome:
+def delete(call: Call) -> Outcome | Steps:
     """CONSUMER.DELETE"""
     if not is_empty_body(call.request.body):
         return refusals.NOT_EMPTY_REQUEST
@@ -243,7 +243,12 @@ def delete(call: Call) -> Outcome:
         delete_consumer(call.port, *found, call.now_ns)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
-    return Held(ConsumerDeleteResponse(success=True), found[0])
+    return _deleted(call, found[0])
+
+
+def _deleted(call: Call, host: StreamHost) -> Steps:
+    yield from host.chores.finish(call.now_ns)  # messages that were kept for it alone
+    return Held(ConsumerDeleteResponse(success=True), host)
 
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> None:

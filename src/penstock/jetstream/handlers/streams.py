@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import structs
 
 from penstock.api import refusals, subjects
 from penstock.api.advisories import StreamAction
@@ -42,6 +41,7 @@ from penstock.jetstream.handlers.bodies import (
     stream_of,
 )
 from penstock.jetstream.handlers.consumers import consumer_told
+from penstock.jetstream.handlers.stream_info import info_in_steps
 from penstock.jetstream.making import make_stream
 from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets, Page
     from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
+    from penstock.streams.entries import Purge
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 LIST_STEP: Final = 64
 """Streams of a page that are built before others are served."""
-SUBJECTS_LIMIT: Final = 100_000
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
@@ -144,6 +144,7 @@ def update(call: Call) -> Steps:
     if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
         call.port.serve(host)
     call.port.mark(host)
+    yield from host.chores.finish(call.now_ns)  # lower limits may take many messages out
     call.port.perform([_told(subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return Held(StreamUpdateResponse(info=info), host)
@@ -159,7 +160,7 @@ def _meta(host: StreamHost, config: bytes) -> StreamMeta:
     )
 
 
-def info(call: Call) -> Outcome:
+def info(call: Call) -> Outcome | Steps:
     """STREAM.INFO, with the subjects and the deleted sequences if asked for"""
     request = read_optional(call, StreamInfoRequest)
     if isinstance(request, ApiError):
@@ -167,24 +168,7 @@ def info(call: Call) -> Outcome:
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
-    total = start = limit = 0
-    state = host.stream.state(
-        consumers=host.num_listed,
-        deleted=request.deleted_details,
-        subjects=request.subjects_filter,
-    )
-    if state.subjects:
-        total, limit = len(state.subjects), SUBJECTS_LIMIT
-        start = max(0, request.offset)  # not held to the end, as the reference does it here alone
-        page = sorted(state.subjects)[start : start + limit]
-        state = structs.replace(state, subjects={name: state.subjects[name] for name in page})
-    response = StreamInfoResponse(
-        total=total,
-        offset=start,
-        limit=limit,
-        info=show_stream(call.assets, host, call.now_ns, state=state, with_identity=True),
-    )
-    return Held(response, host)  # what it counts can be read when it is said
+    return info_in_steps(call, host, request)
 
 
 def names(call: Call) -> Outcome:
@@ -251,7 +235,7 @@ def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
     port.perform([_told(subjects.STREAM_DELETED, host.name, "delete")])
 
 
-def purge(call: Call) -> Outcome:
+def purge(call: Call) -> Outcome | Steps:
     """STREAM.PURGE: all of it, or by subject, up to a sequence, but for the newest"""
     request = read_optional(call, PurgeRequest)
     if isinstance(request, ApiError):
@@ -262,8 +246,18 @@ def purge(call: Call) -> Outcome:
     entry = host.stream.plan_purge(request, call.now_ns)
     if isinstance(entry, ApiError):
         return entry
+    return _purge(call, host, entry)
+
+
+def _purge(call: Call, host: StreamHost, entry: Purge) -> Steps:
+    slices = host.purge(entry, call.now_ns)
     try:
-        purged = host.purge(entry, call.now_ns)
+        while True:
+            next(slices)
+            call.port.mark(host)  # what is gone is written as the purge goes on
+            yield None
+    except StopIteration as end:
+        purged = end.value
     except StoreError as error:
         return refusals.STREAM_PURGE_FAILED(err=str(error))
     return Held(StreamPurgeResponse(success=True, purged=purged), host)

@@ -114,9 +114,11 @@ class HostDriver:
         self._edge.look_at_space(self._edge.now_ns())
         if self._syncing or not host.waits_for_sync:
             self._turn()
+        if host.chores.are_left:
+            host.chores.go_on(self._edge.now_ns())
         if not self._syncing:
             self._commit()
-        if host.is_busy:
+        if host.is_busy or host.chores.are_left:
             self._edge.resume_soon(self)
         if self._account.assets.is_limited:
             self.recount()
@@ -175,7 +177,7 @@ class HostDriver:
         if not commits:
             host.end_commit(commits, None)
             self._release()
-        elif self._edge.committer.is_quick:
+        elif self._edge.committer.is_quick and not any(each.is_long for each in commits):
             self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
         else:
             self._sync(commits)
