@@ -23,7 +23,7 @@ from penstock.base.slices import finish
 from penstock.subjects.match import collides
 from penstock.subjects.patterns import ITEMS_PER_SLICE
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
-from penstock.subjects.transform import BAD_SUBJECT
+from penstock.subjects.transform import BAD_SUBJECT, Transform, TransformFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,7 +279,20 @@ def _check_update(
             return refused
     made = _republished(seal(made))
     refused = _over_limits(made, ctx, replaces=old) or _unfit_consumers(old, made, ctx)
-    return refused or (yield from _overlap(made, ctx)) or made
+    return refused or (yield from _overlap(made, ctx)) or _unfit_republish(made) or made
+
+
+def _unfit_republish(cfg: StreamConfig) -> ApiError | None:
+    """The rules ran before an update was told where it republishes to."""
+    if cfg.republish is None:
+        return None
+    src, dest = cfg.republish.src, cfg.republish.dest
+    try:
+        Transform(src, dest)
+    except TransformFault as fault:
+        words = f"stream configuration for republish from '{src}' to '{dest}': {fault}"
+        return refusals.STREAM_UPDATE(err=words)
+    return None
 
 
 def _republished(cfg: StreamConfig) -> StreamConfig:

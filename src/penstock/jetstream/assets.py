@@ -14,6 +14,7 @@ from penstock.api import refusals
 from penstock.api.account import NOTHING, tier_of
 from penstock.api.stream import Storage
 from penstock.api.stream_changes import reservation_of
+from penstock.jetstream.files import file_name
 from penstock.jetstream.views import StreamConfigs
 from penstock.subjects.patterns import PatternIndex
 
@@ -127,6 +128,8 @@ class Assets:
         self.in_flight = in_flight
         self.is_enabled = is_enabled
         self.hosts: dict[str, StreamHost] = {}
+        self.unserved: dict[str, str] = {}
+        """Why streams that are on disk cannot be served, by the names of their directories."""
         self._held: dict[str, int] = {}
         self._touched: set[str] = set()  # what they hold may differ from `_held`
         self._used = dict.fromkeys(Storage, 0)
@@ -164,6 +167,11 @@ class Assets:
         """Names of the streams that may hold what a subject matches, perhaps more than once."""
         return self._subjects.owners_meeting(subject)
 
+    def missing(self, name: str) -> ApiError:
+        """Why no stream of this name is served: there is none, or its files cannot be used."""
+        why = self.unserved.get(file_name(name))
+        return refusals.STREAM_NOT_FOUND if why is None else refusals.STREAM_OFFLINE_REASON(err=why)
+
     # -- what is used
 
     def touch(self, host: StreamHost) -> None:
@@ -183,12 +191,13 @@ class Assets:
             self.room.grow(storage, grown)
 
     def add(self, host: StreamHost) -> None:
+        """Register a stream. It can be found when everything else has been noted."""
         cfg = host.stream.cfg
-        self.hosts[cfg.name] = host
-        bisect.insort(self._names, _order(cfg.name))
+        self.recount(host)
         self._count(cfg, 1)
         self.room.promise(cfg.storage, max(cfg.max_bytes, 0))
-        self.recount(host)
+        bisect.insort(self._names, _order(cfg.name))
+        self.hosts[cfg.name] = host
 
     def changed(self, host: StreamHost, old: StreamConfig) -> None:
         """A stream has another configuration."""

@@ -14,6 +14,7 @@ own where that is safe, else a hash; the true name is in the configuration.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import re
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.api.refusals import ApiError
 from penstock.jetstream.latelog import LateLog
 from penstock.jetstream.positions import Positions
 from penstock.store.consumer_deltas import ConsumerState, Malformed
 from penstock.store.consumer_state import ConsumerStateStore, RecoveryReport
-from penstock.store.errors import CorruptRecord, NotFound, StoreError
+from penstock.store.errors import NotFound, StoreError
 from penstock.store.slots import SlotFile, read_slots, state_key
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ META_INCARNATION: Final = 0
 """What says which stream a directory belongs to cannot itself be bound to that stream."""
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}\Z")
 HASH_PREFIX: Final = "~"
+NOT_SERVED: Final = "there are files of an asset that is not served; see the log of the last start"
 
 
 class StreamMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +76,15 @@ class ConsumerMeta(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
+def why_unserved(error: Exception) -> str:
+    """Return the reason for the operator; an error that nobody expected is named with its kind."""
+    expected = isinstance(error, (StoreError, ApiError, Malformed, msgspec.MsgspecError))
+    return str(error) if expected else f"{type(error).__name__}: {error}"
+
+
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An asset whose configuration cannot be read: left alone, and told to the operator."""
+    """An asset that cannot be opened: its files are left alone, and the operator is told."""
 
     name: str
     why: str
@@ -166,6 +175,8 @@ class StreamFiles:
         self.incarnation = incarnation
         self.messages = self._disk.subdir(MESSAGES_NAME)
         self._consumers = self._disk.subdir(CONSUMERS_NAME)
+        self.unserved: dict[str, str] = {}
+        """Why consumers that are here cannot be served, by the names of their files."""
 
     def save(self, meta: StreamMeta) -> None:
         """Writes a new configuration, durably."""
@@ -184,7 +195,10 @@ class StreamFiles:
         return files
 
     def begin_consumer(self, name: str, state: ConsumerState | None = None) -> ConsumerFiles:
-        """The files of a consumer that exists when it is saved."""
+        """The files of a consumer that exists when it is saved. Raises StoreError."""
+        if file_name(name) in self.unserved:
+            path = f"{self._consumers.path}/{file_name(name)}"
+            raise StoreError(path, "create", errno.EEXIST, NOT_SERVED)
         return ConsumerFiles(
             self._consumers, file_name(name), self.incarnation, state or ConsumerState()
         )
@@ -200,9 +214,14 @@ class StreamFiles:
             name = file.removesuffix(META_SUFFIX)
             try:
                 found.append(self._open_consumer(name))
-            except (StoreError, Malformed, msgspec.MsgspecError) as error:
-                unreadable.append(Unreadable(name, str(error)))
+            except Exception as error:  # one bad consumer must not keep others from being served
+                self.refuse_consumer(name, error)
+                unreadable.append(Unreadable(name, why_unserved(error)))
         return found, unreadable
+
+    def refuse_consumer(self, directory_name: str, error: Exception) -> None:
+        """The consumer with this file name is not served: its files stay as they are."""
+        self.unserved[directory_name] = why_unserved(error)
 
     def _open_consumer(self, name: str) -> tuple[ConsumerMeta, ConsumerFiles, RecoveryReport]:
         key = state_key(f"consumer-meta/{name}", self.incarnation)
@@ -260,7 +279,7 @@ class AccountFiles:
             return self._create(directory, config, created_ns, incarnation)
         except StoreError:
             with contextlib.suppress(StoreError):  # else the next start removes it
-                self._clear(directory)
+                remove_tree(self.disk, directory)
             raise
 
     def publish(self, staged: StreamFiles, name: str) -> None:
@@ -293,19 +312,26 @@ class AccountFiles:
             if directory.startswith((GONE_PREFIX, STAGED_PREFIX)):
                 continue
             try:
-                found.append(self._open_stream(directory))
-            except NotFound:
-                continue  # a creation that a crash cut short: nobody was told of it
-            except (StoreError, CorruptRecord, msgspec.MsgspecError) as error:
-                unreadable.append(Unreadable(directory, str(error)))
+                if self._is_stream(directory):  # else a crash cut its creation short
+                    found.append(self._open_stream(directory))
+            except Exception as error:  # one bad stream must not keep others from being served
+                unreadable.append(Unreadable(directory, why_unserved(error)))
         return found, unreadable
+
+    def _is_stream(self, directory: str) -> bool:
+        """Whether a directory holds a stream, sound or not, and no remains of a creation."""
+        return META_NAME in self.disk.subdir(directory).files()
 
     def _open_stream(self, directory: str) -> tuple[StreamMeta, StreamFiles]:
         inside = self.disk.subdir(directory)
         key = state_key("stream-meta", META_INCARNATION)
         slots, reading = SlotFile.open(inside, META_NAME, key, value_bytes_max=META_BYTES_MAX)
-        meta = msgspec.json.decode(reading.value, type=StreamMeta)
-        return meta, StreamFiles(self.disk, directory, slots, meta.incarnation)
+        try:
+            meta = msgspec.json.decode(reading.value, type=StreamMeta)
+            return meta, StreamFiles(self.disk, directory, slots, meta.incarnation)
+        except Exception:
+            slots.close()
+            raise
 
     def sweep(self, *, staged: bool = False) -> None:
         """Removes what is left of streams that were deleted, and with `staged` (when none is being
@@ -316,8 +342,12 @@ class AccountFiles:
                 remove_tree(self.disk, directory)
 
     def _clear(self, directory: str) -> None:
-        """Makes room for a new stream: a creation that never ended may be in the way."""
+        """Removes what a creation that never ended left. Raises StoreError if a stream is there:
+        one that is not served must not be lost because another one gets its name."""
         try:
+            if self._is_stream(directory):
+                path = f"{self.disk.path}/{directory}"
+                raise StoreError(path, "create", errno.EEXIST, NOT_SERVED)
             remove_tree(self.disk, directory)
         except NotFound:
             return

@@ -19,6 +19,7 @@ from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.chores import Chores
 from penstock.jetstream.commits import Commits
+from penstock.jetstream.files import file_name
 from penstock.jetstream.intake import TOO_MANY_HEADER, Intake
 from penstock.jetstream.replicator import LocalReplicator
 from penstock.jetstream.waking import Waking
@@ -195,6 +196,12 @@ class StreamHost:
         self.open_lane()
         self.note(consumer)
 
+    def withdraw(self, name: str, now_ns: int) -> None:
+        """Takes a consumer out again that could not be added or served; its files stay."""
+        self.consumer_files.pop(name, None)
+        if name in self.consumers:
+            self.drop_consumer(name, (), now_ns)
+
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
         """Takes a consumer out; its files are the caller's to remove."""
         consumer = self.consumers.pop(name)
@@ -249,11 +256,25 @@ class StreamHost:
         if settled:
             self._settle(settled)
 
+    def missing(self, name: str) -> ApiError:
+        """Why no consumer of this name is served: there is none, or its files cannot be used."""
+        why = None if self.files is None else self.files.unserved.get(file_name(name))
+        if why is None:
+            return refusals.CONSUMER_NOT_FOUND
+        return refusals.CONSUMER_OFFLINE_REASON(err=why)
+
+    @property
+    def has_unserved(self) -> bool:
+        """Whether there are consumers on disk that cannot be served."""
+        return self.files is not None and bool(self.files.unserved)
+
     # -- retention by interest
 
     def wants(self, subject: str) -> bool:
-        """Whether some consumer is interested in the subject."""
-        return any(consumer.wants(subject) for consumer in self.consumers.values())
+        """Whether some consumer is interested in the subject; one that is not served may be."""
+        return self.has_unserved or any(
+            consumer.wants(subject) for consumer in self.consumers.values()
+        )
 
     def _settle(self, settled: tuple[Range, ...]) -> None:
         if self.stream.cfg.retention is Retention.LIMITS:
@@ -266,8 +287,8 @@ class StreamHost:
 
     def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
         """Nobody needs these. If they cannot be taken out now, the next start does it."""
-        if not seqs or self.failure is not None:
-            return
+        if not seqs or self.failure is not None or self.has_unserved:
+            return  # a consumer that is not served may need them
         try:
             self.replicator.propose(Remove(now_ns, seqs))
         except StoreError as error:

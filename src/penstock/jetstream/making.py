@@ -21,6 +21,7 @@ from penstock.jetstream.host import StreamHost
 from penstock.store.compression import Compression as StoreCompression
 from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
+from penstock.streams.parts import build_parts
 from penstock.streams.retention import limits_of
 from penstock.streams.stream import Stream
 
@@ -38,11 +39,17 @@ WORD_BYTES: Final = 8
 
 
 def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
-    """A new stream, empty. Raises StoreError."""
+    """A new stream, empty. Raises StoreError; whatever it raises, nothing is left of it."""
+    build_parts(cfg)  # or files would be made for what cannot be served
     files = None
     if cfg.storage is Storage.FILE and assets.files is not None:
         files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
-    return host_stream(assets, cfg, files, created_ns=now_ns, now_ns=now_ns)
+    try:
+        return host_stream(assets, cfg, files, created_ns=now_ns, now_ns=now_ns)
+    except BaseException:
+        if files is not None:
+            files.doom()
+        raise
 
 
 def host_stream(
@@ -159,8 +166,21 @@ def make_consumer(
     )
     if files is not None:  # it has chosen where to begin, which is saved along
         files.save(ConsumerMeta(name=name, config=msgspec.Raw(encode(cfg)), created_ns=now_ns))
-    host.add_consumer(consumer, files)
+    try:
+        host.add_consumer(consumer, files)
+    except BaseException:
+        unmake_consumer(host, consumer, files, now_ns)
+        raise
     return consumer
+
+
+def unmake_consumer(
+    host: StreamHost, consumer: Consumer, files: ConsumerFiles | None, now_ns: int
+) -> None:
+    """Takes back what `make_consumer` made, because it cannot be served."""
+    if files is not None:
+        files.delete()
+    host.withdraw(consumer.name, now_ns)
 
 
 def host_consumer(

@@ -7,13 +7,15 @@ an acknowledgement and the removal it asked for.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.api.codec import decode
 from penstock.api.consumer import ConsumerConfig
-from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention, StreamConfig
+from penstock.jetstream.files import file_name, why_unserved
 from penstock.jetstream.making import host_consumer, host_stream
 from penstock.store.errors import StoreError
 
@@ -34,6 +36,11 @@ class AccountRecovery:
     """Streams and consumers that are on disk and cannot be served, each with the reason."""
     problems: list[str] = field(default_factory=list)
 
+    def refuse_stream(self, assets: Assets, directory: str, why: str) -> None:
+        """A stream is not served; its files stay as they are, and its name is taken."""
+        assets.unserved[directory] = why
+        self.unserved.append(f"stream directory {directory}: {why}")
+
 
 def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
     """Opens every stream of an account."""
@@ -42,28 +49,49 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
         return report
     try:
         assets.files.sweep(staged=True)
-    except StoreError as error:
-        report.problems.append(f"remains of streams: {error}")
+    except Exception as error:
+        report.problems.append(f"remains of streams: {why_unserved(error)}")
     found, unreadable = assets.files.open_streams()
-    report.unserved += [f"stream directory {item.name}: {item.why}" for item in unreadable]
+    for item in unreadable:
+        report.refuse_stream(assets, item.name, item.why)
     for meta, files in found:
         try:
             host = _recover_stream(assets, meta, files, report, now_ns)
-        except (StoreError, ApiError) as error:
-            report.unserved.append(f"stream directory {files.name}: {error}")
+        except Exception as error:  # whatever it is, it is about this stream alone
+            report.refuse_stream(assets, files.name, why_unserved(error))
+            with contextlib.suppress(StoreError):
+                files.close()
             continue
         _recover_consumers(assets, host, report, now_ns)
         if host.stream.cfg.retention is not Retention.LIMITS:
-            host.sweep_unwanted(now_ns)
+            _sweep(host, report, now_ns)
+        _finish_chores(host, report, now_ns)
+    return report
+
+
+def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> None:
+    """Does at once what a serving stream does in slices."""
+    try:
         for _ in host.chores.finish(now_ns):
             continue
-    return report
+    except Exception as error:
+        report.problems.append(f"stream {host.name}: not trimmed: {why_unserved(error)}")
+
+
+def _sweep(host: StreamHost, report: AccountRecovery, now_ns: int) -> None:
+    """Removes what a crash left between an acknowledgement and the removal it asked for."""
+    try:
+        host.sweep_unwanted(now_ns)
+    except Exception as error:
+        report.problems.append(f"stream {host.name}: not swept: {why_unserved(error)}")
 
 
 def _recover_stream(
     assets: Assets, meta: StreamMeta, files: StreamFiles, report: AccountRecovery, now_ns: int
 ) -> StreamHost:
     cfg = decode(StreamConfig, bytes(meta.config), strict=False)
+    if file_name(cfg.name) != files.name:
+        raise StoreError(files.name, "open", errno.EINVAL, f'it describes the stream "{cfg.name}"')
     host = host_stream(
         assets, cfg, files, created_ns=meta.created_ns, now_ns=now_ns, first_seq=meta.first_seq
     )
@@ -80,26 +108,35 @@ def _recover_consumers(
     assets: Assets, host: StreamHost, report: AccountRecovery, now_ns: int
 ) -> None:
     assert host.files is not None
-    found, unreadable = host.files.open_consumers()
+    try:
+        found, unreadable = host.files.open_consumers()
+    except Exception as error:
+        host.files.refuse_consumer("*", error)
+        why = why_unserved(error)
+        report.unserved.append(f"stream {host.name}: its consumers cannot be listed: {why}")
+        return
     report.unserved += [
         f"stream {host.name}, consumer {item.name}: {item.why}" for item in unreadable
     ]
     for meta, files, recovered in found:
         try:
             cfg = decode(ConsumerConfig, bytes(meta.config), strict=False)
-        except ApiError as error:
-            report.unserved.append(f"stream {host.name}, consumer {meta.name}: {error}")
+            host_consumer(
+                assets,
+                host,
+                meta.name,
+                cfg,
+                files,
+                created_ns=meta.created_ns,
+                now_ns=now_ns,
+                recovered=True,
+            )
+        except Exception as error:  # whatever it is, it is about this consumer alone
+            host.files.refuse_consumer(file_name(meta.name), error)
+            host.withdraw(meta.name, now_ns)
+            why = why_unserved(error)
+            report.unserved.append(f"stream {host.name}, consumer {meta.name}: {why}")
             continue
-        host_consumer(
-            assets,
-            host,
-            meta.name,
-            cfg,
-            files,
-            created_ns=meta.created_ns,
-            now_ns=now_ns,
-            recovered=True,
-        )
         report.consumers += 1
         report.problems += [
             f"stream {host.name}, consumer {meta.name}: {damage}" for damage in recovered.damage

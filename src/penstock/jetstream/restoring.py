@@ -136,6 +136,9 @@ class Restore:
         if failure is not None:
             self._fail(str(failure))
 
+    def fail(self, why: str) -> None:
+        self._fail(why)
+
     def next_deadline_ns(self) -> int | None:
         waits = self._phase is _Phase.RECEIVING and not self.is_over
         return self._heard_ns + IDLE_NS if waits else None

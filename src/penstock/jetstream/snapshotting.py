@@ -128,6 +128,9 @@ class Snapshot:
         elif not self._host.is_closed:
             self._host.stream.store.fetched(work)
 
+    def fail(self, why: str) -> None:
+        self._failure = self._failure or why
+
     def next_deadline_ns(self) -> int | None:
         return None if self.is_over else self._deadline_ns
 
@@ -152,13 +155,13 @@ class Snapshot:
         if not self._free:
             late = now_ns >= self._deadline_ns
             return self._end(NO_FLOW, "no flow response", now_ns) if late else Step()
-        if len(self._out) < self._chunk_bytes and not self._is_read:
+        if len(self._out) < self._chunk_bytes and not (self._is_read or self._failure):
             self._fill()
-            if self._failure:
-                failed = b"NATS/1.0 500 %b\r\n\r\n" % self._failure.encode()
-                return self._end(failed, self._failure, now_ns)
-            if self._cold is not None:
+            if self._cold is not None and not self._failure:
                 return Step(work=self._host.stream.store.fetch(self._cold))
+        if self._failure:
+            failed = b"NATS/1.0 500 %b\r\n\r\n" % self._failure.encode()
+            return self._end(failed, self._failure, now_ns)
         return self._send(now_ns)
 
     def _send(self, now_ns: int) -> Step:

@@ -50,6 +50,9 @@ class Transfer(Protocol):
     def worked(self, work: Work, failure: Exception | None) -> None:
         """The work of the last step has run. A step is due."""
 
+    def fail(self, why: str) -> None:
+        """Something raised: the next step says so to the other side, and ends."""
+
     def next_deadline_ns(self) -> int | None:
         """When a step is due if nothing else happens."""
 

@@ -26,8 +26,8 @@ from penstock.streams.entries import (
     Special,
     Trim,
 )
-from penstock.streams.republish import Republisher
-from penstock.streams.retention import limits_of, merged, spans_of, together
+from penstock.streams.parts import build_parts
+from penstock.streams.retention import merged, spans_of, together
 from penstock.streams.sourcing import parse_note
 from penstock.wire import headers
 
@@ -59,9 +59,7 @@ class Applier:
         """The configuration in the ledger is another one."""
         cfg = self._ledger.cfg
         self._acked = not cfg.no_ack
-        self._republisher: Republisher | None = None
-        if cfg.republish is not None and cfg.republish.dest:
-            self._republisher = Republisher(cfg.name, cfg.republish)
+        self._republisher = self._ledger.parts.republisher
         self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
 
     def apply(self, entry: Entry) -> Applied:
@@ -272,11 +270,11 @@ class Applier:
         return Applied()
 
     def _update(self, cfg: StreamConfig) -> Removed:
-        ledger = self._ledger
-        ledger.cfg = cfg
+        ledger, parts = self._ledger, build_parts(cfg)
+        ledger.configure(cfg, parts)
         ledger.dedupe.window_ns = cfg.duplicate_window
         self.configure()
-        ledger.store.change_limits(limits_of(cfg))
+        ledger.store.change_limits(parts.limits)
         return ledger.store.trim()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api.stream import Storage
 from penstock.base.sequences import SEQ_MAX
 from penstock.streams.names import STREAM_SOURCE
+from penstock.streams.parts import build_parts
 from penstock.subjects.tokens import has_wildcard
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import StreamConfig
     from penstock.store.contract import Cold, MessageRecord, Missing, Store
     from penstock.streams.dedupe import DuplicateWindow
+    from penstock.streams.parts import StreamParts
     from penstock.streams.sourcing import SourceRef
 
 FILE_OVERHEAD: Final = 30
@@ -39,6 +41,7 @@ class Ledger:
         "last_ts_ns",
         "max_payload",
         "may_store",
+        "parts",
         "recalled_seq",
         "sources",
         "store",
@@ -54,7 +57,7 @@ class Ledger:
         max_payload: int,
     ) -> None:
         state = store.state()
-        self.cfg = cfg
+        self.configure(cfg, build_parts(cfg))
         self.store = store
         self.dedupe = dedupe
         self.has_interest = has_interest
@@ -66,6 +69,11 @@ class Ledger:
         """Where each source stands, by its index name, as far as it has copied anything."""
         self.recalled_seq = 0
         """What `sources` says of messages up to here was known when the stream was opened."""
+
+    def configure(self, cfg: StreamConfig, parts: StreamParts) -> None:
+        """Put another configuration into force, with what was built from it."""
+        self.cfg = cfg
+        self.parts = parts
 
     def is_used_up(self, n: int) -> bool:
         """Whether the stream has fewer than `n` sequences left."""

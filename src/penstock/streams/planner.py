@@ -17,7 +17,6 @@ from penstock.streams import names
 from penstock.streams.checks import USED_UP, Duplicate, admit, judge, rollup
 from penstock.streams.entries import NOTHING, Answer, NotLoaded, Planned, Publish, Special
 from penstock.streams.ledger import Draft
-from penstock.subjects.transform import Transform
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -37,10 +36,8 @@ class Planner:
 
     def configure(self) -> None:
         """The configuration in the ledger is another one."""
-        cfg = self._ledger.cfg
-        mapped = cfg.subject_transform
-        self._transform = Transform(mapped.src, mapped.dest) if mapped and mapped.dest else None
-        self._by_interest = cfg.retention is Retention.INTEREST
+        self._transform = self._ledger.parts.transform
+        self._by_interest = self._ledger.cfg.retention is Retention.INTEREST
 
     def plan(
         self,

@@ -35,6 +35,7 @@ from penstock.streams.entries import (
 from penstock.streams.fastbatch import SUFFIX, FastBatches
 from penstock.streams.gathering import InFlight
 from penstock.streams.ledger import Ledger
+from penstock.streams.parts import build_parts
 from penstock.streams.planner import Planner
 from penstock.streams.pubacks import PubAcks
 from penstock.streams.recovery import recovery_steps, source_steps
@@ -251,7 +252,11 @@ class Stream:
         return refusals.SEQUENCE_NOT_FOUND(seq=seq)
 
     def plan_update(self, cfg: StreamConfig, now_ns: int) -> Update:
-        """Another configuration, complete and checked against the present one."""
+        """Another configuration, complete and checked against the present one.
+
+        Raises if it cannot be put into force: it must not be written down then.
+        """
+        build_parts(cfg)
         return Update(now_ns, cfg)
 
     # -- changes

@@ -223,3 +223,26 @@ def test_a_wider_filter_counts_what_it_adds(jetstream: JetStream) -> None:
     stream.consumer("c", ack_policy="explicit", filter_subjects=wider)
     assert consumer.info()["num_pending"] == 3
     assert stream_sequences(consumer.available()) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "republish",
+    [
+        {"src": "a.1", "dest": ""},
+        {"src": "a.*", "dest": ""},
+        {"src": "a.1"},
+    ],
+)
+def test_an_update_that_republishes_nowhere_changes_nothing(
+    jetstream: JetStream, republish: dict[str, Any]
+) -> None:
+    """What an update fills in is checked as well, and nothing of a refused one is kept."""
+    stream = jetstream.stream()
+    refused = stream.update_refused(republish=republish)
+    assert (refused.code, refused.err_code) == (500, 10069), refused
+    assert refused.description == (
+        f"stream configuration for republish from '{republish['src']}' to '>': invalid subject"
+    )
+    assert "republish" not in stream.config
+    assert stream.publish("x")["seq"] == 1
+    stream.delete()

@@ -12,6 +12,7 @@ from penstock.api.responses import RestoreResponse, SnapshotResponse
 from penstock.api.stream_changes import check_restored, plan_restore_sliced
 from penstock.base.effects import Advise, Begin
 from penstock.jetstream.endpoints import Endpoint, Held
+from penstock.jetstream.files import file_name
 from penstock.jetstream.handlers.bodies import read_body, read_needed, stream_of
 from penstock.jetstream.handlers.streams import stream_context
 from penstock.jetstream.restoring import Restore
@@ -73,6 +74,8 @@ def restore(call: Call) -> Steps:
     cfg = yield from plan_restore_sliced(call.names[0], request.config, ctx)
     if isinstance(cfg, ApiError):
         return cfg
+    if file_name(cfg.name) in assets.unserved:
+        return assets.missing(cfg.name)
     if call.port.num_transfers >= TRANSFERS_MAX:
         return refusals.STREAM_RESTORE(err=TOO_MANY)
     name = cfg.name

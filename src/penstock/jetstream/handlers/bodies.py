@@ -51,7 +51,7 @@ def read_optional(call: Call, kind: type[T]) -> T | ApiError:
 
 def stream_of(call: Call) -> StreamHost | ApiError:
     """The stream the subject names."""
-    return call.assets.hosts.get(call.names[0]) or refusals.STREAM_NOT_FOUND
+    return call.assets.hosts.get(call.names[0]) or call.assets.missing(call.names[0])
 
 
 def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
@@ -60,4 +60,4 @@ def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
     if isinstance(host, ApiError):
         return host
     consumer = host.consumers.get(call.names[1])
-    return refusals.CONSUMER_NOT_FOUND if consumer is None else (host, consumer)
+    return host.missing(call.names[1]) if consumer is None else (host, consumer)

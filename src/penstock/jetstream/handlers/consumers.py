@@ -51,7 +51,7 @@ from penstock.jetstream.handlers.bodies import (
     read_optional,
     stream_of,
 )
-from penstock.jetstream.making import make_consumer
+from penstock.jetstream.making import make_consumer, unmake_consumer
 from penstock.jetstream.policy import consumer_caps
 from penstock.jetstream.showing import show_consumer
 from penstock.jetstream.views import ConsumerConfigs
@@ -84,7 +84,7 @@ def create(call: Call) -> Steps:
         return whom
     host = call.assets.hosts.get(whom.stream)
     if host is None:
-        return refusals.STREAM_NOT_FOUND
+        return call.assets.missing(whom.stream)
     whom = for_source(whom, host.stream.cfg, short_hash(call.assets.ambient.nuid()))
     if _is_for_another(call, host, whom.config):
         return refusals.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity_of(host.stream.created_ns))
@@ -93,6 +93,9 @@ def create(call: Call) -> Steps:
     if isinstance(cfg, ApiError):
         return cfg
     existing = host.consumers.get(cfg.name) if cfg.name else None
+    refused = host.missing(cfg.name) if cfg.name and existing is None else None
+    if refused is not None and refused != refusals.CONSUMER_NOT_FOUND:
+        return refused
     try:
         if existing is None:
             return _create(call, host, cfg, named=bool(whom.name or cfg.durable_name))
@@ -128,11 +131,16 @@ def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
 def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Outcome:
     name = cfg.name or call.assets.ambient.nuid()[-EPHEMERAL_NAME_LENGTH:]
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
-    call.port.watch(host, consumer)
+    try:
+        call.port.watch(host, consumer)
+        info = show_consumer(consumer, call.now_ns)
+    except BaseException:
+        call.port.unwatch(consumer)
+        unmake_consumer(host, consumer, host.consumer_files.get(name), call.now_ns)
+        raise
     call.port.mark(host)
     created = consumer_told(subjects.CONSUMER_CREATED, host, name, "create")
     call.port.perform([created, *consumer.news(call.now_ns)])
-    info = show_consumer(consumer, call.now_ns)
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
         info = structs.replace(info, config=config)
@@ -141,19 +149,53 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
 
 def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Outcome:
     if cfg != consumer.cfg:
-        files = host.consumer_files.get(consumer.name)
-        if files is not None:
-            files.save(_meta(consumer, cfg))
-        effects = consumer.update(cfg, call.now_ns)
-        host.touched(consumer, effects)
-        host.filters_changed(call.now_ns)
-        call.port.unwatch(consumer)
-        call.port.watch(host, consumer)
+        _change(call, host, consumer, cfg)
     if cfg.sourcing:
         _start_over(host, consumer, call.now_ns)
     call.port.mark(host)
     info = show_consumer(consumer, call.now_ns)
     return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
+
+
+def _change(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> None:
+    """Put a configuration into force, then write it down; if either fails, the old one stays.
+
+    Raises StoreError if it cannot be written.
+    """
+    old = consumer.cfg
+    files = host.consumer_files.get(consumer.name)
+    try:
+        effects = consumer.update(cfg, call.now_ns)
+        call.port.unwatch(consumer)
+        call.port.watch(host, consumer)
+        show_consumer(consumer, call.now_ns)
+        if files is not None:
+            files.save(_meta(consumer, cfg))
+        host.filters_changed(call.now_ns)
+    except BaseException:
+        _take_back(call, host, consumer, old)
+        raise
+    host.touched(consumer, effects)
+
+
+def _take_back(call: Call, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
+    """Each step is tried whatever becomes of the others; what raises is logged."""
+    files = host.consumer_files.get(consumer.name)
+
+    def save() -> None:
+        if files is not None:
+            files.save(_meta(consumer, old))
+
+    for step in (
+        lambda: consumer.update(old, call.now_ns),
+        lambda: call.port.unwatch(consumer),
+        lambda: call.port.watch(host, consumer),
+        save,
+    ):
+        try:
+            step()
+        except Exception as error:
+            call.port.failed(call.request, error)
 
 
 def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
@@ -274,13 +316,10 @@ def pause(call: Call) -> Outcome:
     host, consumer = found
     until_ns = request.pause_until or None
     cfg = with_level(structs.replace(consumer.cfg, pause_until=until_ns))
-    files = host.consumer_files.get(consumer.name)
     try:
-        if files is not None:
-            files.save(_meta(consumer, cfg))
+        _change(call, host, consumer, cfg)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
-    host.touched(consumer, consumer.update(cfg, call.now_ns))
     call.port.mark(host)
     is_paused = until_ns is not None and until_ns > call.now_ns
     return Held(

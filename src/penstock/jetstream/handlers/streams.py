@@ -34,7 +34,7 @@ from penstock.api.stream_defaults import StreamContext
 from penstock.base.effects import Advise
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.endpoints import Endpoint, Held
-from penstock.jetstream.files import StreamMeta
+from penstock.jetstream.files import StreamMeta, file_name
 from penstock.jetstream.handlers.bodies import (
     read_body,
     read_optional,
@@ -45,9 +45,10 @@ from penstock.jetstream.handlers.stream_info import info_in_steps
 from penstock.jetstream.making import make_stream
 from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
+from penstock.streams.entries import Update
 
 if TYPE_CHECKING:
-    from penstock.api.stream import StreamInfo
+    from penstock.api.stream import StreamConfig, StreamInfo
     from penstock.jetstream.assets import Assets, Page
     from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
@@ -71,13 +72,29 @@ def create(call: Call) -> Steps:
     existing = call.assets.hosts.get(cfg.name)
     if existing is not None:
         return _created(call, existing)
+    if file_name(cfg.name) in call.assets.unserved:
+        return call.assets.missing(cfg.name)
     try:
         host = make_stream(call.assets, cfg, call.now_ns)
     except StoreError as error:
         return refusals.STREAM_CREATE(err=str(error))
-    call.port.serve(host)
+    try:
+        call.port.serve(host)
+        created = _created(call, host)
+    except BaseException:
+        _unmake(call, host)
+        raise
     call.port.perform([_told(subjects.STREAM_CREATED, host.name, "create")])
-    return _created(call, host)
+    return created
+
+
+def _unmake(call: Call, host: StreamHost) -> None:
+    """Nothing is left of a stream that was made and cannot be served."""
+    if host.files is not None:
+        host.files.doom()
+    call.port.retire(host)
+    call.assets.drop(host)
+    call.port.sweep()
 
 
 def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
@@ -133,21 +150,64 @@ def update(call: Call) -> Steps:
         return cfg
     host = call.assets.hosts[cfg.name]
     old = host.stream.cfg
+    entry = host.stream.plan_update(cfg, call.now_ns)  # raises if it cannot be put into force
     try:
         if host.files is not None:
             host.files.save(_meta(host, encode(cfg)))
-        host.propose(host.stream.plan_update(cfg, call.now_ns))
     except StoreError as error:
         return refusals.STREAM_UPDATE(err=str(error))
-    call.assets.changed(host, old)
-    host.config_changed(call.now_ns)
-    if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
-        call.port.serve(host)
+    try:
+        _put_in_force(call, host, entry)
+        show_stream(call.assets, host, call.now_ns, with_cluster=False)  # it can be shown
+    except BaseException as error:
+        _take_back(call, host, old)
+        if isinstance(error, StoreError):
+            return refusals.STREAM_UPDATE(err=str(error))
+        raise
     call.port.mark(host)
     yield from host.chores.finish(call.now_ns)  # lower limits may take many messages out
     call.port.perform([_told(subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return Held(StreamUpdateResponse(info=info), host)
+
+
+def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
+    """Everybody who depends on the configuration of a stream gets the new one."""
+    old, cfg = host.stream.cfg, entry.cfg
+    host.propose(entry)
+    call.assets.changed(host, old)
+    host.config_changed(call.now_ns)
+    if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
+        call.port.serve(host)
+
+
+def _take_back(call: Call, host: StreamHost, old: StreamConfig) -> None:
+    """An update failed half way: the stream is as before, in memory and on disk.
+
+    Each step is tried whatever becomes of the others; what raises is logged.
+    """
+
+    def restore() -> None:
+        new = host.stream.cfg
+        if new is not old:
+            host.propose(Update(call.now_ns, old))
+            call.assets.changed(host, new)
+
+    def save() -> None:
+        if host.files is not None:
+            host.files.save(_meta(host, encode(old)))
+
+    def tell() -> None:
+        host.config_changed(call.now_ns)
+
+    def serve() -> None:
+        call.port.serve(host)
+
+    for step in (restore, save, tell, serve):
+        try:
+            step()
+        except Exception as error:
+            call.port.failed(call.request, error)
 
 
 def _meta(host: StreamHost, config: bytes) -> StreamMeta:

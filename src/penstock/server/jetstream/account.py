@@ -7,10 +7,12 @@ came, and must not raise.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.subjects import API_PREFIX
 from penstock.base.message import Inbound
+from penstock.jetstream.files import file_name
 from penstock.jetstream.handlers.consumers import delete_consumer
 from penstock.server.jetstream.acks import AckIntake
 from penstock.server.jetstream.api_requests import ApiRequests
@@ -89,8 +91,21 @@ class AccountEdge:
             self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
         self.listen("$JS.ACK.>", self.acks.lane, lane=True)
         self.listen("$JS.FC.>", self._flow_answered)
-        for host in self.assets:
+        for host in list(self.assets):
+            self._serve_recovered(host)
+
+    def _serve_recovered(self, host: StreamHost) -> None:
+        """Serve a stream that was found on disk; one that cannot be served is left there."""
+        try:
             self.serve(host)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            log.error("stream %s > %s: not served", self.name, host.name, exc_info=error)
+            self.edge.unserved.append(f"account {self.name}: stream {host.name}: {why}")
+            self.assets.drop(host)
+            self.assets.unserved[file_name(host.name)] = why
+            host.is_closed = True
+            host.let_go()
 
     def listen(self, subject: str, call: object, *, lane: bool = False) -> Subscription:
         """Has a function of ours called for every message on a subject, or offered to a lane."""
@@ -103,32 +118,46 @@ class AccountEdge:
     def serve(self, host: StreamHost) -> None:
         """The stream takes messages from now on, on the subjects it has now."""
         self._api.reads.lane.clear()
-        driver = self._drivers.setdefault(host.name, HostDriver(host, self))
-        old = self._subscriptions.get(host.name, [])
+        with contextlib.ExitStack() as undo:
+            self._listen_for(host, undo)
+            undo.pop_all()
+        self._drivers[host.name].mark()
+
+    def _listen_for(self, host: StreamHost, undo: contextlib.ExitStack) -> None:
+        """Subscribe to what the stream takes; what was there before goes when all of it is there.
+
+        `undo` is told how to take back what was done, for when something raises.
+        """
+        if host.name not in self._drivers:
+            self._drivers[host.name] = HostDriver(host, self)
+            undo.callback(self._forget_driver, host)
+        driver = self._drivers[host.name]
         if host.lane is None:
             driver.open_lane()
-        self._subscriptions[host.name] = [
-            self._take_in(subject, driver) for subject in host.stream.cfg.subjects
-        ]
-        for subscription in old:
-            self.interest.remove(subscription)
-        self._follow_imports(driver)
+        taken: list[Subscription] = []
+        shadows: list[Shadow] = []
+        undo.callback(self._drop, taken, shadows)
+        crossings = self.edge.service.crossings
+        for subject in host.stream.cfg.subjects:
+            taken.append(self._take_in(subject, driver))
+            # What other accounts export under the stream's subjects is taken in, too.
+            shadows.append(crossings.shadow(self.name, subject, None, driver.published))
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         self.copying.follow(host)
-        driver.mark()
+        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
+        self._subscriptions[host.name], self._shadows[host.name] = taken, shadows
 
-    def _follow_imports(self, driver: HostDriver) -> None:
-        """What other accounts export under the stream's subjects is taken in, too."""
-        crossings, host = self.edge.service.crossings, driver.host
-        self._drop_shadows(host.name)
-        self._shadows[host.name] = [
-            crossings.shadow(self.name, subject, None, driver.published)
-            for subject in host.stream.cfg.subjects
-        ]
+    def _forget_driver(self, host: StreamHost) -> None:
+        for consumer in host.consumers.values():
+            self.unwatch(consumer)
+        self.copying.drop(host)
+        self.edge.agenda.forget(self._drivers.pop(host.name))
 
-    def _drop_shadows(self, stream: str) -> None:
-        for shadow in self._shadows.pop(stream, []):
+    def _drop(self, subscriptions: list[Subscription], shadows: list[Shadow]) -> None:
+        for subscription in subscriptions:
+            self.interest.remove(subscription)
+        for shadow in shadows:
             self.edge.service.crossings.drop(shadow)
 
     def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
@@ -139,17 +168,18 @@ class AccountEdge:
 
     def retire(self, host: StreamHost) -> None:
         """The stream is gone."""
-        for subscription in self._subscriptions.pop(host.name, []):
-            self.interest.remove(subscription)
-        self._drop_shadows(host.name)
+        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
         for consumer in host.consumers.values():
             self.unwatch(consumer)
         self.copying.drop(host)
-        driver = self._drivers.pop(host.name)
+        driver = self._drivers.pop(host.name, None)
         host.deleted()
-        self.edge.agenda.forget(driver)
-        driver.run()
-        driver.let_go()
+        if driver is None:
+            host.let_go()  # it was never served
+        else:
+            self.edge.agenda.forget(driver)
+            driver.run()
+            driver.let_go()
         self._api.retire(host)
 
     def grant(self, limits: AccountLimits, tiers: dict[str, AccountLimits]) -> None:

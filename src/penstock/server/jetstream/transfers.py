@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.jetstream.transfer import Step
 from penstock.server.logs import log
 from penstock.store.errors import StoreError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.subjects.trie import Subscription
 
 NS: Final = 1_000_000_000
+FAILED: Final = "internal failure, the server's log has details"
 
 
 class Transfers:
@@ -41,7 +43,7 @@ class Transfers:
         running.wake()
 
     def _ended(self, transfer: Transfer) -> None:
-        del self._running[transfer]
+        self._running.pop(transfer, None)
 
     def interest_changed(self, subject: str, is_there: bool) -> None:
         """Who listens on a subject has come or gone."""
@@ -71,6 +73,7 @@ class Running:
         self._subscription: Subscription = account.listen(transfer.inlet, self._received)
         self._is_due = False
         self._is_working = False
+        self._has_raised = False
         self._timer: asyncio.TimerHandle | None = None
         if transfer.watched:
             transfer.listening(self._interest.watch(transfer.watched, None))
@@ -89,7 +92,7 @@ class Running:
 
     def _go(self) -> None:
         self._is_due = False
-        step = self._transfer.step(self._edge.now_ns())
+        step = self._step()
         self._account.perform(list(step.effects))
         if self._transfer.is_over:
             self._finish()
@@ -100,13 +103,32 @@ class Running:
         self._arm()
         self._edge.settle()
 
+    def _step(self) -> Step:
+        """One step; if it raises, the other side is told, and if that raises too it just ends."""
+        try:
+            return self._transfer.step(self._edge.now_ns())
+        except Exception as error:
+            self._raised(error)
+        return Step(more=not self._transfer.is_over)
+
+    def _raised(self, error: Exception) -> None:
+        log.error("account %s: a snapshot or restore failed", self._account.name, exc_info=error)
+        if self._has_raised:
+            self._transfer.is_over = True
+            self.abandon()
+        self._has_raised = True
+        self._transfer.fail(FAILED)
+
     def _work(self, work: Work) -> None:
         self._is_working = True
         self._edge.committer.run(work, lambda failure: self._worked(work, failure))
 
     def _worked(self, work: Work, failure: Exception | None) -> None:
         self._is_working = False
-        self._transfer.worked(work, failure)
+        try:
+            self._transfer.worked(work, failure)
+        except Exception as error:
+            self._raised(error)
         self.wake()
 
     # -- time
