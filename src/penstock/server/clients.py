@@ -82,7 +82,7 @@ def record_of(session: Session, now: Now, *, reason: str = "") -> ClientRecord:
     tls = tls_of(link.codec)
     kept: list[SubscriptionFacts] = []
     if reason:
-        kept = link.subscription_details()[:CLOSED_SUBSCRIPTIONS_KEPT]
+        kept, _ = link.subscription_page(0, CLOSED_SUBSCRIPTIONS_KEPT)
     return ClientRecord(
         cid=session.cid,
         kind=session.kind,

@@ -403,12 +403,10 @@ cdef class Plane(Reader):
     cdef int drop_leaving(self) except -1:
         """Drops subscriptions of closed links, in slices; closed links get no messages meanwhile."""
         cdef Link link
-        while self.leaving:
+        if self.leaving:
             link = self.leaving[0]
             if link.drop_some(DROPS_AT_ONCE):
                 del self.leaving[0]
-            if self.out_of_time():
-                break
         if self.leaving:
             self.continue_later()
         return 0

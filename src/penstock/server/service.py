@@ -33,6 +33,7 @@ from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.limits import tightest
 from penstock.server.logs import log
+from penstock.server.monitor.sliced import PageRoom
 from penstock.server.plane import Plane
 from penstock.server.trusting import Trusting
 from penstock.server.violations import ViolationLog
@@ -100,6 +101,7 @@ class Service:
             maxlen=options.max_closed_clients
         )
         self.traffic_closed: dict[str, Traffic] = {}
+        self.page_room = PageRoom()
         self.http_requests: collections.Counter[str] = collections.Counter()
         self.system: System | None = None
         self.jetstream: JetStreamEdge | None = None

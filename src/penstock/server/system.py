@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.server.logs import log
 from penstock.server.monitor.process import ProcessorShare
+from penstock.server.monitor.sliced import is_done_soon, paced, pieces_of
 from penstock.server.monitor.values import compact
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from penstock.server.accounts import Account
     from penstock.server.clients import ClientRecord
@@ -54,6 +56,7 @@ FIRST_STATSZ_S: Final = 1.0
 STATSZ_INTERVAL_S: Final = 10.0
 CONNS_INTERVAL_S: Final = 30.0
 CONNS_GAP_S: Final = 0.25
+TOO_MANY_REQUESTS: Final = 429
 ACCOUNT_TOKEN: Final = 3  # where $SYS.REQ.ACCOUNT.<account>.<page> names the account
 
 
@@ -69,6 +72,7 @@ class System:
         self._conns_timer: asyncio.TimerHandle | None = None
         self._conns_told: dict[str, asyncio.TimerHandle] = {}
         self._conns_changed: set[str] = set()
+        self._pages: set[asyncio.Task[None]] = set()
 
     # -- life
 
@@ -83,6 +87,8 @@ class System:
         for timer in (self._statsz_timer, self._conns_timer, *self._conns_told.values()):
             if timer is not None:
                 timer.cancel()
+        for page in self._pages:
+            page.cancel()
         self._tell_identity("SHUTDOWN")
 
     def serve_accounts(self) -> None:
@@ -175,8 +181,42 @@ class System:
         account.interest.insert(Subscription(subject, value=received), call=True)
 
     def _reply(self, account: Account, reply: str, answer: dict[str, Any] | None) -> None:
-        if answer is not None:
+        if answer is None:
+            return
+        steps = answer.get("data")
+        if isinstance(steps, Generator):
+            self._reply_in_slices(account, reply, answer, steps)
+        else:
             self._service.plane.publish(account.interest, reply, compact(answer))
+
+    def _reply_in_slices(
+        self,
+        account: Account,
+        reply: str,
+        answer: dict[str, Any],
+        steps: Generator[None, None, Any],
+    ) -> None:
+        """Replies at once if the page is short; else makes it between the turns of clients."""
+        pieces = pieces_of(steps, indent=0, around=answer)
+        made: list[bytes] = []
+        if is_done_soon(pieces, made):
+            self._service.plane.publish(account.interest, reply, b"".join(made))
+        elif self._service.page_room.is_full:
+            self._reply(account, reply, self._error(TOO_MANY_REQUESTS, "too many requests wait"))
+        else:
+            page = self._service.loop.create_task(self._finish_page(account, reply, made, pieces))
+            self._pages.add(page)
+            page.add_done_callback(self._pages.discard)
+
+    async def _finish_page(
+        self, account: Account, reply: str, made: list[bytes], pieces: Iterator[bytes]
+    ) -> None:
+        try:
+            async with self._service.page_room:
+                made += [piece async for piece in paced(pieces)]
+            self._service.plane.publish(account.interest, reply, b"".join(made))
+        except Exception:
+            log.exception("a page for %s failed", reply)
 
     def _user_info(self, subject: str, reply: str, payload: bytes, source: Link | None) -> None:
         from penstock.server.session import Session

@@ -17,10 +17,10 @@ from penstock.server.clients import Now
 from penstock.server.confscan import ConfigError
 from penstock.server.monitor import absent
 from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz
-from penstock.server.monitor.connz import ConnzOptions, connz
+from penstock.server.monitor.connz import ConnzOptions, connz_steps
 from penstock.server.monitor.healthz import HealthOptions, healthz
 from penstock.server.monitor.query import BadQuery
-from penstock.server.monitor.subsz import SubszOptions, subsz
+from penstock.server.monitor.subsz import SubszOptions, subsz_steps
 from penstock.server.monitor.values import clean
 from penstock.server.monitor.varz import varz
 
@@ -92,7 +92,7 @@ def is_meant(service: Service, wanted: Filter) -> bool:
 
 
 def page(service: Service, share: ProcessorShare, name: str, payload: bytes) -> object:
-    """The data of one monitoring page. Raises Malformed or BadQuery."""
+    """The data of one monitoring page, or steps that make it. Raises Malformed or BadQuery."""
     now = Now.read()
     if name == "VARZ":
         return varz(service, share, service.http_requests, now)
@@ -102,7 +102,7 @@ def page(service: Service, share: ProcessorShare, name: str, payload: bytes) -> 
 
 
 def account_page(service: Service, account: str, name: str, payload: bytes) -> object:
-    """The data of a page about one account. Raises Malformed or BadQuery."""
+    """The same for a page about one account. Raises Malformed or BadQuery."""
     return ACCOUNT_PAGES[name](service, Now.read(), payload, account)
 
 
@@ -110,17 +110,17 @@ def _connz(service: Service, now: Now, payload: bytes, account: str = "") -> obj
     options = read_body(payload, ConnzOptions)
     if account:
         options = msgspec.structs.replace(options, acc=account)
-    return connz(service, options, now)
+    return connz_steps(service, options, now)
 
 
 def _subsz(service: Service, now: Now, payload: bytes) -> object:
-    return subsz(service, read_body(payload, SubszOptions), now)
+    return subsz_steps(service, read_body(payload, SubszOptions), now)
 
 
 def _account_subsz(service: Service, now: Now, payload: bytes, account: str) -> object:
     options = read_body(payload, SubszOptions)
     options = msgspec.structs.replace(options, account=account, subscriptions=True)
-    return subsz(service, options, now)
+    return subsz_steps(service, options, now)
 
 
 def _healthz(service: Service, now: Now, payload: bytes) -> object:
@@ -148,20 +148,20 @@ def _account_leafz(service: Service, now: Now, payload: bytes, account: str) -> 
 
 
 def _jsz(service: Service, now: Now, payload: bytes) -> object:
-    from penstock.server.monitor.jsz import JszOptions, jsz
+    from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
-    return jsz(service, read_body(payload, JszOptions), now)
+    return jsz_steps(service, read_body(payload, JszOptions), now)
 
 
 def _account_jsz(service: Service, now: Now, payload: bytes, account: str) -> object:
-    from penstock.server.monitor.jsz import JszOptions, account_jsz
+    from penstock.server.monitor.jsz import JszOptions, account_jsz_steps
 
     edge = service.jetstream
     if edge is None:
         raise BadQuery("jetstream not enabled")
     if account not in edge.accounts or not edge.accounts[account].assets.is_enabled:
         raise BadQuery(f'account "{account}" not jetstream enabled')
-    return account_jsz(edge, account, read_body(payload, JszOptions), now)
+    return account_jsz_steps(edge, account, read_body(payload, JszOptions), now)
 
 
 PAGES: Final[dict[str, Callable[[Any, Now, bytes], object]]] = {

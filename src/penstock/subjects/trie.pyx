@@ -30,6 +30,8 @@ cdef enum:
     CACHE_SETS = 16384           # sets of two entries
     CACHE_BYTES_MAX = 67108864   # of remembered matches; beyond, the cache starts afresh
     STAMP_BUCKETS = 256          # stamps by first token
+    FREED_MANY = 256             # removed subscriptions after which the allocator merges blocks
+    MERGE_BYTES = 2048           # a request that makes it do so
     DOOR_SLOTS = 8192            # subjects seen once, not yet worth an entry
 
 
@@ -376,10 +378,16 @@ cdef class SubList:
         """Frees what was removed. Nobody may hold a match across this."""
         cdef Sub* sub
         cdef CachedMatch* entry
+        cdef uint32_t freed = 0
         while self.dead_subs != NULL:
             sub = self.dead_subs
             self.dead_subs = sub.next
             free(sub)
+            freed += 1
+        if freed >= FREED_MANY:
+            # glibc keeps small freed blocks in lists and merges all of them at the next large
+            # request: 300 ms after 300,000 subscriptions. So it has to merge after each slice.
+            free(xalloc(MERGE_BYTES))
         while self.dead_matches != NULL:
             entry = self.dead_matches
             self.dead_matches = entry.next_dead

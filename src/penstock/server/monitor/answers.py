@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from penstock.server.monitor.sliced import is_done_soon, pieces_of
 from penstock.server.monitor.values import compact, pretty
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -27,15 +31,20 @@ class Answer:
     content_type: str
     body: bytes
     headers: Headers = ()
+    rest: Iterator[bytes] | None = None
+    """What follows the body, if it is made while it is sent."""
 
 
 def json_answer(value: object, *, status: int = 200) -> Answer:
     return Answer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
 
 
-def pretty_answer(body: bytes) -> Answer:
-    """JSON that is written already."""
-    return Answer(200, JSON_TYPE, body, ANY_ORIGIN)
+def sliced_answer(steps: Generator[None, None, object]) -> Answer:
+    """A page that is made in steps; a short one is complete at once."""
+    pieces = pieces_of(steps)
+    made: list[bytes] = []
+    rest = None if is_done_soon(pieces, made) else pieces
+    return Answer(200, JSON_TYPE, b"".join(made), ANY_ORIGIN, rest)
 
 
 def one_line_json(value: object, *, status: int = 200) -> Answer:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from penstock.server.accounts import GLOBAL_ACCOUNT
 from penstock.server.auth.values import Claimed
 from penstock.server.clients import ClientRecord, record_of
 from penstock.server.monitor.query import BadQuery
+from penstock.server.monitor.sliced import Rows
 from penstock.server.monitor.sorting import CLOSED_ONLY, SORTS
 from penstock.server.monitor.subs import SubDetail, detail_of
 from penstock.server.monitor.values import clean, round_trip, timestamp, uptime
@@ -24,13 +25,18 @@ from penstock.subjects.match import collides
 from penstock.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from penstock.server.clients import Now, SubscriptionFacts
     from penstock.server.monitor.query import Query
     from penstock.server.service import Service
 
+    Steps = Generator[None, None, dict[str, Any]]
+
 LIMIT_DEFAULT: Final = 1024
+SUBSCRIPTIONS_PER_STEP: Final = 256
+#: Fields that the reference writes after the lists of subscriptions.
+AFTER_SUBSCRIPTIONS: Final = ("jwt", "issuer_key", "name_tag", "tags")
 OPEN, CLOSED, ALL = 0, 1, 2
 STATES: Final = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 TYPES: Final = {"WEBSOCKET": "websocket"}
@@ -110,8 +116,6 @@ class ConnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls_peer_certs: tuple[PeerCert, ...] = ()
     authorized_user: str = ""
     account: str = ""
-    subscriptions_list: tuple[str, ...] = ()
-    subscriptions_list_detail: tuple[SubDetail, ...] = ()
     jwt: str = ""
     issuer_key: str = ""
     name_tag: str = ""
@@ -139,32 +143,33 @@ class Page(Struct, frozen=True, kw_only=True):
     known_account: bool = True
 
 
-def page_of(service: Service, options: ConnzOptions, now: Now) -> Page:
-    """Chooses who is on the page. Raises BadQuery."""
+def connz_steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
+    """The page, in steps. Raises BadQuery at once."""
     sort = options.sort or "cid"
     if sort not in SORTS:
         raise BadQuery(f"invalid sorting option: {sort}")
     if sort in CLOSED_ONLY and options.state != CLOSED:
         raise BadQuery(f"sort by {sort} only valid on closed connections")
+    return _steps(service, options, now)
+
+
+def _steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else LIMIT_DEFAULT
     if options.cid:
         offset, limit = 0, 1
     if options.acc and options.acc not in service.accounts.by_name:
-        return Page(clients=[], total=0, offset=offset, limit=limit, known_account=False)
-    everybody = _candidates(service, options)
-    wanted = everybody
+        nobody = Page(clients=[], total=0, offset=offset, limit=limit, known_account=False)
+        return {**asdict(frame_of(service, nobody, now)), "connections": None}
+    everybody = wanted = _candidates(service, options)
     if options.cid or options.mqtt_client or options.user or options.filter_subject:
-        wanted = [client for client in everybody if _wanted(client, options)]
-    chosen = SORTS[sort].apply(wanted, now)
-    page = chosen[offset : offset + limit]
-    return Page(clients=page, total=len(everybody), offset=offset, limit=limit)
-
-
-def connz(service: Service, options: ConnzOptions, now: Now) -> dict[str, Any]:
-    """The page as a whole."""
-    page = page_of(service, options, now)
-    rows = list(rows_of(page, options, now)) if page.known_account else None
+        wanted = []
+        for client in everybody:
+            if (yield from _wanted(client, options)):
+                wanted.append(client)
+    clients = yield from SORTS[options.sort or "cid"].steps(wanted, now, offset, offset + limit)
+    page = Page(clients=clients, total=len(everybody), offset=offset, limit=limit)
+    rows = Rows(_row(client, options, now) for client in clients)
     return {**asdict(frame_of(service, page, now)), "connections": rows}
 
 
@@ -177,11 +182,6 @@ def frame_of(service: Service, page: Page, now: Now) -> Connz:
         offset=page.offset,
         limit=page.limit,
     )
-
-
-def rows_of(page: Page, options: ConnzOptions, now: Now) -> Iterator[ConnInfo]:
-    for client in page.clients:
-        yield _row(client, options, now)
 
 
 # -- choosing
@@ -199,7 +199,8 @@ def _candidates(service: Service, options: ConnzOptions) -> list[Client]:
     return [client for client in everybody if _account_of(client) == options.acc]
 
 
-def _wanted(client: Client, options: ConnzOptions) -> bool:
+def _wanted(client: Client, options: ConnzOptions) -> Generator[None, None, bool]:
+    yield
     if options.cid and client.cid != options.cid:
         return False
     if options.mqtt_client:  # nobody speaks MQTT here
@@ -208,32 +209,55 @@ def _wanted(client: Client, options: ConnzOptions) -> bool:
         return False
     if not options.acc:  # subjects are those of an account: a filter alone chooses nobody
         return True
-    return not options.filter_subject or _listens(client, options.filter_subject)
-
-
-def _listens(client: Client, subject: str) -> bool:
-    if not is_valid_subject(subject):
+    if not options.filter_subject:
+        return True
+    if not is_valid_subject(options.filter_subject):
         return False
-    return any(collides(facts[1], subject) for facts in _subscriptions_of(client))
+    for found in _subscription_pages(client):
+        if any(collides(facts[1], options.filter_subject) for facts in found):
+            return True
+        yield
+    return False
 
 
 def _account_of(client: Client) -> str:
     return client.account if isinstance(client, ClientRecord) else client.account.name
 
 
-def _subscriptions_of(client: Client) -> tuple[SubscriptionFacts, ...]:
+def _subscription_pages(client: Client) -> Iterator[Sequence[SubscriptionFacts]]:
     if isinstance(client, ClientRecord):
-        return client.subscriptions
-    return tuple(client.link.subscription_details())
+        yield client.subscriptions
+        return
+    slot = 0
+    while True:
+        found, slot = client.link.subscription_page(slot, SUBSCRIPTIONS_PER_STEP)
+        yield found
+        if not slot:
+            return
 
 
 # -- rows
 
 
-def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo:
+def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo | dict[str, object]:
     record = client if isinstance(client, ClientRecord) else record_of(client, now)
+    row = _info(client, record, options, now)
+    lists = options.subscriptions or options.subscriptions_detail
+    if not lists or not (record.num_subscriptions or record.subscriptions):
+        return row
+    fields: dict[str, object] = to_builtins(row)
+    after: dict[str, object] = {
+        name: fields.pop(name) for name in AFTER_SUBSCRIPTIONS if name in fields
+    }
+    if options.subscriptions:
+        fields["subscriptions_list"] = Rows(_subjects(client))
+    if options.subscriptions_detail:
+        fields["subscriptions_list_detail"] = Rows(_details(client, record))
+    return {**fields, **after}
+
+
+def _info(client: Client, record: ClientRecord, options: ConnzOptions, now: Now) -> ConnInfo:
     until_ns = record.stop_ns or now.wall_ns
-    subscriptions = _subscriptions_of(client) if _lists_subscriptions(options) else ()
     shown_account = "" if record.account == GLOBAL_ACCOUNT else record.account
     closed = record.stop_ns != 0
     auth = options.auth
@@ -267,10 +291,6 @@ def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo:
         tls_peer_certs=_peer_certs(client) if auth else (),
         authorized_user=clean(record.user) if auth else "",
         account=shown_account if auth else "",
-        subscriptions_list=_subjects(subscriptions) if options.subscriptions else (),
-        subscriptions_list_detail=_details(record, subscriptions)
-        if options.subscriptions_detail
-        else (),
         jwt=claimed.token,
         issuer_key=claimed.issuer,
         name_tag=shown_tag if auth else "",
@@ -278,19 +298,17 @@ def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo:
     )
 
 
-def _lists_subscriptions(options: ConnzOptions) -> bool:
-    return options.subscriptions or options.subscriptions_detail
+def _subjects(client: Client) -> Iterator[str | None]:
+    for found in _subscription_pages(client):
+        yield from (clean(subject) for _, subject, _, _, _ in found)
+        yield None
 
 
-def _subjects(subscriptions: tuple[SubscriptionFacts, ...]) -> tuple[str, ...]:
-    return tuple(clean(subject) for _, subject, _, _, _ in subscriptions)
-
-
-def _details(
-    record: ClientRecord, subscriptions: tuple[SubscriptionFacts, ...]
-) -> tuple[SubDetail, ...]:
+def _details(client: Client, record: ClientRecord) -> Iterator[SubDetail | None]:
     account = record.account if record.stop_ns else ""
-    return tuple(detail_of(facts, record.cid, account) for facts in subscriptions)
+    for found in _subscription_pages(client):
+        yield from (detail_of(facts, record.cid, account) for facts in found)
+        yield None
 
 
 def _peer_certs(client: Client) -> tuple[PeerCert, ...]:

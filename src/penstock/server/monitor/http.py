@@ -23,10 +23,12 @@ from penstock.server.listener import bind
 from penstock.server.logs import log
 from penstock.server.monitor.answers import NOT_ALLOWED, OUR_FAULT, Answer, text_answer
 from penstock.server.monitor.pages import Pages
+from penstock.server.monitor.sliced import paced
 
 if TYPE_CHECKING:
     import ssl
 
+    from penstock.server.monitor.sliced import PageRoom
     from penstock.server.service import Service
 
 HEAD_BYTES_MAX: Final = 16_384
@@ -102,7 +104,7 @@ class Monitor:
             return
         self._conversations.add(conversation)
         try:
-            await Conversation(self._pages, reader, writer).run()
+            await Conversation(self._pages, self._service.page_room, reader, writer).run()
         except (OSError, TimeoutError, asyncio.CancelledError):
             # The peer went, was too slow, or the server stops: in each case there is nobody to
             # answer, and the task is nobody's to await.
@@ -119,9 +121,14 @@ class Conversation:
     """One connection: requests and their answers, one after the other."""
 
     def __init__(
-        self, pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        pages: Pages,
+        room: PageRoom,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         self._pages = pages
+        self._room = room
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
@@ -141,7 +148,7 @@ class Conversation:
             return False
         if request is None:
             return False
-        await self._send(await self._answer(request), with_body=request.method != b"HEAD")
+        await self._send(self._answer(request), with_body=request.method != b"HEAD")
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> h11.Request | None:
@@ -170,12 +177,12 @@ class Conversation:
             async with asyncio.timeout(IDLE_S_MAX):
                 self._http.receive_data(await self._reader.read(READ_BYTES))
 
-    async def _answer(self, request: h11.Request) -> Answer:
+    def _answer(self, request: h11.Request) -> Answer:
         if request.method not in METHODS:
             return NOT_ALLOWED
         path, _, query = request.target.decode("latin-1").partition("?")
         try:
-            return await self._pages.answer(path, query)
+            return self._pages.answer(path, query)
         except Exception:
             log.exception("monitoring request for %s failed", path)
             return OUR_FAULT
@@ -189,16 +196,32 @@ class Conversation:
     async def _send(self, answer: Answer, *, with_body: bool = True) -> None:
         headers = [
             ("Content-Type", answer.content_type),
-            ("Content-Length", str(len(answer.body))),
             ("Date", formatdate(time.time(), usegmt=True)),
             *answer.headers,
         ]
+        if answer.rest is None:
+            headers.append(("Content-Length", str(len(answer.body))))
         reason = HTTPStatus(answer.status).phrase
         response = h11.Response(status_code=answer.status, headers=headers, reason=reason)
         pieces = [self._http.send(response)]
         if with_body:
-            pieces.append(self._http.send(h11.Data(data=answer.body)))
+            pieces += self._encoded(answer.body)
+        if with_body and answer.rest is not None:
+            await self._write(pieces)
+            pieces = []
+            async with self._room:
+                async for piece in paced(answer.rest):
+                    await self._write(self._encoded(piece))
         pieces.append(self._http.send(h11.EndOfMessage()))
+        await self._write(pieces)
+
+    def _encoded(self, body: bytes) -> list[bytes]:
+        """The body as it is sent; one of unknown length goes in chunks."""
+        sent = self._http.send(h11.Data(data=body)) if body else None
+        return [] if sent is None else [sent]
+
+    async def _write(self, pieces: list[bytes]) -> None:
+        """Raises TimeoutError when the peer does not take it in time."""
         self._writer.writelines(piece for piece in pieces if piece)
         async with asyncio.timeout(RESPONSE_S_MAX):
             await self._writer.drain()

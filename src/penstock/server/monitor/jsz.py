@@ -15,6 +15,7 @@ from msgspec import Struct, json
 from penstock.api.codec import encode
 from penstock.api.stream import Storage
 from penstock.base.version import REFERENCE_API_LEVEL
+from penstock.server.monitor.sliced import Rows
 from penstock.server.monitor.values import timestamp
 
 if TYPE_CHECKING:
@@ -67,11 +68,6 @@ class JszOptions(Struct, frozen=True, kw_only=True):
         )
 
 
-def jsz(service: Service, options: JszOptions, now: Now) -> Json:
-    """The page, at once."""
-    return _at_once(jsz_steps(service, options, now))
-
-
 def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
     """The page, a stream or a consumer at a time."""
     edge = service.jetstream
@@ -92,23 +88,14 @@ def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
         account = yield from _account(each, options, now)
         details.append(account)
     if details:
-        page["account_details"] = details
+        page["account_details"] = Rows(details)
     page["total"] = len(assets)
     return page
 
 
-def account_jsz(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> Json:
+def account_jsz_steps(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> Steps:
     """What one account holds."""
-    return _at_once(_account(edge.accounts[name].assets, options, now))
-
-
-def _at_once(steps: Steps) -> Json:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Json = end.value
-            return found
+    return _account(edge.accounts[name].assets, options, now)
 
 
 def _enabled(edge: JetStreamEdge) -> list[Assets]:
@@ -238,7 +225,7 @@ def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
             if not host.is_closed:
                 stream = yield from _stream(assets, host, options, now)
                 details.append(stream)
-        found["stream_detail"] = details
+        found["stream_detail"] = Rows(details)
     return found
 
 

@@ -1,17 +1,13 @@
 """The pages of monitoring: which path is answered by what, and how often it was asked.
 
-Answers are made from one moment's state. Only /connz, /subsz and /jsz can be long; they give way
-to everybody else between their rows.
+/connz, /subsz and /jsz can be long: they are made and sent in slices between the turns of clients
+(`sliced`), each row from the state of its moment. The other pages show the state of one moment.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
-
-from msgspec.structs import asdict
 
 from penstock.server.clients import Now
 from penstock.server.monitor import absent, connz, subsz
@@ -21,29 +17,23 @@ from penstock.server.monitor.answers import (
     Answer,
     json_answer,
     one_line_json,
-    pretty_answer,
     redirect,
+    sliced_answer,
     text_answer,
 )
 from penstock.server.monitor.healthz import HealthOptions, healthz
 from penstock.server.monitor.index import index
 from penstock.server.monitor.process import ProcessorShare
 from penstock.server.monitor.query import BadQuery, Query
-from penstock.server.monitor.values import pretty_around, pretty_rows
 from penstock.server.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable
-
-    from msgspec import Struct
+    from collections.abc import Callable
 
     from penstock.server.service import Service
 
-    Page = Callable[[Query], Answer | Awaitable[Answer]]
+    Page = Callable[[Query], Answer]
 
-Made = TypeVar("Made")
-
-ROWS_PER_TURN: Final = 128
 #: Paths that share a counter with another.
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
 #: Paths that the reference does not count.
@@ -99,7 +89,7 @@ class Pages:
         """Every path that is answered."""
         return list(self._by_path)
 
-    async def answer(self, path: str, raw_query: str) -> Answer:
+    def answer(self, path: str, raw_query: str) -> Answer:
         """What to say to a request; never raises for what a peer asked."""
         path = unquote(path)
         cleaned = cleaned_path(path)
@@ -112,8 +102,7 @@ class Pages:
         if name not in UNCOUNTED:
             self._service.http_requests[SAME_COUNTER.get(name, name)] += 1
         try:
-            answer = page(Query(raw_query))
-            return answer if isinstance(answer, Answer) else await answer
+            return page(Query(raw_query))
         except BadQuery as refusal:
             return text_answer(400, str(refusal))
 
@@ -126,30 +115,13 @@ class Pages:
         status, health = healthz(self._service, HealthOptions.from_query(query))
         return one_line_json(health, status=status)
 
-    async def _connz(self, query: Query) -> Answer:
-        service, now = self._service, Now.read()
+    def _connz(self, query: Query) -> Answer:
         options = connz.ConnzOptions.from_query(query)
-        page = connz.page_of(service, options, now)
-        if not page.known_account:
-            return json_answer(connz.connz(service, options, now))
-        pieces = await _in_turns(connz.rows_of(page, options, now))
-        fields = asdict(connz.frame_of(service, page, now))
-        return pretty_answer(pretty_around(fields, "connections", pieces))
+        return sliced_answer(connz.connz_steps(self._service, options, Now.read()))
 
-    async def _subsz(self, query: Query) -> Answer:
-        service, now = self._service, Now.read()
+    def _subsz(self, query: Query) -> Answer:
         options = subsz.SubszOptions.from_query(query)
-        subsz.check(options)
-        total, pieces = 0, []
-        for passed, batch in enumerate(subsz.batches_of(service, options), start=1):
-            total += batch.counted
-            pieces += await _in_turns(batch.shown)
-            if passed % ROWS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        fields = asdict(subsz.frame_of(service, options, total, now))
-        if not pieces:
-            return json_answer(fields)
-        return pretty_answer(pretty_around(fields, "subscriptions_list", pieces))
+        return sliced_answer(subsz.subsz_steps(self._service, options, Now.read()))
 
     def _accountz(self, query: Query) -> Answer:
         options = AccountzOptions(account=query.text("acc"))
@@ -171,14 +143,13 @@ class Pages:
         query.flag("subs")
         return json_answer(absent.leafz(self._service, Now.read()))
 
-    async def _jsz(self, query: Query) -> Answer:
+    def _jsz(self, query: Query) -> Answer:
         from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
         options = JszOptions.from_query(query)
         if options.leader_only and self._service.jetstream is None:
             raise BadQuery("filtered response: not leader")
-        steps = jsz_steps(self._service, options, Now.read())
-        return json_answer(await _stepwise(steps))
+        return sliced_answer(jsz_steps(self._service, options, Now.read()))
 
     def _stacksz(self, query: Query) -> Answer:
         from penstock.server.monitor.stacksz import stacksz
@@ -189,25 +160,3 @@ class Pages:
         from penstock.server.monitor.metrics import metrics
 
         return metrics(self._service)
-
-
-async def _stepwise(steps: Generator[None, None, Made]) -> Made:
-    """Runs work that comes in steps; the event loop turns in between."""
-    while True:
-        try:
-            for _ in range(ROWS_PER_TURN):
-                next(steps)
-        except StopIteration as end:
-            made: Made = end.value
-            return made
-        await asyncio.sleep(0)
-
-
-async def _in_turns(rows: Iterable[Struct]) -> list[bytes]:
-    """Makes and writes the rows of a long list; the event loop turns in between."""
-    pieces: list[bytes] = []
-    waiting = iter(rows)
-    while batch := list(itertools.islice(waiting, ROWS_PER_TURN)):
-        pieces.append(pretty_rows(batch))
-        await asyncio.sleep(0)
-    return pieces

@@ -1,11 +1,14 @@
 """The orders /connz can be asked for.
 
-Each is a pair of keys, for a live session and for the record of one that has gone, so that both
-sort together without a record being made of everybody. Ties keep the order of connection ids.
+Each is a pair of keys, for a live session and for the record of a closed one, so that both sort
+together without a record of every session. Ties keep the order of connection ids. Keys of
+descending orders are numbers.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.server.clients import ClientRecord, last_activity_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import Any
 
     from penstock.server.clients import Now
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     Key = Any  # one order compares one type only: int or str
     Client = Session | ClientRecord
+
+CLIENTS_PER_STEP: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +36,28 @@ class Sort:
     gone: Callable[[ClientRecord], Key]
     descending: bool = True
 
-    def apply(self, clients: Sequence[Client], now: Now) -> list[Client]:
-        def key(client: Client) -> Key:
-            if isinstance(client, ClientRecord):
-                return self.gone(client)
-            return self.live(client, now)
+    def steps(
+        self, clients: Sequence[Client], now: Now, start: int, stop: int
+    ) -> Generator[None, None, list[Client]]:
+        """The clients from `start` to `stop` in this order, found in steps."""
+        runs = []
+        for at in range(0, len(clients), CLIENTS_PER_STEP):
+            runs.append(
+                sorted(self._keyed(client, now) for client in clients[at : at + CLIENTS_PER_STEP])
+            )
+            yield
+        chosen: list[Client] = []
+        for place, (_, _, client) in enumerate(itertools.islice(heapq.merge(*runs), stop)):
+            if place >= start:
+                chosen.append(client)
+            if place % CLIENTS_PER_STEP == 0:
+                yield
+        return chosen
 
-        by_cid = sorted(clients, key=attrgetter("cid"))
-        return sorted(by_cid, key=key, reverse=self.descending)
+    def _keyed(self, client: Client, now: Now) -> tuple[Key, int, Client]:
+        """Compares as the order does; ids are unique, so clients themselves are never compared."""
+        key = self.gone(client) if isinstance(client, ClientRecord) else self.live(client, now)
+        return -key if self.descending else key, client.cid, client
 
 
 def _of_link(name: str, kept: str = "") -> Sort:

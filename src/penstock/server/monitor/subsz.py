@@ -1,7 +1,8 @@
 """/subsz: the routing tables, summed over accounts, and the subscriptions in them.
 
-Subscriptions are listed client by client. Those before the page are counted, not made, and
-`batches_of` hands the rest out per client, so that a long list can be served in turns.
+Subscriptions are listed client by client. Those before the page are counted, not made. The page is
+made in steps (see `sliced`): a few hundred thousand subscriptions are looked through and written
+between the turns of clients, so subscriptions that come or go meanwhile may be missing or counted.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from penstock.server.monitor.query import BadQuery
+from penstock.server.monitor.sliced import Rows
 from penstock.server.monitor.subs import SubDetail, detail_of
 from penstock.server.monitor.values import number, timestamp
 from penstock.subjects.match import match_literal
 from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from penstock.server.clients import Now, SubscriptionFacts
     from penstock.server.monitor.query import Query
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
     from penstock.server.session import Session
     from penstock.subjects.trie import SubListStats
 
+    Steps = Generator[None, None, dict[str, Any]]
+    Pages = Iterator[list[SubDetail]]
+
 LIMIT_DEFAULT: Final = 1024
+SUBSCRIPTIONS_PER_STEP: Final = 256
 SERVER_CID: Final = 1  # clients' ids start above
 
 
@@ -79,34 +85,40 @@ class Subsz(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class Batch(Struct, frozen=True):
-    """The subscriptions of one client: how many count, and those that are on the page."""
-
-    counted: int
-    shown: list[SubDetail]
-
-
 def check(options: SubszOptions) -> None:
     """Raises BadQuery for what cannot be asked."""
     if options.test and not is_valid_literal(options.test):
         raise BadQuery(f"invalid test subject, must be valid publish subject: {options.test}")
 
 
-def subsz(service: Service, options: SubszOptions, now: Now) -> dict[str, Any]:
-    """The page as a whole."""
+def subsz_steps(service: Service, options: SubszOptions, now: Now) -> Steps:
+    """The page, in steps. Raises BadQuery at once."""
     check(options)
-    total = 0
-    shown: list[SubDetail] = []
-    for batch in batches_of(service, options):
-        total += batch.counted
-        shown += batch.shown
-    fields = asdict(frame_of(service, options, total, now))
-    return {**fields, "subscriptions_list": shown} if shown else fields
+    return _steps(service, options, now)
 
 
-def frame_of(service: Service, options: SubszOptions, total: int, now: Now) -> Subsz:
-    accounts = [account for account in service.accounts if options.account in ("", account.name)]
-    stats = sum_stats(account.interest.stats() for account in accounts)
+def _steps(service: Service, options: SubszOptions, now: Now) -> Steps:
+    parts = []
+    for account in list(service.accounts):
+        if options.account in ("", account.name):
+            parts.append(account.interest.stats())
+            yield
+    start = max(options.offset, 0)
+    stop = start + _limit(options)
+    total, found = 0, Rows(())
+    if options.subscriptions and options.test:
+        total, shown = yield from _tested(service, options, start, stop)
+        found = Rows(shown)
+    elif options.subscriptions:
+        total = sum(count for count, _ in _owners(service, options))
+        found = Rows(_listed(service, options, start, stop))
+    fields = asdict(frame_of(service, options, sum_stats(parts), total, now))
+    return {**fields, "subscriptions_list": found} if start < total else fields
+
+
+def frame_of(
+    service: Service, options: SubszOptions, stats: SublistStats, total: int, now: Now
+) -> Subsz:
     return Subsz(
         server_id=service.server_id,
         now=timestamp(now.wall_ns),
@@ -143,42 +155,57 @@ def sum_stats(parts: Iterable[SubListStats]) -> SublistStats:
     )
 
 
-def batches_of(service: Service, options: SubszOptions) -> Iterator[Batch]:
-    """The server's own, then client by client in the order they came."""
-    if not options.subscriptions:
-        return
-    start = max(options.offset, 0)
-    stop = start + _limit(options)
-    passed = 0
-    for account in service.accounts:
+def _owners(service: Service, options: SubszOptions) -> Iterator[tuple[int, Pages]]:
+    """How many subscriptions each has, and their pages: the server first, then the clients."""
+    for account in list(service.accounts):
         if options.account in ("", account.name):
             own = _own_subscriptions(service, account.name)
-            batch = _cut(own, SERVER_CID, account.name, options.test, start - passed, stop - passed)
-            passed += batch.counted
-            yield batch
+            yield len(own), iter([[detail_of(facts, SERVER_CID, account.name) for facts in own]])
     for session in list(service.sessions.values()):
         if options.account in ("", session.account.name):
-            batch = _batch(session, options.test, start - passed, stop - passed)
-            passed += batch.counted
-            yield batch
+            yield session.link.subscriptions, _pages_of(session)
 
 
-def _batch(session: Session, test: str, start: int, stop: int) -> Batch:
-    """`start` and `stop` say where the page lies, counted from this client's first."""
-    count = session.link.subscriptions
-    if not test and (count <= start or stop <= 0):
-        return Batch(count, [])
-    found = session.link.subscription_details()
-    return _cut(found, session.cid, session.account.name, test, start, stop)
+def _pages_of(session: Session) -> Pages:
+    slot, account = 0, session.account.name
+    while True:
+        found, slot = session.link.subscription_page(slot, SUBSCRIPTIONS_PER_STEP)
+        yield [detail_of(facts, session.cid, account) for facts in found]
+        if not slot:
+            return
 
 
-def _cut(
-    found: list[SubscriptionFacts], cid: int, account: str, test: str, start: int, stop: int
-) -> Batch:
-    if test:
-        found = [facts for facts in found if match_literal(test, facts[1])]
-    shown = found[max(start, 0) : max(stop, 0)]
-    return Batch(len(found), [detail_of(facts, cid, account) for facts in shown])
+def _listed(
+    service: Service, options: SubszOptions, start: int, stop: int
+) -> Iterator[SubDetail | None]:
+    """The rows from `start` to `stop`."""
+    passed = 0
+    for count, pages in _owners(service, options):
+        if passed >= stop:
+            return
+        if passed + count <= start:
+            passed += count
+            continue
+        for page in pages:
+            yield from page[max(0, start - passed) : max(0, stop - passed)]
+            yield None
+            passed += len(page)
+
+
+def _tested(
+    service: Service, options: SubszOptions, start: int, stop: int
+) -> Generator[None, None, tuple[int, list[SubDetail]]]:
+    """How many would get a message on the test subject, and those on the page."""
+    total, shown = 0, []
+    for _, pages in _owners(service, options):
+        for page in pages:
+            for detail in page:
+                if match_literal(options.test, detail.subject):
+                    if start <= total < stop:
+                        shown.append(detail)
+                    total += 1
+            yield
+    return total, shown
 
 
 def _own_subscriptions(service: Service, account: str) -> list[SubscriptionFacts]:

@@ -8,7 +8,7 @@ is pure; no clock is read.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -98,21 +98,6 @@ def compact(value: object) -> bytes:
 def pretty(value: object) -> bytes:
     """JSON as people read it."""
     return msgspec.json.format(compact(value), indent=INDENT)
-
-
-def pretty_rows(rows: list[Any]) -> bytes:
-    """Rows of a list one level down, without the list around them."""
-    inner = pretty(rows)[len(b"[\n") : -len(b"\n]")]
-    return b" " * INDENT + inner.replace(b"\n", b"\n" + b" " * INDENT)
-
-
-def pretty_around(fields: dict[str, Any], name: str, pieces: list[bytes]) -> bytes:
-    """An object whose last field is a list that was written in pieces by `pretty_rows`."""
-    if not pieces:
-        return pretty({**fields, name: []})
-    mark = b"\n" + 2 * INDENT * b" " + b"0\n"
-    head, _, tail = pretty({**fields, name: [0]}).rpartition(mark)
-    return b"".join((head, b"\n", b",\n".join(pieces), b"\n", tail))
 
 
 def _fraction(part: int, digits: int) -> str:

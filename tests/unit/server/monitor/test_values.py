@@ -85,13 +85,3 @@ def test_text_in_json_holds_no_character_that_html_would_read(text: str) -> None
 def test_bytes_that_are_no_text_can_still_be_told(raw: bytes) -> None:
     text = raw.decode("utf-8", "surrogateescape")
     assert json.loads(values.compact(values.clean(text))) == raw.decode("utf-8", "replace")
-
-
-@given(st.lists(st.fixed_dictionaries({"cid": st.integers(0, 99), "name": st.text()}), max_size=9))
-def test_a_list_written_in_pieces_is_the_list_written_at_once(
-    rows: list[dict[str, object]],
-) -> None:
-    pieces = [values.pretty_rows(rows[at : at + 2]) for at in range(0, len(rows), 2)]
-    frame = {"total": len(rows), "now": "0"}
-    whole = values.pretty({**frame, "connections": rows})
-    assert values.pretty_around(frame, "connections", pieces) == whole
