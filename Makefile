@@ -1,5 +1,5 @@
 # Penstock. `make help` lists what can be made. Needs Python >= 3.11, gcc and make; the rest is
-# installed into .venv, pinned by constraints.txt.
+# installed into .venv, pinned by constraints.txt and by the hashes in requirements/.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,36 +10,43 @@ SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-stalls bench-storage bench-folds fuzz fuzz-operations asan faults wheel clean
+.PHONY: help setup demo test again check lint types layers format reference bench bench-jetstream bench-probes bench-stalls bench-storage bench-folds fuzz fuzz-operations asan faults lock sbom wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/compiled $(VENV)/installed $(VENV)/bytecode ## create .venv with the penstock command and everything for development
 
-$(VENV)/tools: constraints.txt
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python >= 3.11 is needed"'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt \
-		setuptools Cython
-	touch $@
+# Every step says when it begins, that it still runs, and how long it took. What it prints itself is
+# shown only if it fails. The usual times are those of two cores.
+STEP := $(PYTHON) tools/step.py
+# Nothing is installed whose hash is not in a lock. An editable package has none, so it comes last
+# and alone.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(VENV)/tools: requirements/build.lock
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python >= 3.11 is needed"'
+	@$(STEP) --usually 15 "make $(VENV) with Cython" -- sh -ec '$(PYTHON) -m venv $(VENV); \
+		$(PIP) --require-hashes --upgrade -r requirements/build.lock'
+	@touch $@
 
 $(VENV)/compiled: $(VENV)/tools setup.py $(SOURCES)
-	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > build.log 2>&1 \
-		|| { cat build.log; exit 1; }
-	rm -f build.log
-	touch $@
+	@$(STEP) --usually 120 "compile the data plane" -- \
+		$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	@touch $@
 
-$(VENV)/installed: constraints.txt pyproject.toml | $(VENV)/tools
-	PENSTOCK_COMPILED_IN_PLACE=1 $(BIN)/pip install --quiet --disable-pip-version-check \
-		-c constraints.txt --no-build-isolation --editable '.[dev]'
-	touch $@
+$(VENV)/installed: requirements/dev.lock pyproject.toml | $(VENV)/tools
+	@$(STEP) --usually 90 "install the pinned packages" -- sh -ec '\
+		$(PIP) --require-hashes -r requirements/dev.lock; \
+		PENSTOCK_COMPILED_IN_PLACE=1 $(PIP) --no-deps --no-build-isolation --editable .'
+	@echo "setup: the command is $(BIN)/penstock; for this shell: . $(BIN)/activate"
+	@touch $@
 
 # As an installed wheel has it: where PYTHONDONTWRITEBYTECODE is set, Python would otherwise compile
 # every module at every start of a server.
 $(VENV)/bytecode: $(shell find src -name '*.py') | $(VENV)/tools
-	$(BIN)/python -m compileall -q src
-	touch $@
+	@$(BIN)/python -m compileall -q src
+	@touch $@
 
 demo: setup ## a server, a change feed, folds that follow it, Spark beside them; out/demo.svg
 	$(BIN)/python -m examples.demo
@@ -140,6 +147,19 @@ asan: setup ## tests and fuzzers with address and undefined-behaviour sanitizers
 TIMES ?= 1
 faults: setup $(SPARK_CLASSES) ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night
 	PENSTOCK_FAULT_TIMES=$(TIMES) $(BIN)/python -m pytest -q tests/faults
+
+# Its packages are of no use to the server, so they are not installed beside it, nor in the SBOM.
+TOOLS := build/tools
+$(TOOLS)/installed: requirements/tools.lock
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+lock: $(TOOLS)/installed ## write requirements/*.lock from constraints.txt: all hashes of all pinned versions
+	$(TOOLS)/bin/python tools/lock.py
+
+sbom: setup $(TOOLS)/installed ## list everything that is installed, as CycloneDX: out/sbom.cdx.json
+	$(BIN)/python tools/sbom.py $(TOOLS)/bin/cyclonedx-py out/sbom.cdx.json
 
 wheel: setup ## a source archive, a wheel from it, and both tried in an empty environment
 	rm -rf dist

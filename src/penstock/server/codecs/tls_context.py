@@ -6,6 +6,7 @@ honour is refused rather than ignored, since these options exist to forbid thing
 """
 
 import ssl
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -121,7 +122,11 @@ def _set_curves(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     try:
         context.set_ecdh_curve(CURVES[names[0]])
     except (ValueError, ssl.SSLError) as error:
-        raise TlsConfigError(f"curve {names[0]} is not supported by this OpenSSL") from error
+        # The ssl module of Python 3.11.2 takes no X25519, whatever its OpenSSL can do.
+        raise TlsConfigError(
+            f"curve {names[0]} is not supported by the ssl module of this Python "
+            f"({sys.version.split()[0]}, {ssl.OPENSSL_VERSION})"
+        ) from error
 
 
 def _load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
