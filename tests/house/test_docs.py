@@ -194,6 +194,26 @@ def test_every_row_of_compatibility_that_says_yes_names_a_test() -> None:
         assert TEST_PATH.search(row), row
 
 
+ATTACKERS = (
+    "client before login",
+    "client after login",
+    "tenant",
+    "stolen disk",
+    "stolen operator key",
+    "poisoned artifact",
+    "reachable monitoring port",
+)
+
+
+def test_every_row_of_the_threat_model_names_a_test() -> None:
+    rows = [
+        line for line in (DOCS / "security.md").read_text().splitlines() if line.startswith("| **")
+    ]
+    for attacker, row in zip(ATTACKERS, rows, strict=True):
+        assert row.startswith(f"| **{attacker}**")
+        assert TEST_PATH.search(row), row
+
+
 def test_every_wanted_difference_is_told() -> None:
     import tomllib
 
