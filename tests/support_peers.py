@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SE
 
 
 class Peer:
-    """One connection: plain, tls, tls-first or ws; `context` is a TLS client's side."""
+    """One connection: plain, tls, tls-first, ws or ws-deflate; `context` is a TLS client's side."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Peer:
         self, transport: str, context: ssl.SSLContext | None, *, greeted: bool
     ) -> dict[str, Any]:
         """Reads INFO before or after the handshake, as the transport has it."""
-        if transport == "ws":
-            self._upgrade()
+        if transport in ("ws", "ws-deflate"):
+            self._upgrade(compression=transport == "ws-deflate")
         if transport == "tls-first":
             self._secure(context)
         info: dict[str, Any] = json.loads(self._line()[5:]) if greeted else {}
@@ -100,10 +100,10 @@ class Peer:
         assert context is not None
         self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
 
-    def _upgrade(self) -> None:
+    def _upgrade(self, *, compression: bool) -> None:
         from support_codecs import WebSocketClient
 
-        self._websocket = WebSocketClient()
+        self._websocket = WebSocketClient(compression=compression)
         self.socket.sendall(self._websocket.request())
 
     def __enter__(self) -> Peer:
@@ -260,7 +260,7 @@ class Embedded:
 
     def peer(self, transport: str = "plain", **more: int | bool) -> Peer:
         port = self.port
-        if transport == "ws":
+        if transport in ("ws", "ws-deflate"):
             assert self._server.websocket_url is not None
             port = int(self._server.websocket_url.rpartition(":")[2])
         return Peer(port, transport=transport, context=self._context, **more)  # type: ignore[arg-type]

@@ -115,6 +115,10 @@ class Session(Refusals):
             max_subs=limits.max_subscriptions or 0,
             max_sub_tokens=options.max_sub_tokens,
         )
+        if self.link.codec is not None:
+            # Before login a client has nothing to say that is longer than a control line.
+            payload = max(limits.max_payload, 0) if self.bound else 0
+            self.link.codec.limit_message(options.max_control_line + payload)
         subs_max = limits.max_subscriptions
         if subs_max is not None and subs_max <= (self.link.subscriptions if anew else 0):
             # As the reference: who may not subscribe any more may not stay.

@@ -22,8 +22,8 @@ from typing import Protocol, TypeAlias
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 #: What one `receive` gives out at most, beyond the size of the chunk, when the transport
-#: compresses: a chunk can stand for a thousand times its size.
-RECEIVE_BYTES_MAX = 1024 * 1024
+#: compresses: a chunk can stand for a thousand times its size. Other clients are served in between.
+RECEIVE_BYTES_MAX = 128 * 1024
 
 # Why connections end, in the words of connz.
 CLIENT_CLOSED = "Client Closed"
@@ -72,6 +72,10 @@ class Codec(Protocol):
 
         The caller drains before it hands in the next chunk; that is what bounds memory.
         """
+        ...
+
+    def limit_message(self, bytes_max: int) -> None:
+        """Sets what one compressed message may inflate to, from the next message on."""
         ...
 
     def receive(self, data: BytesLike) -> bytes:

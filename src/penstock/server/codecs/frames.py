@@ -3,7 +3,8 @@
 `FrameDecoder` turns received frames into a byte stream: payload goes out as it comes in, never a
 whole frame or message at a time, so memory does not depend on the lengths a peer claims. Only
 headers and control frames (131 bytes at most) are held until complete. Compressed payload is
-inflated in portions: at most RECEIVE_BYTES_MAX a call and MESSAGE_BYTES_MAX a message.
+inflated in portions: at most RECEIVE_BYTES_MAX a call, and as much for a message as `limit_message`
+allows. One call also decodes a bounded number of frames (FEED_WORK_MAX); the rest stays pending.
 
 `websockets` has a frame parser; it makes a generator step per field and an object per frame, five
 times the cost of the loop here. We take its compiled unmasking.
@@ -28,8 +29,13 @@ LENGTH_16, LENGTH_64 = 126, 127
 KEY_BYTES = 4
 
 CONTROL_BYTES_MAX = 125
-#: What one compressed message may inflate to; the largest max_payload the reference allows.
+#: What one compressed message may inflate to, whatever max_payload is: the reference's largest.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+#: Work of one `feed`; a whole plain frame counts as 1.
+FEED_WORK_MAX = 4096
+#: Work of a frame that is decoded step by step, and of a compressed message.
+FRAME_WORK = 4
+INFLATE_WORK = 16
 #: Smaller payloads are sent as they are: deflating them costs more than it saves.
 COMPRESS_BYTES_MIN = 64
 #: Browsers get no bigger frames.
@@ -88,6 +94,7 @@ class FrameDecoder:
         "_left",
         "_masked",
         "_message_bytes_max",
+        "_more",
         "_reply",
     )
 
@@ -104,6 +111,7 @@ class FrameDecoder:
         self._compressible = compressed
         self._message_bytes_max = message_bytes_max
         self._held = b""
+        self._more = False
         self._left = 0
         self._key = b""
         self._final = True
@@ -113,16 +121,24 @@ class FrameDecoder:
     @property
     def pending(self) -> bool:
         """Whether `feed(b"")` would go on with bytes already handed in."""
-        return self._inflater is not None and self._inflater.busy
+        return self._more or (self._inflater is not None and self._inflater.busy)
+
+    def limit_message(self, bytes_max: int) -> None:
+        self._message_bytes_max = bytes_max
 
     def feed(self, data: BytesLike, out: list[bytes]) -> None:
         """Appends what the frames carry to `out`. Raises FrameViolation, PeerClosed."""
         data = self._held + data if self._held else bytes(data)
         self._held = b""
-        room = RECEIVE_BYTES_MAX
+        self._more = False
+        room, work = RECEIVE_BYTES_MAX, FEED_WORK_MAX
         pos, end = 0, len(data)
         while True:
+            if work <= 0:
+                self._more = True
+                break
             if self._inflater is not None and self._inflater.busy:
+                work -= INFLATE_WORK
                 room -= self._inflate(room, out)
                 if self.pending:
                     break
@@ -132,7 +148,10 @@ class FrameDecoder:
                 pos = self._payload(data, pos, end, out)
             else:
                 if not self._in_message and self._masked:
-                    pos = unmask_whole_frames(data, pos, end, out)
+                    whole = len(out)
+                    pos = unmask_whole_frames(data, pos, end, out, work)
+                    work -= len(out) - whole
+                work -= FRAME_WORK
                 start = pos
                 pos = self._frame_start(data, pos, end)
                 if pos == start:
@@ -289,12 +308,13 @@ class Inflater:
         return part
 
 
-def unmask_whole_frames(data: bytes, pos: int, end: int, out: list[bytes]) -> int:
+def unmask_whole_frames(data: bytes, pos: int, end: int, out: list[bytes], frames_max: int) -> int:
     """Takes the run of ordinary frames at `pos`: whole, masked, binary, plain, final, < 64 KiB.
 
     Clients that send one frame per publish send nothing else, so this loop is the busy one.
     """
-    while pos + 8 <= end and data[pos] == BINARY_FINAL:
+    stop = len(out) + frames_max
+    while pos + 8 <= end and data[pos] == BINARY_FINAL and len(out) < stop:
         length = data[pos + 1] - MASKED
         key = pos + 2
         if length == LENGTH_16:

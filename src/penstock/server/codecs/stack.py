@@ -47,6 +47,10 @@ class StackedCodec(Generic[Lower, Upper]):
     def pending(self) -> bool:
         return self.upper.pending or self.lower.pending
 
+    def limit_message(self, bytes_max: int) -> None:
+        self.lower.limit_message(bytes_max)
+        self.upper.limit_message(bytes_max)
+
     def receive(self, data: BytesLike) -> bytes:
         out = self._lift(self._receive_lower(data))
         if self._lower_end is not None and not self.upper.pending:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HANDSHAKE_BYTES_MAX = 256 * 1024
 #: Plaintext of one record, at most.
 RECORD_BYTES_MAX = 16 * 1024
+#: Decrypted by one call: a chunk of the smallest records holds thousands.
+RECORDS_PER_RECEIVE = 1024
 #: First byte of a TLS record that carries a handshake; no NATS verb and no HTTP method has it.
 HANDSHAKE_RECORD = 0x16
 
@@ -61,6 +63,7 @@ class TlsCodec:
         "_established",
         "_handshake_bytes",
         "_in",
+        "_more",
         "_out",
         "_pinned",
         "_reading",
@@ -77,6 +80,7 @@ class TlsCodec:
         self._reading = True
         self._writing = False
         self._handshake_bytes = 0
+        self._more = False
 
     @property
     def established(self) -> bool:
@@ -84,8 +88,11 @@ class TlsCodec:
 
     @property
     def pending(self) -> bool:
-        """Never: every `receive` decrypts all it can, and TLS does not compress."""
-        return False
+        """Whether records are left: one `receive` decrypts RECORDS_PER_RECEIVE at most."""
+        return self._reading and self._more
+
+    def limit_message(self, bytes_max: int) -> None:
+        """TLS does not compress: records are bounded by themselves."""
 
     @property
     def version(self) -> str:
@@ -159,9 +166,13 @@ class TlsCodec:
     def _decrypt(self) -> bytes:
         incoming, tls = self._in, self._tls
         parts: list[bytes] = []
+        self._more = False
         try:
             # Asking first whether there is anything left saves an exception per chunk.
             while incoming.pending or tls.pending():
+                if len(parts) == RECORDS_PER_RECEIVE:
+                    self._more = True
+                    break
                 part = tls.read(RECORD_BYTES_MAX)
                 if not part:
                     raise self._closed_by_peer(parts)

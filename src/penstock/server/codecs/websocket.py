@@ -117,6 +117,11 @@ class WebSocketCodec:
         """The accepted request (path, cookies, client address), once established."""
         return self._upgrade
 
+    def limit_message(self, bytes_max: int) -> None:
+        self._message_bytes_max = min(bytes_max, MESSAGE_BYTES_MAX)
+        if self._decoder is not None:
+            self._decoder.limit_message(self._message_bytes_max)
+
     def receive(self, data: BytesLike) -> bytes:
         if not self._reading:
             return b""
