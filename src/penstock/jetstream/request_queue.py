@@ -70,8 +70,14 @@ class Entry:
 class ServerQueue:
     """The queues of all accounts, and the order in which they are served."""
 
-    def __init__(self, clock_ns: Callable[[], int], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        clock_ns: Callable[[], int],
+        wake: Callable[[], None],
+        note: Callable[[int, str], None] = lambda span_ns, operation: None,
+    ) -> None:
         self._clock_ns = clock_ns
+        self._note = note
         self._wake = wake
         self._order: deque[AccountQueue] = deque()  # accounts with something ready, each once
         self._is_running = False
@@ -86,19 +92,26 @@ class ServerQueue:
         """Serve requests until the budget is spent, at least one; return whether there was any."""
         if not self._order:
             return False
-        until_ns = self._clock_ns() + budget_ns
+        began_ns = self._clock_ns()
+        until_ns = began_ns + budget_ns
+        longest_ns, slowest = 0, ""
         order = self._order
         self._is_running = True
         while order:
             account = order.popleft()
             account.is_listed = False
-            account.serve_next()
+            subject = account.serve_next()
             account.list_if_ready()
-            if self._clock_ns() >= until_ns:
+            now_ns = self._clock_ns()
+            if now_ns - began_ns > longest_ns:
+                longest_ns, slowest = now_ns - began_ns, subject
+            began_ns = now_ns
+            if now_ns >= until_ns:
                 break
         self._is_running = False
         if order:
             self._wake()
+        self._note(longest_ns, f"request {slowest}")
         return True
 
     def forget(self, account: AccountQueue) -> None:
@@ -177,21 +190,22 @@ class AccountQueue:
             self.is_listed = True
             self._server.has_work(self)
 
-    def serve_next(self) -> None:
-        """Serve the next request, or the next step of one."""
+    def serve_next(self) -> str:
+        """Serve the next request, or the next step of one; return its subject."""
         if not self._ready:
-            return
+            return ""
         entry = self._ready.popleft()
         if entry.steps is None:
             self.waiting -= 1
             entry.steps = self._port.begin(entry.request)
             if entry.steps is None:
                 self._end(entry)
-                return
+                return entry.request.subject
         if not self._takes_step(entry):
             self._end(entry)
         elif entry.wait is None:
             self._ready.append(entry)
+        return entry.request.subject
 
     def _takes_step(self, entry: Entry) -> bool:
         """Run one step; return whether more follow."""

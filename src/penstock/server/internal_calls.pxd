@@ -12,10 +12,11 @@ cdef class InternalCalls(Sender):
     cdef bint rest_armed          # it will be
     cdef list backlogged          # links that are not read because calls of theirs are left
     cdef list deferred            # links whose received bytes are obeyed in a later turn
+    cdef object watch             # None, or who is told what held the loop
     cdef int64_t late_ns          # from when on a turn leaves requests to later ones
 
     cdef int run_calls(self) except -1
-    cdef bint is_spent(self, int64_t until) noexcept
+    cdef int run_some(self, list calls, int64_t until) except -1
     cdef int leave(self, list calls) except -1
     cdef int arm_rest(self) except -1
     cdef int resume_backlogged(self) except -1

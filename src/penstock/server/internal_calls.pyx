@@ -16,6 +16,7 @@ from penstock.server.logs import log
 cdef enum:
     CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
 
+cdef int64_t NOTED_NS = 1_000_000              # a call from this length on is reported
 cdef int64_t LATE_NS = 2_000_000               # of calls, then requests are queued
 cdef int64_t CALLS_BUDGET_NS = 4_000_000       # of calls, then the rest waits for another turn
 
@@ -24,7 +25,7 @@ cdef class InternalCalls(Sender):
     cdef int run_calls(self) except -1:
         """Call internal subscribers, and those they publish to, until the budget is spent."""
         cdef int rounds = 0
-        cdef Py_ssize_t at
+        cdef int at
         cdef list calls
         cdef int64_t until = monotonic_ns() + CALLS_BUDGET_NS
         self.router.asked = True
@@ -32,15 +33,7 @@ cdef class InternalCalls(Sender):
         while rounds < CALL_ROUNDS_MAX:
             rounds += 1
             calls, self.router.calls = self.router.calls, []
-            at = 0
-            for call, subject, reply, header, payload, source in calls:
-                at += 1
-                try:
-                    call(subject, reply, header, payload, source)
-                except Exception:
-                    log.exception("internal subscriber of %s failed", subject)
-                if self.is_spent(until):
-                    break
+            at = self.run_some(calls, until)
             if at < len(calls):
                 self.leave(calls[at:])
             if self.epilogue is not None:
@@ -52,12 +45,31 @@ cdef class InternalCalls(Sender):
                 if self.backlogged:
                     self.resume_backlogged()
                 return 0
-            if self.is_spent(until):
+            if monotonic_ns() >= until:
                 break
         return self.arm_rest()
 
-    cdef bint is_spent(self, int64_t until) noexcept:
-        return monotonic_ns() >= until
+    cdef int run_some(self, list calls, int64_t until) except -1:
+        """Run calls until the time is up; return how many."""
+        cdef int at = 0
+        cdef int64_t began = monotonic_ns(), now, longest = 0
+        slowest = None
+        for call, subject, reply, header, payload, source in calls:
+            at += 1
+            try:
+                call(subject, reply, header, payload, source)
+            except Exception:
+                log.exception("internal subscriber of %s failed", subject)
+            now = monotonic_ns()
+            if now - began > longest:
+                longest = now - began
+                slowest = subject
+            began = now
+            if now >= until:
+                break
+        if longest >= NOTED_NS and self.watch is not None:
+            self.watch.note(longest, f"message on {slowest}")
+        return at
 
     def is_late(self) -> bool:
         """Return whether this turn has spent enough time on internal subscribers."""
@@ -93,6 +105,10 @@ cdef class InternalCalls(Sender):
     def set_epilogue(self, epilogue) -> None:
         """Called once the internal subscribers of a turn have run, before anything is flushed."""
         self.epilogue = epilogue
+
+    def set_watch(self, watch) -> None:
+        """Called with what held the loop for NOTED_NS or longer."""
+        self.watch = watch
 
     def pause(self, Link link not None) -> None:
         """Read nothing from the link until `unpause`: much of what it asked for waits."""

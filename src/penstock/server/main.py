@@ -78,6 +78,7 @@ def _serve(command: Run) -> int:
 async def _run_server(command: Run, output: LogOutput) -> int:
     from penstock.server.app import Server, StartError
     from penstock.server.collecting import Freezer
+    from penstock.server.loop_watch import CollectorWatch
 
     server = Server(command.options, reread=_rereader(command))
     # First, for whoever sees the ports file may send a signal, which would else kill the process.
@@ -92,6 +93,7 @@ async def _run_server(command: Run, output: LogOutput) -> int:
         return EXIT_FAILURE
     gc.freeze()
     gc.callbacks.append(Freezer(server.service.count_assets))
+    gc.callbacks.append(CollectorWatch(server.service.watch))
     gc.enable()
     await server.wait_stopped()
     log.info("Server Exiting..")

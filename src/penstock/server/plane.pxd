@@ -19,6 +19,7 @@ cdef class Plane(Reader):
     cdef uint32_t turning
     cdef int64_t served_ns        # when the last turn began
     cdef int64_t answered_ns      # when it had said what it had to say
+    cdef readonly uint64_t short_turns    # shorter than NOTED_NS
     cdef uint32_t sleeps          # turns to come that do not linger
     cdef uint32_t doubt           # how many they will be the next time
     cdef readonly uint64_t in_msgs_closed

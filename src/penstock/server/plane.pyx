@@ -45,6 +45,7 @@ cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, 
 cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we slept: sleep on
 cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
 cdef int64_t LINGER_NS = 1_000_000             # kept from the event loop
+cdef int64_t NOTED_NS = 1_000_000              # a turn from this length on is reported
 cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
 cdef int64_t TURN_NS = 5_000_000               # reading and obeying; the rest is for later turns
 cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
@@ -199,6 +200,10 @@ cdef class Plane(Reader):
             self.turning -= 1
         self.finish()
         self.answered_ns = monotonic_ns()     # the disk may have been waited for meanwhile
+        if self.answered_ns - now < NOTED_NS:
+            self.short_turns += 1
+        elif self.watch is not None:
+            self.watch.turn_ended(self.answered_ns - now)
         return 0
 
     def settle(self) -> None:

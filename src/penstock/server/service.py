@@ -33,6 +33,7 @@ from penstock.server.crossings import Crossings
 from penstock.server.info import FIXED_INFO, ServerInfo
 from penstock.server.limits import tightest
 from penstock.server.logs import log
+from penstock.server.loop_watch import LoopWatch
 from penstock.server.monitor.sliced import PageRoom
 from penstock.server.plane import Plane
 from penstock.server.trusting import Trusting
@@ -88,10 +89,11 @@ class Service:
         self.router = Router(seed=secrets.randbits(SEED_BITS))
         self.plane = Plane(
             router=self.router,
-            arm=loop.call_later,
+            arm=self._arm,
             write_deadline_ns=options.write_deadline_ns,
             stall_publishers=not options.no_fast_producer_stall,
         )
+        self.watch = LoopWatch(self.plane)
         self.accounts = Accounts(self._make_interest)
         self.crossings = Crossings(self)
         self.trusting = Trusting(self)
@@ -134,6 +136,10 @@ class Service:
             self.system.serve_accounts()
         if self.jetstream is not None:
             self.jetstream.serve_accounts()
+
+    def _arm(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Have the plane called later; what that takes is watched."""
+        self.loop.call_later(delay_s, self.watch.run, "messages left by earlier turns", call)
 
     def _make_interest(self) -> SubList:
         interest = SubList(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Fields that only one of the two has: ours names itself, the reference its build; and it offers
 #: the services every account can ask as imports from the system account. Counted requests depend
 #: on who asked before.
-ONLY_OURS = {"penstock", "http_req_stats"}
+ONLY_OURS = {"penstock", "penstock_loop", "http_req_stats"}
 ONLY_REFERENCE = {"git_commit", "imports", "exports", "http_req_stats"}
 
 PAGES = [

@@ -202,6 +202,7 @@ class HostDriver:
         self._edge.committer.took(together.span_ns)
         if self.host.is_closed:
             self.host.end_commit(commits, failure)
+            self._release()
             self._leave()
             return
         self._committed(commits, failure)

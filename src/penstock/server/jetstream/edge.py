@@ -32,6 +32,7 @@ from penstock.server.jetstream.directory import open_store_dir
 from penstock.server.jetstream.nuid import Nuids
 from penstock.server.jetstream.upkeep import Upkeep
 from penstock.server.logs import log
+from penstock.server.loop_watch import NOTED_NS
 from penstock.server.session import Session
 from penstock.store.errors import NotFound
 from penstock.streams.batch import BatchLimits
@@ -39,7 +40,7 @@ from penstock.streams.gathering import InFlight
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from msgspec import Struct
 
@@ -85,7 +86,7 @@ class JetStreamEdge:
         """Whether streams made from now on have fast lanes; tests compare both."""
         self.dirty: dict[HostDriver, None] = {}
         self.agenda: Agenda[HostDriver] = Agenda()
-        self.requests = ServerQueue(time.monotonic_ns, self._wake_requests)
+        self.requests = ServerQueue(time.monotonic_ns, self._wake_requests, service.watch.note)
         self._requests_due = False
         self.accounts: dict[str, AccountEdge] = {}
         self._by_interest: dict[SubList, AccountEdge] = {}
@@ -260,7 +261,9 @@ class JetStreamEdge:
             self._timer.cancel()
         self._timer_ns = due_ns
         delay = max(0, due_ns - time.time_ns()) / NS
-        self._timer = self.loop.call_later(delay, self._due)
+        self._timer = self.loop.call_later(
+            delay, self.service.watch.run, "deadlines of streams and consumers", self._due
+        )
 
     def _due(self) -> None:
         self._timer = None
@@ -279,12 +282,16 @@ class JetStreamEdge:
                 driver.sync_now()
         self._arm_interval()
 
+    def _soon(self, operation: str, call: Callable[[], None]) -> None:
+        """Have something run when other clients had a turn; what it takes is watched."""
+        self.loop.call_soon(self.service.watch.run, operation, call)
+
     # -- requests that wait
 
     def _wake_requests(self) -> None:
         if not self._requests_due:
             self._requests_due = True
-            self.loop.call_soon(self._serve_requests)
+            self._soon("queued API requests", self._serve_requests)
 
     def _serve_requests(self) -> None:
         self._requests_due = False
@@ -341,13 +348,18 @@ class JetStreamEdge:
 
     def _run_hosts(self, until_ns: int) -> None:
         """Run the hosts that something happened to, and those they wake, within the budget."""
+        began_ns = until_ns - ROUNDS_BUDGET_NS
         for _ in range(ROUNDS_MAX):
             dirty, self.dirty = self.dirty, {}
             while dirty:
                 driver = next(iter(dirty))
                 del dirty[driver]
                 driver.run()
-                if time.monotonic_ns() >= until_ns:
+                now_ns = time.monotonic_ns()
+                if now_ns - began_ns >= NOTED_NS:
+                    self.service.watch.note(now_ns - began_ns, f"stream {driver.host.name}")
+                began_ns = now_ns
+                if now_ns >= until_ns:
                     break
             self.plane.settle_spent()
             self._interest_changed()  # copies have begun to listen
@@ -376,7 +388,7 @@ class JetStreamEdge:
     def _resume_later(self) -> None:
         if not self._resume_due:
             self._resume_due = True
-            self.loop.call_soon(self._resume)
+            self._soon("streams with more to do", self._resume)
 
     def _resume(self) -> None:
         self._resume_due = False

@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from penstock.server.jetstream.edge import JetStreamEdge
+    from penstock.server.loop_watch import LoopWatch
     from penstock.server.monitor.totals import Totals
     from penstock.server.service import Service, Traffic
 
@@ -51,6 +57,7 @@ class ServiceCollector(Collector):
             },
         )
         yield from self._gauges()
+        yield _loop(self._service.watch)
         traffic = traffic_by_account(self._service)
         yield from self._counters(sum_of(traffic.values()))
         yield from self._accounts(traffic)
@@ -104,6 +111,17 @@ class ServiceCollector(Collector):
             received.add_metric([name], one.in_msgs)
             sent.add_metric([name], one.out_msgs)
         yield from (connections, subscriptions, received, sent)
+
+
+def _loop(watch: LoopWatch) -> Metric:
+    buckets = [
+        ("+Inf" if bound_ms is None else str(bound_ms / 1000), count)
+        for bound_ms, count in watch.histogram()
+    ]
+    prose = "How long each turn held the event loop; the sum leaves out turns below 1 ms."
+    family = HistogramMetricFamily(f"{PREFIX}loop_turn_seconds", prose)
+    family.add_metric([], buckets=buckets, sum_value=watch.total_ns / SECOND_NS)
+    return family
 
 
 def _jetstream(edge: JetStreamEdge) -> Iterator[Metric]:

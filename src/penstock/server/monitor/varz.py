@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from penstock.base.version import PROTOCOL, REFERENCE_VERSION, VERSION
 from penstock.server.info import FIXED_INFO
+from penstock.server.loop_watch import MILLISECOND_NS
 from penstock.server.monitor.process import processors, resident_bytes, usable_processors
 from penstock.server.monitor.totals import subscriptions_of, totals_of
 from penstock.server.monitor.values import number, timestamp, uptime
@@ -49,6 +50,17 @@ class DiskWaits(Struct, frozen=True):
     waits: int = 0
     wait_time: int = 0
     max_wait_time: int = 0
+
+
+class LoopFacts(Struct, frozen=True):
+    """How long turns held the event loop: how many there were, how many took long."""
+
+    turns: int
+    over_10ms: int
+    over_50ms: int
+    over_250ms: int
+    worst_ms: float
+    worst_operation: str
 
 
 class WebsocketFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,6 +146,7 @@ class Varz(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slow_consumer_stats: KindCounts
     stale_connection_stats: KindCounts
     disk_io_wait_stats: DiskWaits
+    penstock_loop: LoopFacts
     tls_cert_not_after: str = ""
 
 
@@ -151,6 +164,21 @@ def varz(service: Service, share: ProcessorShare, requests: Mapping[str, int], n
         http_req_stats=dict(sorted(requests.items())),
         feature_flags=FEATURE_FLAGS,
         disk_io_wait_stats=DiskWaits(),
+        penstock_loop=_loop(service),
+    )
+
+
+def _loop(service: Service) -> LoopFacts:
+    watch = service.watch
+    counts = dict(watch.histogram())
+    total = counts[None]
+    return LoopFacts(
+        turns=total,
+        over_10ms=total - counts[10],
+        over_50ms=total - counts[50],
+        over_250ms=total - counts[250],
+        worst_ms=number(watch.worst_ns / MILLISECOND_NS),
+        worst_operation=watch.worst_operation,
     )
 
 
