@@ -248,3 +248,38 @@ def test_failed_update_leaves_the_consumer_as_it_was(
     inbox.close()
     client.done("CONSUMER.CREATE.S.C", {**body, "config": other})
     client.done("CONSUMER.DELETE.S.C")
+
+
+@pytest.mark.parametrize("step", ["_fill", "_send"])
+def test_snapshot_whose_step_raises_ends_with_500(
+    life: Callable[[], JetStream], broken: Callable[[str], Callable[[], None]], step: str
+) -> None:
+    client = life()
+    stream = client.stream("S")
+    stream.fill("a", "b")
+    inbox = client.subscribe()
+    mend = broken(f"penstock.jetstream.snapshotting:Snapshot.{step}")
+    try:
+        client.done("STREAM.SNAPSHOT.S", {"deliver_subject": inbox.subject})
+        assert inbox.next().header.startswith(b"NATS/1.0 500 internal failure")
+    finally:
+        mend()
+    client.done("STREAM.SNAPSHOT.S", {"deliver_subject": inbox.subject})
+    assert inbox.next().payload
+
+
+def test_stream_deleted_during_its_snapshot_is_gone(life: Callable[[], JetStream]) -> None:
+    client = life()
+    stream = client.stream("S")
+    for _ in range(40):
+        stream.publish("a", bytes(range(256)) * 32)
+    inbox = client.subscribe()
+    body = {"deliver_subject": inbox.subject, "chunk_size": 1024, "window_size": 1024}
+    client.done("STREAM.SNAPSHOT.S", body)
+    chunk = inbox.next()
+    stream.delete()
+    while chunk.reply:
+        client.publish(chunk.reply)
+        chunk = inbox.next()
+    assert chunk.header.startswith(b"NATS/1.0 500")
+    assert client.refused("STREAM.INFO.S").err_code == 10059

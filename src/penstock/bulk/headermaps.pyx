@@ -51,6 +51,8 @@ def header_columns(bytes blocks not None, bytes offsets not None):
     cdef Py_ssize_t lines_max = blocks.count(b"\r\n") + 1
     if count < 0 or at[0] != 0 or at[count] != len(blocks):
         raise ValueError("offsets do not fit their data")
+    if not ascend(at, count):
+        raise ValueError("offsets do not ascend")
     cdef Line* lines = <Line*> malloc(lines_max * sizeof(Line))
     cdef int32_t* starts = <int32_t*> malloc((count + 1) * sizeof(int32_t))
     cdef int32_t* value_starts = <int32_t*> malloc((lines_max + 1) * sizeof(int32_t))
@@ -69,8 +71,6 @@ def header_columns(bytes blocks not None, bytes offsets not None):
             raise MemoryError
         starts[0] = value_starts[0] = 0
         for index in range(count):
-            if at[index] > at[index + 1]:
-                raise ValueError("offsets do not ascend")
             found = 0
             if at[index] < at[index + 1]:
                 valid[index // 8] |= <uint8_t> (1 << (index % 8))
@@ -89,6 +89,15 @@ def header_columns(bytes blocks not None, bytes offsets not None):
         free(valid)
         close_texts(&names)
         close_texts(&values)
+
+
+cdef bint ascend(const int32_t* at, Py_ssize_t count) noexcept nogil:
+    """Whether no offset is behind the next one, so that all lie between the first and the last."""
+    cdef Py_ssize_t index
+    for index in range(count):
+        if at[index] > at[index + 1]:
+            return False
+    return True
 
 
 cdef Columns columns(

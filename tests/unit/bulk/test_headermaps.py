@@ -62,3 +62,14 @@ def test_offsets_that_do_not_fit_are_refused() -> None:
     for offsets in ([], [1, 3], [0, 2], [0, 5, 3]):
         with pytest.raises(ValueError, match="offsets"):
             header_columns(b"abc", array("i", offsets).tobytes())
+
+
+@given(st.lists(st.integers(-5, 2**31 - 1), max_size=8))
+def test_no_offset_beyond_the_data_is_read(middle: list[int]) -> None:
+    """First and last offsets may fit while one between them lies far behind the end."""
+    offsets = [0, *middle, 3]
+    if offsets == sorted(offsets):
+        header_columns(b"abc", array("i", offsets).tobytes())
+        return
+    with pytest.raises(ValueError, match="offsets"):
+        header_columns(b"abc", array("i", offsets).tobytes())

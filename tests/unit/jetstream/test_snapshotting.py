@@ -317,3 +317,11 @@ def test_a_block_that_cannot_be_read_ends_it_with_the_reason() -> None:
     wire.run()
     assert snapshot.is_over
     assert wire.sent[-1].header == b"NATS/1.0 500 unreadable\r\n\r\n"
+
+
+def test_snapshot_that_failed_says_so_and_ends(host: StreamHost) -> None:
+    snapshot, wire = begun(host)
+    snapshot.fail("internal failure")
+    wire.run()
+    assert snapshot.is_over
+    assert wire.sent[-1].header == b"NATS/1.0 500 internal failure\r\n\r\n"
