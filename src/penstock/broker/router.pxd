@@ -114,6 +114,10 @@ cdef class Router:
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
                            const char* to, size_t to_len) noexcept
+    cdef uint32_t route_traced(self, SubList interest, Sink* source, Message* msg,
+                               object trace) except? 4294967295
+    cdef bint deliver_traced(self, Sub* sub, Sink* source, Message* msg, object trace) except -1
+    cdef bint call_traced(self, Sub* sub, Sink* source, Message* msg, object trace) except -1
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept
     cdef void write(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil
     cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil

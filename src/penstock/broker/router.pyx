@@ -22,7 +22,7 @@ from penstock.subjects.nodes cimport (
     SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK, Match,
     sub_sid, xrealloc,
 )
-from penstock.subjects.trie cimport Subscription
+from penstock.subjects.trie cimport Subscription, sub_queue, sub_subject
 
 from functools import partial
 
@@ -32,6 +32,12 @@ cdef enum:
     SHARED_BYTES = 16384    # deliveries of this size to several receivers share one copy
     CALL_WORK = 32          # units of work of a message that is handed to Python
     WORK_BYTES_SHIFT = 10   # copying 1 KiB counts as one unit of work
+
+# Why a traced message does not reach a subscription, in the reference's words.
+TRACE_NO_ECHO = "Not delivered because of no echo"
+TRACE_DENIED = "Not delivered because subscription denies this subject"
+TRACE_CLOSED = "Not delivered because client is closed"
+TRACE_EXCEEDED = "Not delivered because auto-unsubscribe exceeded"
 
 cdef int64_t PROGRESS_NS = 100_000_000    # a socket that took nothing for this long is stuck
 
@@ -167,6 +173,88 @@ cdef class Router:
             self.importing = False      # lanes may send messages of their own
             self.offer_all(source, msg)
         return reached
+
+    # -- the same for a message that is traced: rare and slow, and never on the ordinary path
+
+    cdef uint32_t route_traced(self, SubList interest, Sink* source, Message* msg,
+                               object trace) except? 4294967295:
+        """As `route`; every receiver is told to the trace."""
+        cdef Match found
+        cdef uint32_t i, j, at, count, reached = 0
+        cdef list plain = [], groups = []
+        self.to = msg.subject
+        self.to_len = msg.subject_len
+        interest.find(msg.subject, msg.subject_len, &found)
+        # The match is good until the next one, and what a trace calls may look for others.
+        for i in range(found.nplain):
+            plain.append(<size_t>found.plain[i])
+        for i in range(found.ngroups):
+            groups.append([<size_t>found.members[found.groups[i].start + j]
+                           for j in range(found.groups[i].count)])
+        for member in plain:
+            reached += self.deliver_traced(<Sub*><size_t>member, source, msg, trace)
+        for members in groups:
+            count = <uint32_t>len(members)
+            at = self.below(count) if count > 1 else 0
+            for j in range(count):
+                if self.deliver_traced(<Sub*><size_t>members[at], source, msg, trace):
+                    reached += 1
+                    break
+                at = at + 1 if at + 1 < count else 0
+        if self.noffered:
+            self.importing = False
+            self.offer_all(source, msg)
+        return reached
+
+    cdef bint deliver_traced(self, Sub* sub, Sink* source, Message* msg, object trace) except -1:
+        cdef Sink* sink
+        if sub.flags & SUB_REMOVED:
+            return False
+        if sub.kind == SUB_CALLBACK:
+            return self.call_traced(sub, source, msg, trace)
+        if sub.kind != SUB_SINK:
+            return False
+        sink = <Sink*>sub.owner
+        error = None
+        if sink == source and sink.flags & SINK_NO_ECHO:
+            error = TRACE_NO_ECHO
+        elif sub.flags & SUB_FILTERED and (<Owner>sink.owner).delivery_denied(sub, msg):
+            error = TRACE_DENIED
+        elif sink.flags & SINK_CLOSING:
+            error = TRACE_CLOSED
+        elif sub.max_deliver and sub.delivered >= sub.max_deliver:
+            error = TRACE_EXCEEDED
+        trace.egress(<object>sink.owner, sub_subject(sub), sub_queue(sub), error)
+        if error is not None:
+            return False
+        return True if trace.only else self.deliver(sub, source, msg)
+
+    cdef bint call_traced(self, Sub* sub, Sink* source, Message* msg, object trace) except -1:
+        """An internal subscriber: called after the data path, with the trace."""
+        cdef Lane lane
+        cdef const char* payload = msg.body + msg.hdr_len
+        if sub.flags & SUB_SHADOW and self.importing:
+            return False
+        call = (<Subscription>sub.owner).value
+        target = getattr(call, "__self__", call)
+        to = None
+        if sub.flags & SUB_LANE:
+            lane = <Lane>call
+            lane.behind = True
+            self.stir(lane)
+            target, call = lane.owner, lane.call
+        elif sub.flags & SUB_ROUTED:
+            to = self.to[:self.to_len].decode("utf-8", "surrogateescape")
+        trace.hold()
+        self.calls.append((
+            partial(trace.hop, target, call, to),
+            msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
+            msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
+            PyBytes_FromStringAndSize(msg.body, msg.hdr_len),
+            PyBytes_FromStringAndSize(payload, msg.size - msg.hdr_len),
+            None if source == NULL else <object>source.owner,
+        ))
+        return True
 
     cdef bint deliver(self, Sub* sub, Sink* source, Message* msg) noexcept:
         cdef Sink* sink

@@ -50,6 +50,8 @@ class Joined(NamedTuple):
     renaming: Renaming
     export: Export
     share: bool
+    is_traced: bool = False
+    """Whether the trace of a message goes on at the other side."""
 
 
 class Sharing(NamedTuple):
@@ -148,7 +150,8 @@ class _Joiner:
             renaming = Renaming(wanted.subject, ours)
         except TransformFault as fault:
             raise SharingFault(_no_transform(wanted, ours, fault)) from None
-        return Joined(importer, wanted.account, renaming, export, wanted.share)
+        is_traced = (wanted if wanted.kind is Kind.STREAM else export).allow_trace
+        return Joined(importer, wanted.account, renaming, export, wanted.share, is_traced)
 
     def _check_stream(self, joined: Joined) -> None:
         theirs, ours = joined.renaming.theirs, joined.renaming.ours

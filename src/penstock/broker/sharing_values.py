@@ -46,6 +46,9 @@ class Export(Struct, frozen=True, kw_only=True):
     account_position: Annotated[
         int, Meta(description="Which token must be the importer's name; 0: none.")
     ] = 0
+    allow_trace: Annotated[
+        bool, Meta(description="Traces of requests go on into this account.")
+    ] = False
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -57,6 +60,9 @@ class Import(Struct, frozen=True, kw_only=True):
     to: Annotated[str, Meta(description="What it is called here; empty: the same.")] = ""
     prefix: Annotated[str, Meta(description="Put before a stream's subjects.")] = ""
     share: Annotated[bool, Meta(description="A service learns who asks.")] = False
+    allow_trace: Annotated[
+        bool, Meta(description="The exporter's traces of a stream go on into this account.")
+    ] = False
 
 
 class Destination(Struct, frozen=True, kw_only=True):

@@ -14,11 +14,13 @@ from typing import Final
 
 from penstock.records.s2 import ENCODED_BYTES_MAX, crc32c, decode_block, encode_block
 
-__all__ = ["Deflater", "Inflater", "InvalidStream"]
+__all__ = ["Deflater", "Inflater", "InvalidStream", "snappy_frames"]
 
 START: Final = b"\xff\x06\x00\x00S2sTwO"
 """The frame every stream begins with."""
 SNAPPY_NAME: Final = b"sNaPpY"
+SNAPPY_BLOCK_BYTES_MAX: Final = 65_536
+"""Decoded, in one frame of a Snappy stream."""
 BLOCK_BYTES_MAX: Final = 4 << 20
 """Decoded; larger ones are not S2."""
 FRAME_BYTES_MAX: Final = BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6 + 64
@@ -42,6 +44,16 @@ def masked_sum(data: bytes) -> bytes:
     """The checksum as frames have it."""
     crc = crc32c(data)
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def snappy_frames(data: bytes) -> bytes:
+    """Return the bytes as a Snappy stream whose frames are plain: for what is short."""
+    made = [bytes((_NAME, len(SNAPPY_NAME), 0, 0)), SNAPPY_NAME]
+    for start in range(0, len(data), SNAPPY_BLOCK_BYTES_MAX):
+        block = data[start : start + SNAPPY_BLOCK_BYTES_MAX]
+        size = len(block) + _SUM_BYTES
+        made += [bytes((_PLAIN,)), size.to_bytes(3, "little"), masked_sum(block), block]
+    return b"".join(made)
 
 
 class Inflater:

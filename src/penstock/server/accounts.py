@@ -35,6 +35,9 @@ class Account:
     limits: AccountLimits | None = None
     connections: int = 0
     claimed_name: str = ""
+    trace_dest: str = ""
+    """Where traces go that `traceparent` asks for; empty: it asks in vain."""
+    trace_sampling: int = 100
     limit_logged_ns: int | None = None
     """When the log last said that a client reached its limit of subscriptions."""
 
@@ -72,7 +75,10 @@ class Accounts:
         self._ensure(GLOBAL_ACCOUNT)
         self._ensure(options.system_account or SYSTEM_ACCOUNT)
         for configured in options.accounts:
-            self._ensure(configured.name).limits = configured.limits
+            account = self._ensure(configured.name)
+            account.limits = configured.limits
+            account.trace_dest = configured.trace_dest
+            account.trace_sampling = configured.trace_sampling
 
     def _ensure(self, name: str) -> Account:
         if name not in self.by_name:

@@ -19,6 +19,7 @@ from penstock.broker.mappings import Mappings
 from penstock.broker.replies import PREFIX, Replies
 from penstock.server.accounts import GLOBAL_ACCOUNT
 from penstock.server.config.sharing import sharing_of
+from penstock.server.import_hops import ServiceHop, StreamHop
 from penstock.subjects.match import match_literal, overlap
 from penstock.subjects.trie import SubList, Subscription
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.broker.sharing import Joined
     from penstock.server.accounts import Account
     from penstock.server.link import Link
+    from penstock.server.message_trace import MessageTrace
     from penstock.server.options import Options
     from penstock.server.service import Service
 
@@ -139,7 +141,7 @@ class Crossings:
             if common is None:
                 continue
             theirs = joined.renaming.outward(common)
-            call = partial(_imported, joined, shadow.take)
+            call = StreamHop(joined, shadow, theirs)
             one = Placed(
                 self._account(joined.exporter).interest,
                 Subscription(theirs, shadow.queue, value=call),
@@ -156,11 +158,11 @@ class Crossings:
 
     def _serve(self, joined: Joined) -> Placed:
         interest = self._account(joined.importer).interest
-        subscription = Subscription(joined.renaming.ours, value=partial(self._asked, joined))
+        subscription = Subscription(joined.renaming.ours, value=ServiceHop(self, joined))
         interest.insert(subscription, call=True)
         return Placed(interest, subscription)
 
-    def _asked(
+    def asked(
         self,
         joined: Joined,
         subject: str,
@@ -171,17 +173,40 @@ class Crossings:
     ) -> None:
         """A request in the importing account goes to the exporting one."""
         to = self.mapped(joined.exporter, joined.renaming.outward(subject))
-        answer_to = self._reply_for(joined.exporter, joined.importer, reply, joined)
+        self.request(joined, subject, to, reply, header, payload, source)
+
+    def request(
+        self,
+        joined: Joined,
+        subject: str,
+        to: str | None,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        source: Link | None,
+        trace: MessageTrace | None = None,
+    ) -> None:
+        """Pass a request for `subject` on to the exporting account's `to`; None: it is lost."""
+        answer_to = self.reply_for(joined.exporter, joined.importer, reply, joined)
         reached = 0
         if to is not None:
             header = self._introduced(joined, header, source)
             interest = self._account(joined.exporter).interest
-            reached = self._service.plane.pass_on(
-                interest, to, payload, answer_to, header, to, source
-            )
-        if reached:
-            return
-        self._forget(joined.exporter, answer_to)
+            plane = self._service.plane
+            if trace is None:
+                reached = plane.pass_on(interest, to, payload, answer_to, header, to, source)
+            else:
+                reached = plane.pass_on_traced(
+                    interest, to, payload, answer_to, header, source, trace
+                )
+        if trace is not None and trace.only:
+            self.forget(joined.exporter, answer_to)
+        if not reached:
+            self.forget(joined.exporter, answer_to)
+            self.answer_nobody(joined, subject, reply, source)
+
+    def answer_nobody(self, joined: Joined, subject: str, reply: str, source: Link | None) -> None:
+        """Tell the client that asked that nobody serves its request."""
         if source is not None:
             source.answer_nobody(subject, self.origin(joined.importer, reply)[1])
 
@@ -203,18 +228,18 @@ class Crossings:
         awaited = replies.get(to)
         if awaited is None:
             return
-        onward = self._reply_for(awaited.account, account, reply, awaited.joined)
+        onward = self.reply_for(awaited.account, account, reply, awaited.joined)
         interest = self._account(awaited.account).interest
         shown = awaited.subject if subject == to else subject
         reached = self._service.plane.pass_on(
             interest, shown, payload, onward, header, awaited.subject, source
         )
         if not reached:
-            self._forget(awaited.account, onward)
+            self.forget(awaited.account, onward)
         is_last = not reached or not (header or payload)
         replies.answered(to, is_last=is_last, now_ns=time.monotonic_ns())
 
-    def _reply_for(self, there: str, here: str, reply: str, joined: Joined) -> str:
+    def reply_for(self, there: str, here: str, reply: str, joined: Joined) -> str:
         """What the other account sees instead of a reply subject of this one."""
         if not reply or reply.startswith(ACK_PREFIX):
             return reply
@@ -230,7 +255,7 @@ class Crossings:
         self._account(account).interest.insert(subscription, call=True, routed=True)
         return replies
 
-    def _forget(self, account: str, reply: str) -> None:
+    def forget(self, account: str, reply: str) -> None:
         if account in self._replies:
             self._replies[account].close(reply)
 
@@ -265,23 +290,6 @@ class Crossings:
         from penstock.server.requesters import introduced
 
         return introduced(header, self._service, joined, source)
-
-
-def _imported(
-    joined: Joined,
-    take: Take,
-    to: str,
-    subject: str,
-    reply: str,
-    header: bytes,
-    payload: bytes,
-    source: Link | None,
-) -> None:
-    """A message of an imported stream. One that was sent there though it is another's, as
-    consumers do, keeps the subject it carries."""
-    if subject == to:
-        subject = joined.renaming.inward(subject)
-    take(subject, reply, header, payload, source)
 
 
 def _token() -> str:

@@ -39,6 +39,7 @@ cdef class Link(Owner):
     cdef bint imports             # the handler wants to know of subscriptions that come and go
     cdef bint maps                # published subjects may become others
     cdef bint in_system_account
+    cdef bint samples             # a header traceparent may ask for a trace
     cdef bytes mapped             # what the last one became
     cdef SubList pub_allow
     cdef SubList pub_deny
@@ -82,8 +83,8 @@ cdef class Link(Owner):
     cdef void on_unsub(self, Frame* frame) noexcept
     cdef int on_ping(self) except -1
     cdef bint may_publish(self, const char* subject, size_t n) noexcept
+    cdef int publish_traced(self, Message* asked) except -1
     cdef int map_subject(self, Message* msg) except -1
-    cdef bint is_reserved(self, const char* subject, size_t n) noexcept nogil
     cdef void route_uneven(self, Frame* frame, Message* msg) noexcept
     cdef void remove_sub(self, Sub* sub) noexcept
     cdef void say(self, const char* text, size_t n) noexcept nogil

@@ -10,14 +10,17 @@ putting itself on the plane's list of the doomed.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
-from libc.string cimport memcmp, strlen
+from libc.string cimport memcmp
 
 from penstock.broker.router cimport (
     SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES, SINK_TRACED, Parcel,
 )
 from penstock.subjects.nodes cimport (
-    SUB_FILTERED, SUB_REMOVED, SUB_SINK, has_empty_token, has_wildcard, new_sub, sub_sid,
-    valid_pattern,
+    SUB_FILTERED, SUB_REMOVED, SUB_SINK, new_sub, sub_sid, valid_pattern,
+)
+from penstock.server.link_checks cimport (
+    asks_for_trace, count_tokens, frame_text, literal_subject, reserved_reply, reserved_subject,
+    text_of,
 )
 from penstock.server.sids cimport sid_add, sid_find, sid_remove
 from penstock.subjects.trie cimport sub_queue, sub_subject
@@ -37,26 +40,6 @@ cdef enum:
 SUBSCRIBE_REFUSED = 0
 SUBSCRIBE_ALLOWED = 1
 SUBSCRIBE_FILTERED = 2
-
-
-cdef uint32_t count_tokens(const char* subject, size_t n) noexcept nogil:
-    cdef size_t i
-    cdef uint32_t tokens = 1
-    for i in range(n):
-        tokens += subject[i] == c'.'
-    return tokens
-
-cdef bint starts_with(const char* text, size_t n, const char* prefix) noexcept nogil:
-    cdef size_t length = strlen(prefix)
-    return n >= length and memcmp(text, prefix, length) == 0
-
-cdef bint reserved_reply(const char* reply, size_t n) noexcept nogil:
-    """Replies that only servers make: a client that could would speak in their name."""
-    return (starts_with(reply, n, b"_R_.") or starts_with(reply, n, b"_GR_.")
-            or starts_with(reply, n, b"$JS.ACK."))
-
-cdef str text_of(const char* p, size_t n):
-    return p[:n].decode("utf-8", "surrogateescape")
 
 
 cdef class Link(Owner):
@@ -122,10 +105,11 @@ cdef class Link(Owner):
         if may_respond:
             self.sink.flags |= SINK_NOTES_REPLIES
 
-    def set_crossings(self, *, bint imports, bint maps) -> None:
-        """What is to be asked because of what the account imports and maps."""
+    def set_crossings(self, *, bint imports, bint maps, bint samples=False) -> None:
+        """Set what the handler is asked because of what the account imports, maps and traces."""
         self.imports = imports
         self.maps = maps
+        self.samples = samples
 
     def set_login_needed(self, bint needed) -> None:
         self.login_needed = needed
@@ -406,11 +390,14 @@ cdef class Link(Owner):
         msg.hdr_len = frame.hdr_len
         msg.sizes = frame.sizes.p
         msg.sizes_len = frame.sizes.n
+        if msg.hdr_len and asks_for_trace(msg.body, msg.hdr_len, self.samples):
+            self.publish_traced(&msg)
+            return
         if self.maps:
             self.map_subject(&msg)
         # Permissions apply to the subject that the message is routed by, as in the reference.
         if (self.guards_publish and not self.may_publish(msg.subject, msg.subject_len)
-                or self.is_reserved(msg.subject, msg.subject_len)):
+                or reserved_subject(msg.subject, msg.subject_len, self.in_system_account)):
             self.handler.publish_refused(text_of(msg.subject, msg.subject_len))
             return
         if msg.reply_len and reserved_reply(msg.reply, msg.reply_len):
@@ -427,6 +414,46 @@ cdef class Link(Owner):
         if self.router.nspent:
             settle_spent(self.router)
 
+    cdef int publish_traced(self, Message* asked) except -1:
+        """Publish a message whose header may ask for a trace: by Python values, step by step."""
+        cdef str subject = text_of(asked.subject, asked.subject_len)
+        cdef str reply = text_of(asked.reply, asked.reply_len)
+        cdef Parcel parcel
+        cdef uint32_t reached
+        self.router.work += WORK_PER_LOOK
+        trace, header = self.handler.begin_trace(
+            <bytes>asked.body[:asked.hdr_len], subject, asked.size)
+        if header is None:
+            return 0
+        parcel = Parcel(subject, asked.body[asked.hdr_len:asked.size], reply, header)
+        if self.maps:
+            self.map_subject(&parcel.msg)
+            mapped = text_of(parcel.msg.subject, parcel.msg.subject_len)
+            if trace is not None and mapped != subject:
+                trace.mapped(mapped)
+            subject = mapped
+        if (self.guards_publish and not self.may_publish(parcel.msg.subject, parcel.msg.subject_len)
+                or reserved_subject(parcel.msg.subject, parcel.msg.subject_len,
+                                    self.in_system_account)):
+            self.handler.publish_refused(subject)
+            if trace is not None:
+                trace.refused_publish(subject)
+        elif reply and reserved_reply(parcel.msg.reply, parcel.msg.reply_len):
+            self.handler.reply_refused(reply)
+            if trace is not None:
+                trace.refused_reply(reply)
+        else:
+            if self.verbose:
+                self.ok()
+            reached = (self.router.route(self.interest, &self.sink, &parcel.msg) if trace is None else
+                       self.router.route_traced(self.interest, &self.sink, &parcel.msg, trace))
+            if reached == 0 and reply and self.no_responders:
+                self.router.no_responders(self.interest, &self.sink, &parcel.msg)
+        if trace is not None:
+            trace.release()
+        settle_spent(self.router)
+        return 0
+
     cdef int map_subject(self, Message* msg) except -1:
         """Replace the subject by what the account's mappings make of it.
 
@@ -438,14 +465,6 @@ cdef class Link(Owner):
         msg.subject = self.mapped
         msg.subject_len = len(self.mapped)
         return 0
-
-    cdef bint is_reserved(self, const char* subject, size_t n) noexcept nogil:
-        """Whether only servers publish there; `$NRG.` is open to clients of the system account."""
-        if n == 0:
-            return False
-        return ((subject[0] == c'_' and starts_with(subject, n, b"_GR_."))
-                or (subject[0] == c'$' and not self.in_system_account
-                    and starts_with(subject, n, b"$NRG.")))
 
     cdef void route_uneven(self, Frame* frame, Message* msg) noexcept:
         """The line's end cannot be copied as it came (odd blanks, a bare LF): write it anew."""
@@ -570,9 +589,6 @@ cdef class Link(Owner):
         self.handler.note_reply(text_of(msg.reply, msg.reply_len))
 
 
-cdef Link owner_of(Sub* sub):
-    return <Link>(<Sink*>sub.owner).owner
-
 cdef void settle_spent(Router router) noexcept:
     """Subscriptions that have had their last message go, whoever's they are."""
     cdef uint32_t i
@@ -580,15 +596,5 @@ cdef void settle_spent(Router router) noexcept:
     for i in range(router.nspent):
         sub = router.spent[i]
         if not sub.flags & SUB_REMOVED:
-            owner_of(sub).remove_sub(sub)
+            (<Link>(<Sink*>sub.owner).owner).remove_sub(sub)
     router.nspent = 0
-
-cdef bint literal_subject(const char* subject, size_t n) noexcept nogil:
-    return not has_empty_token(subject, n) and not has_wildcard(subject, n)
-
-cdef str frame_text(Frame* frame):
-    verb = {PUB: "PUB", HPUB: "HPUB", SUB: "SUB", UNSUB: "UNSUB", PING: "PING", PONG: "PONG",
-            CONNECT: "CONNECT", INFO: "INFO", PLUS_OK: "+OK", MINUS_ERR: "-ERR"}[frame.verb]
-    if frame.verb in (PING, PONG, PLUS_OK, CONNECT):
-        return verb    # a CONNECT line holds secrets
-    return f"{verb} {text_of(frame.line.p, frame.line.n)}"

@@ -171,6 +171,10 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
     exports: Annotated[tuple[Export, ...], Doc("What other accounts may import.")] = ()
     imports: Annotated[tuple[Import, ...], Doc("What it takes of other accounts.")] = ()
     mappings: Annotated[tuple[Mapping, ...], Doc("Published subjects that become others.")] = ()
+    trace_dest: Annotated[
+        str, Doc("Where traces of messages with a sampled traceparent go; empty: none.")
+    ] = ""
+    trace_sampling: Annotated[int, Doc("Percent of them that are traced.")] = 100
 
 
 class TlsOptions(Struct, frozen=True, kw_only=True):

@@ -73,6 +73,16 @@ class Plane:
         to: str,
         source: Link | None,
     ) -> int: ...
+    def pass_on_traced(
+        self,
+        interest: SubList,
+        subject: str,
+        payload: bytes,
+        reply: str,
+        header: bytes,
+        source: Link | None,
+        trace: object,
+    ) -> int: ...
     def settle_spent(self) -> None: ...
     def changed_interests(self) -> list[SubList]: ...
     def set_epilogue(self, epilogue: Callable[[], None]) -> None: ...

@@ -354,6 +354,21 @@ cdef class Plane(Reader):
         settle_spent(self.router)
         return reached
 
+    def pass_on_traced(self, SubList interest not None, str subject not None,
+                       bytes payload not None, str reply, bytes header, Link source,
+                       trace) -> int:
+        """As `pass_on`, with a trace."""
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef int reached
+        self.router.importing = True
+        try:
+            reached = self.router.route_traced(
+                interest, NULL if source is None else &source.sink, &parcel.msg, trace)
+        finally:
+            self.router.importing = False
+        settle_spent(self.router)
+        return reached
+
     # -- closing
 
     cdef int bury(self, Link link) except -1:

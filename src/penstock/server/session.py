@@ -23,6 +23,7 @@ from penstock.server.info import ConnectOptions, parse_connect
 from penstock.server.limits import tightest
 from penstock.server.link import SUBSCRIBE_ALLOWED, SUBSCRIBE_FILTERED, SUBSCRIBE_REFUSED
 from penstock.server.logs import TRACE, log
+from penstock.server.trace_ingress import TraceIngress
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,7 +42,7 @@ RTT_VALID_NS: Final = 3_600_000_000_000
 SECOND_NS: Final = 1_000_000_000
 
 
-class Session(Refusals):
+class Session(Refusals, TraceIngress):
     """One client, from accept to close."""
 
     def __init__(
@@ -54,15 +55,15 @@ class Session(Refusals):
         nonce: str = "",
     ) -> None:
         self.service = service
-        self.cid = cid
+        self.cid: int = cid
         self.ip, self.port = address
         self.kind = kind
         self._label = connection_label(kind, address, cid)
         self._labelled = False  # with what CONNECT said
         self.nonce = nonce
         self.options = ConnectOptions()
-        self.start_ns = time.time_ns()
-        self.rtt_ns = 0
+        self.start_ns: int = time.time_ns()
+        self.rtt_ns: int = 0
         self.user = ""
         self.claimed: Claimed | None = None
         self.account: Account = service.accounts["$G"]
@@ -285,7 +286,8 @@ class Session(Refusals):
         """Has the link tell what the account's imports and mappings need to know."""
         crossings, account = self.service.crossings, self.account.name
         imports, maps = crossings.imports_streams(account), crossings.maps(account)
-        self.link.set_crossings(imports=imports, maps=maps)
+        samples = bool(self.account.trace_dest)
+        self.link.set_crossings(imports=imports, maps=maps, samples=samples)
         if imports and not self._shadows:
             for sid, subject, queue, _, _ in self.link.subscription_details():
                 self.subscribed(sid, subject, queue)

@@ -325,6 +325,10 @@ class System:
     def _error(self, code: int, text: str) -> dict[str, Any]:
         return {"server": self._identity(), "error": {"code": code, "description": text}}
 
+    def identity(self) -> ServerIdentity:
+        """Return who this server is, with the number of one more message it sends."""
+        return self._identity()
+
     def _identity(self) -> ServerIdentity:
         from penstock.server.system_messages import identity
 

@@ -33,8 +33,24 @@ ACCEPTED = [
     "mappings {a: b}",
     "maps {'a.*': 'b.$1', c: [{dest: d, weight: 20}, {destination: e, weight: '30%'}]}",
     "accounts {A {mappings {a: {dest: b, weight: 10, cluster: c}}}}",
+    "accounts {A {msg_trace: a.b}}",
+    "accounts {A {trace_dest {dest: a.b, sampling: 50}}}",
+    "accounts {A {trace_dest {dest: a.b, sampling: '50%'}}}",
+    "accounts {A {exports: [{stream: a}]}, "
+    "B {imports: [{stream: {account: A, subject: a}, allow_trace: true}]}}",
 ]
 REFUSED = [
+    "accounts {A {msg_trace: 'a.*'}}",
+    "accounts {A {msg_trace: 5}}",
+    "accounts {A {trace_dest {dest: 5}}}",
+    "accounts {A {trace_dest {dest: a, sampling: 0}}}",
+    "accounts {A {trace_dest {dest: a, sampling: 101}}}",
+    "accounts {A {trace_dest {dest: a, sampling: 'x%'}}}",
+    "accounts {A {trace_dest {dest: a, sampling: true}}}",
+    "accounts {A {trace_dest {dest: a, odd: 1}}}",
+    "accounts {A {trace_dest {sampling: 5}}}",
+    "accounts {A {exports: [{service: a}]}, "
+    "B {imports: [{service: {account: A, subject: a}, allow_trace: true}]}}",
     "accounts {A {exports: a}}",
     "accounts {A {exports: [a]}}",
     "accounts {A {exports: [{stream: 5}]}}",

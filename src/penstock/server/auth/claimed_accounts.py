@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from penstock.broker.mappings import MappingFault, Mappings
+from penstock.broker.mappings import WHOLE, MappingFault, Mappings
 from penstock.broker.sharing import Shares, tolerate
 from penstock.broker.sharing_values import (
     RESPONSE_THRESHOLD_NS_DEFAULT,
@@ -26,7 +26,7 @@ from penstock.server.auth.claim_rules import activation_faults, is_revoked
 from penstock.server.auth.claims import ActivationClaims, Storage, decode
 from penstock.server.options import AccountLimits, AccountOptions, JetStreamAccountLimits
 from penstock.subjects.match import is_subset
-from penstock.subjects.tokens import is_valid_subject
+from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as MappingOf
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         AccountClaims,
         ClaimedExport,
         ClaimedImport,
+        ClaimedTrace,
     )
 
 UNLIMITED: Final = -1
@@ -64,6 +65,7 @@ class ClaimedAccounts:
         claims = self._claims[name]
         exports = [_export(one) for one in claims.exports if is_valid_subject(one.subject)]
         imports = [_import(one) for one in claims.imports if self._has_leave(name, one)]
+        dest, sampling = _trace(claims.trace)
         return AccountOptions(
             name=name,
             limits=_limits(claims.limits),
@@ -71,6 +73,8 @@ class ClaimedAccounts:
             exports=tuple(exports),
             imports=tuple(imports),
             mappings=tuple(self._mappings(name)),
+            trace_dest=dest,
+            trace_sampling=sampling,
         )
 
     def _shared(self, accounts: list[AccountOptions]) -> tuple[AccountOptions, ...]:
@@ -149,6 +153,13 @@ class ClaimedAccounts:
         )
 
 
+def _trace(trace: ClaimedTrace | None) -> tuple[str, int]:
+    """Return destination and percent; a destination that is no subject to publish to is none."""
+    if trace is None or not is_valid_subject(trace.dest) or has_wildcard(trace.dest):
+        return "", WHOLE
+    return trace.dest, trace.sampling if 1 <= trace.sampling <= WHOLE else WHOLE
+
+
 def _export(export: ClaimedExport) -> Export:
     return Export(
         kind=Kind(export.type),
@@ -156,6 +167,7 @@ def _export(export: ClaimedExport) -> Export:
         response=_RESPONSES[export.response_type],
         threshold_ns=export.response_threshold or RESPONSE_THRESHOLD_NS_DEFAULT,
         account_position=export.account_token_position,
+        allow_trace=export.allow_trace and export.type == Kind.SERVICE.value,
     )
 
 
@@ -173,6 +185,7 @@ def _import(wanted: ClaimedImport) -> Import:
         subject=theirs,
         to=wanted.local_subject,
         prefix="" if wanted.local_subject else wanted.to,
+        allow_trace=wanted.allow_trace,
     )
 
 

@@ -111,6 +111,14 @@ class ClaimedExport(Struct, frozen=True, kw_only=True):
     response_threshold: int = 0
     account_token_position: int = 0
     service_latency: dict[str, Any] | None = None
+    allow_trace: bool = False
+
+
+class ClaimedTrace(Struct, frozen=True, kw_only=True):
+    """Where traces go that `traceparent` asks for, and how many percent of them."""
+
+    dest: str = ""
+    sampling: int = 0
 
 
 class ClaimedImport(Struct, frozen=True, kw_only=True):
@@ -121,6 +129,7 @@ class ClaimedImport(Struct, frozen=True, kw_only=True):
     local_subject: str = ""
     type: str = ""
     share: bool = False
+    allow_trace: bool = False
 
     @property
     def their_subject(self) -> str:
@@ -182,6 +191,7 @@ class AccountClaims(Struct, frozen=True, kw_only=True):
     revocations: dict[str, int] = {}
     default_permissions: Grants = Grants()
     mappings: dict[str, tuple[Weighted, ...]] = {}
+    trace: ClaimedTrace | None = None
     authorization: dict[str, Any] = {}
     scopes: dict[str, Scope | None] = field(default_factory=dict)
     """Who may sign its users, besides itself; None: without a scope."""

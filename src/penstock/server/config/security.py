@@ -19,6 +19,7 @@ from penstock.broker.permission_values import (
 from penstock.broker.sharing import SharingFault
 from penstock.server.config.callout import read_callout
 from penstock.server.config.jetstream import read_account_jetstream
+from penstock.server.config.message_trace import read_message_trace
 from penstock.server.config.sharing import read_exports, read_imports, read_mappings, sharing_of
 from penstock.server.config.values import (
     Fault,
@@ -348,7 +349,8 @@ _ACCOUNT: dict[str, Reader] = {
     "exports": read_exports,
     "imports": read_imports,
     **dict.fromkeys(("mappings", "maps"), read_mappings),
-    **dict.fromkeys(("nkey", "msg_trace", "trace_dest"), unsupported),
+    **dict.fromkeys(("msg_trace", "trace_dest"), read_message_trace),
+    "nkey": unsupported,
 }
 _LIMITS: dict[str, Reader] = {
     **dict.fromkeys(("max_connections", "max_conn"), integer("max_connections")),

@@ -22,7 +22,6 @@ from penstock.server.config.values import (
     as_map,
     as_text,
     boolean,
-    checked,
     integer,
     read_map,
     text,
@@ -104,7 +103,6 @@ def _export(node: Node, problems: Problems) -> Export | None:
         for key, what in (("response", "response"), ("allow_trace", "allow_trace")):
             if key in fields:
                 raise Fault(node, f"Detected {what} directive on non-service")
-    fields.pop("allow_trace", None)
     subject = fields.pop(kind.value)
     # Here and below: `read_map` has read every field by its declared type.
     return Export(kind=kind, subject=subject, **fields)  # type: ignore[arg-type]
@@ -164,6 +162,8 @@ def _import(node: Node, problems: Problems) -> Import | None:
         return None
     if kind is Kind.STREAM and fields.get("prefix") and fields.get("to"):
         raise Fault(node, "Stream import can not have a 'prefix' and a 'to' property")
+    if kind is Kind.SERVICE and "allow_trace" in fields:
+        raise Fault(node, "Detected allow_trace directive on a non-stream")
     origin = fields.pop(kind.value)
     return Import(kind=kind, **origin, **fields)  # type: ignore[arg-type]
 
@@ -252,7 +252,7 @@ _IMPORT: dict[str, Reader] = {
     "prefix": text("prefix"),
     "to": text("to"),
     "share": boolean("share"),
-    "allow_trace": checked(as_bool),
+    "allow_trace": boolean("allow_trace"),
 }
 _ORIGIN: dict[str, Reader] = {"account": text("account"), "subject": text("subject")}
 _DESTINATION: dict[str, Reader] = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
 from penstock.jetstream.commits import Commit
+from penstock.server.jetstream.traced_publish import trace_publish
 from penstock.server.logs import log
 from penstock.store.errors import DiskFull, StoreError
 from penstock.store.filestore import FileStore
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.host import StreamHost
     from penstock.server.jetstream.account import AccountEdge
     from penstock.server.link import Link
+    from penstock.server.message_trace import MessageTrace
     from penstock.store.contract import Cold, Work
 
 
@@ -97,6 +99,21 @@ class HostDriver:
             self._account.nobody(msg, source)
             return
         self.host.publish(msg, self._edge.now_ns())
+        self.mark()
+
+    def traced(
+        self,
+        trace: MessageTrace,
+        _to: str | None,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        _source: Link | None,
+    ) -> None:
+        """A traced message on one of the stream's subjects."""
+        msg = Inbound(subject, reply, header, payload)
+        trace_publish(trace, self.host, msg, self._edge.now_ns())
         self.mark()
 
     def mark(self) -> None:

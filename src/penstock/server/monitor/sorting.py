@@ -17,13 +17,13 @@ from penstock.server.clients import ClientRecord, last_activity_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from penstock.server.clients import Now
     from penstock.server.session import Session
 
     Key = Any  # one order compares one type only: int or str
-    Client = Session | ClientRecord
+    Client: TypeAlias = Session | ClientRecord
 
 CLIENTS_PER_STEP: Final = 512
 
