@@ -19,7 +19,6 @@ from penstock.jetstream import keeping
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.chores import Chores
 from penstock.jetstream.commits import Commits
-from penstock.jetstream.files import file_name
 from penstock.jetstream.intake import TOO_MANY_HEADER, Intake
 from penstock.jetstream.replicator import LocalReplicator
 from penstock.jetstream.waking import Waking
@@ -255,13 +254,6 @@ class StreamHost:
         self._waking.add(consumer.name)
         if settled:
             self._settle(settled)
-
-    def missing(self, name: str) -> ApiError:
-        """Why no consumer of this name is served: there is none, or its files cannot be used."""
-        why = None if self.files is None else self.files.unserved.get(file_name(name))
-        if why is None:
-            return refusals.CONSUMER_NOT_FOUND
-        return refusals.CONSUMER_OFFLINE_REASON(err=why)
 
     @property
     def has_unserved(self) -> bool:

@@ -10,6 +10,7 @@ from penstock.api import refusals
 from penstock.api.codec import decode, decode_one
 from penstock.api.refusals import ApiError
 from penstock.api.requests import is_empty_body, is_json_body
+from penstock.jetstream.files import file_name
 
 if TYPE_CHECKING:
     from penstock.consumers.consumer import Consumer
@@ -60,4 +61,12 @@ def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
     if isinstance(host, ApiError):
         return host
     consumer = host.consumers.get(call.names[1])
-    return host.missing(call.names[1]) if consumer is None else (host, consumer)
+    return missing_consumer(host, call.names[1]) if consumer is None else (host, consumer)
+
+
+def missing_consumer(host: StreamHost, name: str) -> ApiError:
+    """Why no consumer of this name is served: there is none, or its files cannot be used."""
+    why = None if host.files is None else host.files.unserved.get(file_name(name))
+    if why is None:
+        return refusals.CONSUMER_NOT_FOUND
+    return refusals.CONSUMER_OFFLINE_REASON(err=why)

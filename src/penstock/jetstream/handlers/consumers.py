@@ -46,6 +46,7 @@ from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import ConsumerMeta
 from penstock.jetstream.handlers.bodies import (
     consumer_of,
+    missing_consumer,
     read_body,
     read_one,
     read_optional,
@@ -93,7 +94,7 @@ def create(call: Call) -> Steps:
     if isinstance(cfg, ApiError):
         return cfg
     existing = host.consumers.get(cfg.name) if cfg.name else None
-    refused = host.missing(cfg.name) if cfg.name and existing is None else None
+    refused = missing_consumer(host, cfg.name) if cfg.name and existing is None else None
     if refused is not None and refused != refusals.CONSUMER_NOT_FOUND:
         return refused
     try:
