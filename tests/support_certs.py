@@ -24,6 +24,17 @@ def common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
+AUTHORITY_USAGE = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 LOCAL_NAMES: tuple[x509.GeneralName, ...] = (
     x509.DNSName("localhost"),
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
@@ -74,7 +85,7 @@ class Authority(Leaf):
         not_after: dt.datetime = NOT_AFTER,
     ) -> Leaf:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(subject, self.certificate.subject, key, not_after)
+        builder = _builder(subject, self.certificate.subject, key, self.key, not_after)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -94,10 +105,13 @@ def make_authority(name: str = "test authority", issuer: Authority | None = None
     key = ec.generate_private_key(ec.SECP256R1())
     subject = common_name(name)
     above = issuer.certificate.subject if issuer else subject
-    builder = _builder(subject, above, key, NOT_AFTER).add_extension(
-        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    signer = issuer.key if issuer else key
+    builder = (
+        _builder(subject, above, key, signer, NOT_AFTER)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(AUTHORITY_USAGE, critical=True)
     )
-    return Authority(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
+    return Authority(builder.sign(signer, hashes.SHA256()), key)
 
 
 @functools.cache
@@ -110,8 +124,11 @@ def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
     not_after: dt.datetime,
 ) -> x509.CertificateBuilder:
+    """With the key identifiers that clients demand from Python 3.13 on."""
+    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -120,4 +137,6 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(NOT_BEFORE)
         .not_valid_after(not_after)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(above, critical=False)
     )

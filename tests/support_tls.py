@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from support_certs import AUTHORITY_USAGE
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -91,6 +93,7 @@ class _Authority:
         self, subject: x509.Name, public: ec.EllipticCurvePublicKey, *, authority: bool
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
+        above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -100,6 +103,10 @@ class _Authority:
             .not_valid_before(now - VALID_FOR)
             .not_valid_after(now + VALID_FOR)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(AUTHORITY_USAGE, critical=True)
+            # Clients demand both from Python 3.13 on.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(above, critical=False)
         )
 
     def _write(self, path: Path, builder: x509.CertificateBuilder) -> None:

@@ -222,6 +222,8 @@ class Conversation:
 
     async def _write(self, pieces: list[bytes]) -> None:
         """Raises TimeoutError when the peer does not take it in time."""
-        self._writer.writelines(piece for piece in pieces if piece)
+        # Not writelines: in asyncio of Python 3.12.0-3.12.8 and 3.13.0-3.13.1 it never makes drain
+        # wait (CVE-2024-12254), so a peer that does not read would fill the memory.
+        self._writer.write(b"".join(pieces))
         async with asyncio.timeout(RESPONSE_S_MAX):
             await self._writer.drain()
