@@ -75,6 +75,12 @@ cdef class Subscription:
 
 # ---------------------------------------------------------------------------- the list
 
+cdef inline void copied(char* to, const void* start, size_t n) noexcept nogil:
+    """Copy a list; an empty one has no address, which `memcpy` does not allow."""
+    if n:
+        memcpy(to, start, n)
+
+
 cdef class SubList:
     """Insert, remove and match subscriptions; the literal, `*` and `>` rules of NATS subjects."""
 
@@ -434,13 +440,13 @@ cdef class SubList:
         entry.match = found[0]
         at = <char*>(entry + 1)
         entry.match.plain = <Sub**>at
-        memcpy(at, found.plain, plain)
+        copied(at, found.plain, plain)
         at += plain
         entry.match.members = <Sub**>at
-        memcpy(at, found.members, members)
+        copied(at, found.members, members)
         at += members
         entry.match.groups = <GroupSpan*>at
-        memcpy(at, found.groups, spans)
+        copied(at, found.groups, spans)
         memcpy(at + spans, subject, n)
         if slots[0].entry != NULL and not self.fresh(slots[0].entry):
             self.evict(&slots[0])
