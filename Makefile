@@ -139,10 +139,9 @@ SANITIZED_TESTS := $(addprefix tests/unit/,wire subjects records store streams c
 SANITIZED_OPERATIONS ?= 20000
 asan: setup ## tests and fuzzers with address and undefined-behaviour sanitizers
 	$(BIN)/python tools/sanitized.py build
-	$(BIN)/python tools/sanitized.py run python -m pytest -q -n 2 -p no:cacheprovider \
+	$(BIN)/python tools/sanitized.py run python -m pytest -q -n 2 --capture=sys \
 		-m 'not resident' $(SANITIZED_TESTS)
 	$(BIN)/python -m tests.fuzz.operations --sanitized --operations $(SANITIZED_OPERATIONS)
-	$(BIN)/python tools/sanitized.py check
 
 TIMES ?= 1
 faults: setup $(SPARK_CLASSES) ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night

@@ -1,20 +1,17 @@
 """Builds the compiled modules with sanitizers, and runs commands with them.
 
     python tools/sanitized.py build
-    python tools/sanitized.py run python -m pytest tests/unit/store
-    python tools/sanitized.py check
+    python tools/sanitized.py run python -m pytest --capture=sys tests/unit/store
 
 `build` copies the package to `build/asan/lib` and compiles it there with gcc's address and
 undefined-behaviour sanitizers; the modules in `src` stay as they are. `run` runs a command with
-that copy. The sanitizers write each report to a file in `build/asan/reports`, also of processes
-that the command starts and of tests that pass. `check` prints the reports and fails if there is
-one.
+that copy. A process that a sanitizer finds something in writes a report to its standard error and
+ends at once.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,17 +19,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "asan"
 LIBRARY = BUILD / "lib"
-REPORTS = BUILD / "reports"
-REPORT_LINES = 40
 
 
 def build() -> int:
     """Copy and compile; modules that did not change are not compiled again."""
     for path in LIBRARY.rglob("*.py"):
         path.unlink()
-    shutil.rmtree(REPORTS, ignore_errors=True)
     steps = ["build", "--build-base", str(BUILD), "--build-lib", str(LIBRARY), "--parallel", "2"]
-    # Python without its own allocator, which would hide from the sanitizer what objects hold.
     command = [sys.executable, "setup.py", "--quiet", *steps]
     log = BUILD / "build.log"
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -55,34 +48,21 @@ def library(name: str) -> str:
 
 def environment() -> dict[str, str]:
     """What a process needs to run with the sanitized modules."""
-    REPORTS.mkdir(parents=True, exist_ok=True)
     return os.environ | {
         "PYTHONPATH": os.pathsep.join([str(LIBRARY), os.environ.get("PYTHONPATH", "")]),
         "LD_PRELOAD": f"{library('libasan.so')}:{library('libubsan.so')}",
         # Python's own allocator would hide from the sanitizer where an object ends.
         "PYTHONMALLOC": "malloc",
         # The interpreter does not free everything at its end, so leaks say nothing.
-        "ASAN_OPTIONS": f"detect_leaks=0:log_path={REPORTS}/address",
-        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={REPORTS}/undefined",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-
-
-def check() -> int:
-    """Print the reports; 1 if there are any."""
-    reports = sorted(REPORTS.glob("*")) if REPORTS.exists() else []
-    for path in reports:
-        lines = path.read_text(errors="replace").splitlines()
-        print("\n".join([f"== {path.name}, {len(lines)} lines", *lines[:REPORT_LINES]]))
-    print(f"{len(reports)} processes with reports of the sanitizers")
-    return 1 if reports else 0
 
 
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["build"]:
             return build()
-        case ["check"]:
-            return check()
         case ["run", "python", *rest]:
             os.execve(sys.executable, [sys.executable, *rest], environment())
         case ["run", command, *rest]:

@@ -55,7 +55,7 @@ class Sent:
 class Ledger:
     """What all clients share: numbers, what is unanswered, what can be used again."""
 
-    log: deque[Sent] = field(default_factory=lambda: deque(maxlen=2000))
+    log: deque[Sent] = field(default_factory=lambda: deque(maxlen=20_000))
     unanswered: dict[int, Sent] = field(default_factory=dict)
     """Operations by number, of those that must be answered, oldest first."""
     optional: dict[int, Sent] = field(default_factory=dict)
@@ -87,15 +87,17 @@ class Ledger:
     def _note_stream(self, sent: Sent, payload: bytes) -> None:
         name = sent.operation.stream
         is_there: bool | None = sent.operation.kind != "STREAM.DELETE"
+        if is_there and b"stream_create_response" not in payload:  # where to send an archive
+            return
         if is_there and b'"storage":"memory"' in payload:
             is_there = None
-        elif is_there and b'"did_create":true' not in payload:
-            return
-        latest = self.exists.get(name, (-1, False))[0]
-        if latest < sent.number:
-            self.exists[name] = (sent.number, is_there)
-        elif sent.operation.kind == "restored":  # takes its time: before or after the latest
-            self.exists[name] = (latest, None)
+        number = sent.number
+        if sent.operation.kind == "restored":
+            # Requests wait in a queue, archives do not. What was sent before this answer came may
+            # have been served before or after the restore.
+            number, is_there = self.number, None
+        if self.exists.get(name, (-1, False))[0] < number:
+            self.exists[name] = (number, is_there)
 
 
 def _code(header: bytes, payload: bytes) -> str:

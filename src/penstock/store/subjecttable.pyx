@@ -96,7 +96,8 @@ cdef class SubjectTable:
         found = <Subject**>xalloc((at_most + 1) * sizeof(Subject*))
         if self.next_id == 0 and index.is_few(text, n) and index.nfound <= at_most:
             count = index.nfound
-            memcpy(found, index.found, count * sizeof(Subject*))
+            if count:  # no list has been made where nothing was ever found
+                memcpy(found, index.found, count * sizeof(Subject*))
             self.is_whole = True
         else:
             count = self.scan(index, at_most, found)
