@@ -71,7 +71,7 @@ class _Authority:
         self._name = _named(name)
         self.path = directory / f"{name}.pem"
         certificate = self._builder(self._name, self._key.public_key(), authority=True)
-        self._write(self.path, certificate)
+        self._write(self.path, certificate.add_extension(AUTHORITY_USAGE, critical=True))
 
     def issue(self, name: str, *alternatives: x509.GeneralName) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -103,7 +103,6 @@ class _Authority:
             .not_valid_before(now - VALID_FOR)
             .not_valid_after(now + VALID_FOR)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(AUTHORITY_USAGE, critical=True)
             # Clients demand both from Python 3.13 on.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .add_extension(above, critical=False)
