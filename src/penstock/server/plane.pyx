@@ -233,10 +233,22 @@ cdef class Plane(Reader):
         self.turning += 1
         try:
             self.drop_leaving()
-            self.continue_deferred()
+            if not self.is_crowded():
+                self.continue_deferred()
         finally:
             self.turning -= 1
         self.finish()
+
+    cdef bint is_crowded(self) except -1:
+        """Whether much still waits for a socket that takes more: deferred publishers wait for it."""
+        if not self.router.crowded:
+            return False
+        self.router.crowded = False
+        self.flush_dirty()
+        if not self.router.crowded:
+            return False
+        self.continue_later()
+        return True
 
     cdef int finish(self) except -1:
         cdef Link link

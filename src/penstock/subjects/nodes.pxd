@@ -82,6 +82,7 @@ cdef struct Node:
     Node* rest
     Sub* plain
     QueueGroup* groups
+    GroupTable* table     # NULL, or an index of the groups by name: there are many
     uint32_t nslots
     uint32_t nchildren
     uint32_t hash
@@ -89,8 +90,14 @@ cdef struct Node:
     uint8_t role
     # the token's bytes follow
 
+cdef struct GroupTable:
+    QueueGroup** slots    # open addressing
+    uint32_t nslots
+    uint32_t count
+
 cdef struct QueueGroup:
     QueueGroup* next
+    QueueGroup* prev
     Sub* head
     uint32_t count
     uint32_t hash

@@ -8,6 +8,9 @@ an allocation of its own. Knows nothing of caches, owners or Python values.
 from libc.stdlib cimport free, qsort
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+cdef enum:
+    GROUPS_LISTED_MAX = 16       # queue groups of a node without an index of their names
+
 # ---------------------------------------------------------------------------- subjects
 
 cdef bint has_empty_token(const char* subject, size_t n) noexcept nogil:
@@ -226,6 +229,7 @@ cdef Sub* free_tree(Node* node, Sub* subs) noexcept nogil:
         subs = free_tree(node.star, subs)
     if node.rest != NULL:
         subs = free_tree(node.rest, subs)
+    free_table(node)
     free(node.slots)
     free(node)
     return subs
@@ -242,30 +246,108 @@ cdef Sub* new_sub(int kind, void* owner, const char* sid, size_t sid_len) noexce
     memcpy(sub_sid(sub), sid, sid_len)
     return sub
 
+cdef inline bint is_named(QueueGroup* group, const char* name, size_t n,
+                          uint32_t hashed) noexcept nogil:
+    return (group.hash == hashed and group.name_len == n
+            and memcmp(group_name(group), name, n) == 0)
+
 cdef QueueGroup* group_of(Node* node, const char* name, size_t n, uint32_t hashed,
                           bint create) noexcept nogil:
+    """The queue group of a node; with `create`, made if it is missing."""
     cdef QueueGroup* group = node.groups
-    while group != NULL:
-        if (group.hash == hashed and group.name_len == n
-                and memcmp(group_name(group), name, n) == 0):
-            return group
-        group = group.next
-    if not create:
-        return NULL
+    cdef uint32_t i, listed = 0
+    if node.table != NULL:
+        i = hashed & (node.table.nslots - 1)
+        group = node.table.slots[i]
+        while group != NULL and not is_named(group, name, n, hashed):
+            i = (i + 1) & (node.table.nslots - 1)
+            group = node.table.slots[i]
+    else:
+        while group != NULL and not is_named(group, name, n, hashed):
+            listed += 1
+            group = group.next
+    if group != NULL or not create:
+        return group
     group = <QueueGroup*>xzalloc(sizeof(QueueGroup) + n)
     group.hash = hashed
     group.name_len = <uint32_t>n
     memcpy(group_name(group), name, n)
     group.next = node.groups
+    if node.groups != NULL:
+        node.groups.prev = group
     node.groups = group
+    if node.table != NULL or listed >= GROUPS_LISTED_MAX:
+        index_group(node, group)
     return group
 
+cdef void place_group(GroupTable* table, QueueGroup* group) noexcept nogil:
+    cdef uint32_t i = group.hash & (table.nslots - 1)
+    while table.slots[i] != NULL:
+        i = (i + 1) & (table.nslots - 1)
+    table.slots[i] = group
+
+cdef void index_group(Node* node, QueueGroup* added) noexcept nogil:
+    """Puts a new group into the index. One that is too small, or missing, is made of all groups."""
+    cdef GroupTable* table = node.table
+    cdef QueueGroup* group
+    if table == NULL:
+        table = node.table = <GroupTable*>xzalloc(sizeof(GroupTable))
+        group = node.groups
+        while group != NULL:
+            table.count += 1
+            group = group.next
+    else:
+        table.count += 1
+    if 4 * table.count <= 3 * table.nslots:
+        place_group(table, added)
+        return
+    free(table.slots)
+    table.nslots = max(2 * table.nslots, <uint32_t>(4 * GROUPS_LISTED_MAX))
+    table.slots = <QueueGroup**>xzalloc(table.nslots * sizeof(QueueGroup*))
+    group = node.groups
+    while group != NULL:
+        place_group(table, group)
+        group = group.next
+
+cdef void unindex_group(GroupTable* table, QueueGroup* group) noexcept nogil:
+    """Takes a group out, closing the gap so that probing needs no tombstones."""
+    cdef uint32_t mask = table.nslots - 1
+    cdef uint32_t i = group.hash & mask
+    cdef uint32_t j, home
+    while table.slots[i] != group:
+        i = (i + 1) & mask
+    table.count -= 1
+    j = i
+    while True:
+        table.slots[i] = NULL
+        while True:
+            j = (j + 1) & mask
+            if table.slots[j] == NULL:
+                return
+            home = table.slots[j].hash & mask
+            if ((j - home) & mask) >= ((j - i) & mask):
+                break
+        table.slots[i] = table.slots[j]
+        i = j
+
+cdef void free_table(Node* node) noexcept nogil:
+    if node.table != NULL:
+        free(node.table.slots)
+        free(node.table)
+        node.table = NULL
+
 cdef void drop_group(Node* node, QueueGroup* group) noexcept nogil:
-    cdef QueueGroup** at = &node.groups
-    while at[0] != group:
-        at = &at[0].next
-    at[0] = group.next
+    if node.table != NULL:
+        unindex_group(node.table, group)
+    if group.prev != NULL:
+        group.prev.next = group.next
+    else:
+        node.groups = group.next
+    if group.next != NULL:
+        group.next.prev = group.prev
     free(group)
+    if node.groups == NULL:
+        free_table(node)
 
 
 # -------------------------------------------------------------------------- collecting

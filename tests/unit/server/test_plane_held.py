@@ -6,7 +6,10 @@ and when, is no matter of chance.
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import sys
+import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,6 +113,21 @@ def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(plane: Pla
     plane.turn()
     assert handler.closed_with == "Client Closed"
     assert len(plane) == 0
+
+
+def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(plane: Plane) -> None:
+    """A publisher to several is read three times in a turn; the buffer has no room for that."""
+    handler, client = attach(plane)
+    with client:
+        client.sendall(b"".join(b"SUB a %d\r\n" % sid for sid in range(400)))
+        plane.turn()
+        publishes = b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n"
+        client.sendall(publishes + CONNECT + b"X" * (READ_BYTES - len(publishes) - len(CONNECT)))
+        client.sendall(b"Y" * 150_000)
+        plane.turn()
+        assert handler.connects == 1
+        unread = fcntl.ioctl(handler.link.fileno, termios.FIONREAD, b"1234")
+        assert int.from_bytes(unread, sys.byteorder) == 150_000
 
 
 def test_a_link_held_twice_goes_on_where_it_was(plane: Plane) -> None:
