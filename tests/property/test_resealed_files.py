@@ -12,7 +12,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.base.sequences import SEQ_MAX
@@ -181,6 +181,7 @@ def state_is_small(store: FileStore) -> bool:
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+@example(files=(b"", b""), end=(0, 1, 0), lazy=False)
 @given(
     files=st.tuples(block_files(1), block_files(2)),
     end=st.one_of(st.none(), st.tuples(numbers, numbers, numbers)),

@@ -347,12 +347,16 @@ class Opening:
         number, used = (0, 0) if last is None else (last.number, last.used)
         if (number, used) >= (self.end.block, self.end.place):
             return
-        if number == self.end.block and self.files[number].header.flags & REWRITTEN:
+        if last is not None and number == self.end.block and self._is_rewritten(number):
             return  # places in it are others now
         self.recovery.cut_short = True
         if self.end.seq > self.log.last_seq:
             self.lost.insert_range(self.log.last_seq + 1, self.end.seq)
             reach_to(self.log, self.end.seq)
+
+    def _is_rewritten(self, number: int) -> bool:
+        found = self.files.get(number)
+        return found is not None and bool(found.header.flags & REWRITTEN)
 
     def _cut(self, found: BlockFile, size: int) -> None:
         """The end of the newest block was being written when the power went: kept aside."""
