@@ -195,12 +195,6 @@ class StreamHost:
         self.open_lane()
         self.note(consumer)
 
-    def withdraw(self, name: str, now_ns: int) -> None:
-        """Takes a consumer out again that could not be added or served; its files stay."""
-        self.consumer_files.pop(name, None)
-        if name in self.consumers:
-            self.drop_consumer(name, (), now_ns)
-
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
         """Takes a consumer out; its files are the caller's to remove."""
         consumer = self.consumers.pop(name)
@@ -255,18 +249,12 @@ class StreamHost:
         if settled:
             self._settle(settled)
 
-    @property
-    def has_unserved(self) -> bool:
-        """Whether there are consumers on disk that cannot be served."""
-        return self.files is not None and bool(self.files.unserved)
-
     # -- retention by interest
 
     def wants(self, subject: str) -> bool:
         """Whether some consumer is interested in the subject; one that is not served may be."""
-        return self.has_unserved or any(
-            consumer.wants(subject) for consumer in self.consumers.values()
-        )
+        is_wanted = any(consumer.wants(subject) for consumer in self.consumers.values())
+        return is_wanted or keeping.has_unserved(self.files)
 
     def _settle(self, settled: tuple[Range, ...]) -> None:
         if self.stream.cfg.retention is Retention.LIMITS:
@@ -279,7 +267,7 @@ class StreamHost:
 
     def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
         """Nobody needs these. If they cannot be taken out now, the next start does it."""
-        if not seqs or self.failure is not None or self.has_unserved:
+        if not seqs or self.failure is not None or keeping.has_unserved(self.files):
             return  # a consumer that is not served may need them
         try:
             self.replicator.propose(Remove(now_ns, seqs))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from penstock.consumers.consumer import Consumer
+    from penstock.jetstream.files import StreamFiles
     from penstock.store.contract import Range, Store
 
 SWEEP_LOOKS: Final = 1_024
@@ -71,3 +72,8 @@ def needed_by_none(
             gone.append(seq)
         seq = store.next_seq((), seq + 1)
     return tuple(gone), seq
+
+
+def has_unserved(files: StreamFiles | None) -> bool:
+    """Whether there are consumers on disk that cannot be served: they may want any message."""
+    return files is not None and bool(files.unserved)

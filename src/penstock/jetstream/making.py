@@ -180,7 +180,14 @@ def unmake_consumer(
     """Takes back what `make_consumer` made, because it cannot be served."""
     if files is not None:
         files.delete()
-    host.withdraw(consumer.name, now_ns)
+    withdraw_consumer(host, consumer.name, now_ns)
+
+
+def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
+    """Takes a consumer out again that could not be added or served; its files stay."""
+    host.consumer_files.pop(name, None)
+    if name in host.consumers:
+        host.drop_consumer(name, (), now_ns)
 
 
 def host_consumer(

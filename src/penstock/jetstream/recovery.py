@@ -16,7 +16,7 @@ from penstock.api.codec import decode
 from penstock.api.consumer import ConsumerConfig
 from penstock.api.stream import Retention, StreamConfig
 from penstock.jetstream.files import file_name, why_unserved
-from penstock.jetstream.making import host_consumer, host_stream
+from penstock.jetstream.making import host_consumer, host_stream, withdraw_consumer
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _recover_consumers(
             )
         except Exception as error:  # whatever it is, it is about this consumer alone
             host.files.refuse_consumer(file_name(meta.name), error)
-            host.withdraw(meta.name, now_ns)
+            withdraw_consumer(host, meta.name, now_ns)
             why = why_unserved(error)
             report.unserved.append(f"stream {host.name}, consumer {meta.name}: {why}")
             continue
