@@ -156,7 +156,11 @@ class StreamHost:
         if type(entry) is Publish and entry.special is not None and entry.special.rollup:
             # To consumers, what a message rolls up is purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
-            self.tell_purged(subject, applied.removed, entry.ts_ns)
+            if applied.by_limit.msgs:
+                self._tell_removed(applied.by_limit)
+            if applied.rolled_up.msgs == 1 and not applied.rest:
+                self._tell_removed(applied.rolled_up)
+            self.tell_purged(subject, applied.rolled_up, entry.ts_ns)
             applied = applied._replace(removed=NOTHING_REMOVED)
         if applied.rest:  # the reply follows the last slice
             self.chores.roll_up(applied.rest, applied.effects)
@@ -368,6 +372,10 @@ class StreamHost:
         while rest:
             self.hear_lane()
             applied = self.stream.apply(rest[0])
+            is_single = applied.removed.msgs == 1 and not (applied.rest or total)
+            if is_single and (entry.subject or entry.keep):
+                # One message is reported as deleted, more are not, as in the reference.
+                self._tell_removed(applied.removed)
             self.tell_purged(entry.subject or None, applied.removed, now_ns)
             total += applied.removed.msgs
             rest = applied.rest

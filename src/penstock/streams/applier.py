@@ -122,7 +122,7 @@ class Applier:
         ledger.store.skip(seq, seq, entry.ts_ns)
         self._note(seq, entry.ts_ns, special)
         removed, rest = self._roll_up(entry, special, seq + 1)
-        return Applied(removed=removed, rest=rest)
+        return Applied(removed=removed, rolled_up=removed, rest=rest)
 
     def _store(self, entry: Publish, special: Special) -> Applied:
         ledger = self._ledger
@@ -141,9 +141,10 @@ class Applier:
         seq, removed = appended
         self._note(seq, entry.ts_ns, special)
         rest: tuple[Purge, ...] = ()
+        by_limit, rolled = removed, NOTHING_REMOVED
         if special.rollup or special.purged:
             rolled, rest = self._roll_up(entry, special, seq)
-            removed = merged(removed, rolled)
+            removed = merged(by_limit, rolled)
         if ledger.cfg.allow_msg_schedules:
             self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
         if ledger.cfg.sources:
@@ -164,7 +165,9 @@ class Applier:
                     previous_seq=previous,
                 ),
             )
-        return Applied(effects, ((seq, entry.subject),), removed, rest=rest)
+        return Applied(
+            effects, ((seq, entry.subject),), removed, by_limit, rolled_up=rolled, rest=rest
+        )
 
     def _note(self, seq: int, ts_ns: int, special: Special) -> None:
         ledger = self._ledger

@@ -157,7 +157,11 @@ class Applied(NamedTuple):
     stored: tuple[tuple[int, str], ...] = ()
     """Sequence and subject of each message that was stored."""
     removed: Removed = NOTHING_REMOVED
-    """What is gone for it, by limits, rollup, purge or age."""
+    """What it took out, by limits, rollup, purge or age."""
+    by_limit: Removed = NOTHING_REMOVED
+    """Of a single message that was stored: the part of `removed` that limits took."""
+    rolled_up: Removed = NOTHING_REMOVED
+    """The part that a rollup took."""
     is_bulk: bool = False
     """Whether more was stored than `stored` tells, before it."""
     rest: tuple[Purge, ...] = ()

@@ -135,6 +135,49 @@ def test_a_pending_message_that_is_deleted_is_told(stream: Stream, consumer: Con
     assert (event["stream_seq"], event["deliveries"]) == (1, 1)
 
 
+@pytest.mark.parametrize(("scope", "told"), [("all", [1]), ("sub", [1, 3])])
+def test_of_a_rollup_the_limit_and_a_single_message_are_told(
+    jetstream: JetStream, scope: str, told: list[int]
+) -> None:
+    stream = jetstream.stream(max_msgs_per_subject=2, allow_rollup_hdrs=True)
+    consumer = stream.consumer(ack_policy="explicit")
+    inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
+    stream.fill("a", "b", "a")
+    consumer.pull(batch=3).take(3)
+    stream.publish("a", Nats_Rollup=scope)  # the third on its subject: the limit removes 1
+    assert sorted(heard(inbox)["stream_seq"] for _ in told) == told
+    stream.info()
+    assert inbox.waiting() == []
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, []),
+        ({"seq": 2}, []),
+        ({"seq": 3}, []),
+        ({"keep": 1}, []),
+        ({"keep": 2}, [1]),
+        ({"filter": "a"}, []),
+        ({"filter": "b"}, [2]),
+        ({"filter": "a", "keep": 1}, [1]),
+        ({"filter": "a", "seq": 2}, [1]),
+    ],
+)
+def test_a_purge_tells_of_a_message_only_if_it_took_one(
+    stream: Stream, consumer: Consumer, how: dict[str, Any], told: list[int]
+) -> None:
+    inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
+    stream.fill("a", "b", "a")
+    consumer.pull(batch=3).take(3)
+    if "filter" in how:
+        how = {**how, "filter": stream.subject(how["filter"])}
+    stream.purge(**how)
+    assert [heard(inbox)["stream_seq"] for _ in told] == told
+    stream.info()
+    assert inbox.waiting() == []
+
+
 def test_a_message_that_is_given_up_is_told_once(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", ack_wait=SHORT, max_deliver=2)
     inbox = listen(stream.client, f"CONSUMER.MAX_DELIVERIES.{stream.name}.{consumer.name}")

@@ -380,3 +380,23 @@ def test_the_last_of_each_subject_is_what_it_was_at_creation(stream: Stream) -> 
     )
     stream.fill("a", "d")
     assert stream_sequences(consumer.available()) == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("seq", [4, 50])
+@pytest.mark.parametrize("policy", ["explicit", "all", "none"])
+def test_a_reset_beyond_the_end_waits_for_that_sequence(
+    jetstream: JetStream, policy: str, seq: int
+) -> None:
+    stream = jetstream.stream()
+    stream.fill("a", "b", "c")
+    consumer = stream.consumer(ack_policy=policy)
+    consumer.pull(batch=3).take(3)
+    reset = stream.client.done(f"CONSUMER.RESET.{stream.name}.{consumer.name}", {"seq": seq})
+    first = reset["reset_seq"]
+    body = {"batch": 3, "no_wait": True, "expires": 60 * MILLISECOND}
+    [status] = consumer.pull(**body).until_status()
+    assert status.status == "408 Request Timeout"
+    stream.publish("d")
+    *messages, status = consumer.pull(**body).until_status()
+    assert stream_sequences(messages) == ([4] if first == 4 else [])
+    assert status.status == ("404 No Messages" if messages else "408 Request Timeout")
