@@ -136,6 +136,8 @@ class Assets:
         self._subjects: PatternIndex[str] = PatternIndex()
         self._names: list[bytes] = []  # in order
         self.configs = StreamConfigs(self.hosts)
+        self.is_making = False
+        """A stream was admitted and its files are being made: no other may be added."""
         self.promised = dict.fromkeys(Storage, 0)
         """What all streams may grow to, every copy counted."""
         self.api_total = 0

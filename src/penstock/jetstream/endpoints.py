@@ -20,7 +20,8 @@ usually by being one or by returning one after its first checks:
 Between two slices the state may change: messages are stored and removed, consumers come and go. No
 other API request of the account on the same stream runs, nor one of the same client; with
 `Endpoint.is_serial` none that changes which streams exist or what they capture. The handler yields
-`Wait(host, cold)` to be resumed when a block is in memory. If the stream is closed meanwhile,
+`Wait(host, cold)` to be resumed when a block is in memory, and a `DiskWork` to be resumed when that
+has run on a disk thread. If the stream is closed meanwhile,
 the generator is closed (`finally` runs) and the client gets "stream not found"; an exception is
 answered with a 500. When the server stops, the generator is closed and no response is sent.
 """
@@ -28,7 +29,7 @@ answered with a 500. When the server stops, the generator is closed and no respo
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.api import refusals, subjects
 from penstock.api.advisories import ApiAudit
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
+    from penstock.jetstream.disk_work import DiskWork
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
     from penstock.store.contract import Cold
@@ -89,10 +91,13 @@ class Wait(NamedTuple):
     cold: Cold
 
 
-Steps: TypeAlias = Generator[Wait | None, None, Outcome]
+Pause: TypeAlias = "Wait | DiskWork[Any] | None"
+"""What a step waits for: a block, file work that is done, or its next turn."""
+
+Steps: TypeAlias = Generator[Pause, None, Outcome]
 """A handler that works in slices; each `yield` lets others be served."""
 
-Running: TypeAlias = Generator[Wait | None, None, None]
+Running: TypeAlias = Generator[Pause, None, None]
 """A request whose steps run; it answers by itself when it ends."""
 
 
@@ -120,6 +125,9 @@ class Port(Protocol):
 
     def mark(self, host: StreamHost) -> None:
         """Something happened to the stream or its consumers."""
+
+    def freeze(self, host: StreamHost, *, frozen: bool) -> None:
+        """Begin no commit and no other work on the stream's files, or do so again."""
 
     def perform(self, effects: list[Effect]) -> None:
         """Carry these out now."""

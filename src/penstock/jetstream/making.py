@@ -7,7 +7,7 @@ is kept in memory has no files and is gone with the process, as in the reference
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -38,18 +38,41 @@ INCARNATION_BYTES: Final = 8
 WORD_BYTES: Final = 8
 
 
-def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
-    """A new stream, empty. Raises StoreError; whatever it raises, nothing is left of it."""
+class Made(NamedTuple):
+    """The files and the store of a new stream that nobody knows yet."""
+
+    files: StreamFiles | None
+    store: Store
+
+
+def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> Made:
+    """Make the files of a new stream, durably. Raises StoreError; whatever it raises, nothing is
+    left of it. Blocks for a few syncs; may run on any thread."""
     build_parts(cfg)  # or files would be made for what cannot be served
     files = None
     if cfg.storage is Storage.FILE and assets.files is not None:
         files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
     try:
-        return host_stream(assets, cfg, files, created_ns=now_ns, now_ns=now_ns)
+        return Made(files, open_store(assets, cfg, files))
     except BaseException:
         if files is not None:
             files.doom()
         raise
+
+
+def host_made(assets: Assets, cfg: StreamConfig, made: Made, now_ns: int) -> StreamHost:
+    """The machines of a new stream; whatever it raises, nothing is left of the files."""
+    try:
+        return _host(assets, cfg, made.store, made.files, created_ns=now_ns, now_ns=now_ns)
+    except BaseException:
+        if made.files is not None:
+            made.files.doom()
+        raise
+
+
+def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
+    """A new stream, empty. Raises StoreError. Blocks for a few syncs."""
+    return host_made(assets, cfg, make_files(assets, cfg, now_ns), now_ns)
 
 
 def host_stream(
@@ -67,6 +90,18 @@ def host_stream(
         # Elsewhere what was perhaps shown and then lost leaves a gap. A mirror gives no sequences
         # out: its origin has those messages under the same ones, so they are copied again.
         store.truncate(store.recovery.unsynced[0] - 1)
+    return _host(assets, cfg, store, files, created_ns=created_ns, now_ns=now_ns)
+
+
+def _host(
+    assets: Assets,
+    cfg: StreamConfig,
+    store: Store,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+) -> StreamHost:
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
     if host.positions is not None and cfg.sources:
         host.positions.recall(host.stream)

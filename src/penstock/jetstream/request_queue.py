@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from penstock.jetstream.endpoints import Request, Running, Wait
+    from penstock.jetstream.endpoints import Pause, Request, Running
 
 API_BUDGET_NS: Final = 3_000_000
 """How long API requests are served in one turn of the loop; then clients come first."""
@@ -40,7 +40,7 @@ class QueuePort(Protocol):
     def keys(self, request: Request) -> tuple[Hashable, ...]:
         """Return what the request must not overtake others on."""
 
-    def wait_for(self, wait: Wait, resume: Callable[[], None]) -> None:
+    def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
         """Call `resume` when a step has what it waits for."""
 
     def pause(self, client: object) -> None:
@@ -64,7 +64,7 @@ class Entry:
         self.first_for = 0
         """For how many of its keys it is the first."""
         self.steps: Running | None = None
-        self.wait: Wait | None = None
+        self.wait: Pause = None
 
 
 class ServerQueue:

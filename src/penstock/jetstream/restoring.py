@@ -218,6 +218,8 @@ class Restore:
                 return Step(work=work)
             self._phase = _Phase.BUILDING
             return Step(work=rebuilding)
+        if self._assets.is_making:
+            return Step(more=True)  # its name or its subjects may be those of a new stream
         return self._publish(rebuilding, now_ns)
 
     def _publish(self, rebuilding: Rebuilding, now_ns: int) -> Step:

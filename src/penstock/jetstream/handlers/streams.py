@@ -33,6 +33,7 @@ from penstock.api.stream_changes import plan_create_sliced, plan_update_sliced
 from penstock.api.stream_defaults import StreamContext
 from penstock.base.effects import Advise
 from penstock.base.sequences import SEQ_MAX
+from penstock.jetstream.disk_work import DiskWork
 from penstock.jetstream.endpoints import Endpoint, Held
 from penstock.jetstream.files import StreamMeta, file_name
 from penstock.jetstream.handlers.bodies import (
@@ -42,16 +43,19 @@ from penstock.jetstream.handlers.bodies import (
 )
 from penstock.jetstream.handlers.consumers import consumer_told
 from penstock.jetstream.handlers.stream_info import info_in_steps
-from penstock.jetstream.making import make_stream
+from penstock.jetstream.making import host_made, make_files
 from penstock.jetstream.showing import show_stream
 from penstock.store.errors import StoreError
 from penstock.streams.entries import Update
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.api.stream import StreamConfig, StreamInfo
     from penstock.jetstream.assets import Assets, Page
     from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
+    from penstock.jetstream.making import Made
     from penstock.streams.entries import Purge
 
 NAMES_LIMIT: Final = 1024
@@ -75,7 +79,7 @@ def create(call: Call) -> Steps:
     if file_name(cfg.name) in call.assets.unserved:
         return call.assets.missing(cfg.name)
     try:
-        host = make_stream(call.assets, cfg, call.now_ns)
+        host = yield from _make(call, cfg)
     except StoreError as error:
         return refusals.STREAM_CREATE(err=str(error))
     try:
@@ -95,6 +99,21 @@ def _unmake(call: Call, host: StreamHost) -> None:
     call.port.retire(host)
     call.assets.drop(host)
     call.port.sweep()
+
+
+def _make(call: Call, cfg: StreamConfig) -> Generator[DiskWork[Made], None, StreamHost]:
+    """Make a stream, its files on a disk thread. It takes messages when they are durable."""
+    assets, now_ns = call.assets, call.now_ns
+    work = DiskWork(lambda: make_files(assets, cfg, now_ns))
+    if cfg.storage is Storage.MEMORY or assets.files is None:
+        work.run()
+    else:
+        assets.is_making = True
+        try:
+            yield work
+        finally:
+            assets.is_making = False
+    return host_made(assets, cfg, work.result(), now_ns)
 
 
 def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
@@ -267,24 +286,33 @@ def _list(call: Call, page: Page) -> Steps:
     )
 
 
-def delete(call: Call) -> Outcome:
+def delete(call: Call) -> Outcome | Steps:
     """STREAM.DELETE"""
     if not is_empty_body(call.request.body):
         return refusals.NOT_EMPTY_REQUEST
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
-    try:
-        delete_stream(call.assets, call.port, host)
-    except StoreError as error:
-        return refusals.STREAM_DELETE(err=str(error))
+    return _delete(call, host)
+
+
+def _delete(call: Call, host: StreamHost) -> Steps:
+    files = host.files
+    if files is not None:
+        work = DiskWork(files.doom)
+        call.port.freeze(host, frozen=True)
+        yield work
+        try:
+            work.result()
+        except StoreError as error:
+            call.port.freeze(host, frozen=False)
+            return refusals.STREAM_DELETE(err=str(error))
+    take_away(call.assets, call.port, host)
     return StreamDeleteResponse(success=True)
 
 
-def delete_stream(assets: Assets, port: Port, host: StreamHost) -> None:
-    """Takes a stream away with its consumers; durable when it returns. Raises StoreError."""
-    if host.files is not None:
-        host.files.doom()
+def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
+    """Forget a stream and its consumers, whose files are gone already."""
     for consumer in host.consumers.values():
         host.now.extend(consumer.closing(is_deleted=True))
         host.now.append(consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete"))

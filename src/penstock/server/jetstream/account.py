@@ -210,6 +210,9 @@ class AccountEdge:
         if driver is not None:
             driver.mark()
 
+    def freeze(self, host: StreamHost, *, frozen: bool) -> None:
+        self._drivers[host.name].freeze(frozen=frozen)
+
     def perform(self, effects: list[Effect]) -> None:
         self.performer.perform(effects)
 

@@ -13,6 +13,7 @@ from penstock.api import subjects
 from penstock.api.advisories import ApiLimitReached
 from penstock.api.subjects import DIRECT_GET_PREFIX, NEXT_PREFIX
 from penstock.base.message import Inbound
+from penstock.jetstream.disk_work import DiskWork
 from penstock.jetstream.endpoints import Endpoints, Request
 from penstock.jetstream.handlers import ENDPOINTS
 from penstock.jetstream.request_queue import AccountQueue
@@ -23,7 +24,7 @@ from penstock.server.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from penstock.jetstream.endpoints import Running, Wait
+    from penstock.jetstream.endpoints import Pause, Running
     from penstock.jetstream.host import StreamHost
     from penstock.server.jetstream.account import AccountEdge
     from penstock.server.link import Link
@@ -89,8 +90,11 @@ class ApiRequests:
                 return (stream,) if request.client is None else (request.client, stream)
         return self._endpoints.keys(request)
 
-    def wait_for(self, wait: Wait, resume: Callable[[], None]) -> None:
-        self._account.driver(wait.host).fetch(wait.cold, resume)
+    def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
+        if isinstance(wait, DiskWork):
+            self._edge.committer.run(wait, lambda _: resume())
+        elif wait is not None:
+            self._account.driver(wait.host).fetch(wait.cold, resume)
 
     def pause(self, client: object) -> None:
         if isinstance(client, Session):

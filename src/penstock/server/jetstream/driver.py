@@ -62,6 +62,7 @@ class HostDriver:
         self._syncing = False
         self._compacting = False
         self._is_leaving = False
+        self._is_frozen = False
         self._is_waiting = False
         self._is_told = False
         self._stuck: list[Commit] | None = None
@@ -121,6 +122,12 @@ class HostDriver:
         self._edge.dirty[self] = None
         self._account.assets.touch(self.host)
 
+    def freeze(self, *, frozen: bool) -> None:
+        """Begin no work on the files, because the stream is about to be deleted; or again."""
+        self._is_frozen = frozen
+        if not frozen:
+            self.mark()
+
     def run(self) -> None:
         """Passes on everything that the host decided."""
         host = self.host
@@ -133,7 +140,7 @@ class HostDriver:
             self._turn()
         if host.chores.are_left:
             host.chores.go_on(self._edge.now_ns())
-        if not self._syncing:
+        if not (self._syncing or self._is_frozen):
             self._commit()
         if host.is_busy or host.chores.are_left:
             self._edge.resume_soon(self)
@@ -290,7 +297,8 @@ class HostDriver:
     def sync_now(self) -> None:
         """The interval of a lazy store has passed."""
         store = self.host.stream.store
-        if self._syncing or self.host.failure is not None or self.host.is_closed:
+        is_idle = self.host.failure is None and not self.host.is_closed
+        if self._syncing or self._is_frozen or not is_idle:
             return
         work = store.pending_sync()
         if work is not None:
@@ -298,7 +306,7 @@ class HostDriver:
 
     def flush_consumers(self) -> None:
         """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
-        if self.host.is_closed:
+        if self.host.is_closed or self._is_frozen:
             return
         self.recount()
         try:
@@ -309,7 +317,8 @@ class HostDriver:
     def compact(self) -> None:
         """Has a block written anew that is half dead, while everything goes on."""
         store = self.host.stream.store
-        if not isinstance(store, FileStore) or self._compacting or self.host.is_closed:
+        is_out = self._compacting or self._is_frozen or self.host.is_closed
+        if not isinstance(store, FileStore) or is_out:
             return
         work = store.pending_compaction()
         if work is not None:
