@@ -78,6 +78,26 @@ class Chores:
             self.go_on(now_ns)
             yield
 
+    def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
+        """Take messages out, with a pause after each slice; returns how many."""
+        host = self._host
+        yield from self.finish(now_ns)
+        total = 0
+        rest: tuple[Purge, ...] = (entry,)
+        while rest:
+            host.hear_lane()
+            applied = host.stream.apply(rest[0])
+            is_single = applied.removed.msgs == 1 and not (applied.rest or total)
+            if is_single and (entry.subject or entry.keep):
+                # One message is reported as deleted, more are not, as in the reference.
+                host.tell_removed(applied.removed)
+            host.tell_purged(entry.subject or None, applied.removed, now_ns)
+            total += applied.removed.msgs
+            rest = applied.rest
+            if rest:
+                yield
+        return total
+
     def go_on(self, now_ns: int) -> None:
         """Do one slice."""
         host = self._host

@@ -37,7 +37,7 @@ from penstock.streams.pubacks import PubAcks
 from penstock.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Iterable
 
     from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.upstream import Upstream
     from penstock.store.contract import Range, Removed
     from penstock.store.errors import DiskFull
-    from penstock.streams.entries import Entry, Purge
+    from penstock.streams.entries import Entry
     from penstock.streams.lane import StreamLane
 
 
@@ -145,7 +145,7 @@ class StreamHost:
             if self.upstream is not None:
                 self.upstream.hear()
         if gone and self.consumers:
-            self._tell_removed(removed_one_by_one(gone))
+            self.tell_removed(removed_one_by_one(gone))
 
     def broken(self, error: StoreError) -> None:
         """The store cannot be written any more."""
@@ -157,9 +157,9 @@ class StreamHost:
             # To consumers, what a message rolls up is purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
             if applied.by_limit.msgs:
-                self._tell_removed(applied.by_limit)
+                self.tell_removed(applied.by_limit)
             if applied.rolled_up.msgs == 1 and not applied.rest:
-                self._tell_removed(applied.rolled_up)
+                self.tell_removed(applied.rolled_up)
             self.tell_purged(subject, applied.rolled_up, entry.ts_ns)
             applied = applied._replace(removed=NOTHING_REMOVED)
         if applied.rest:  # the reply follows the last slice
@@ -174,14 +174,15 @@ class StreamHost:
         if applied.stored:
             self._waking.stored(applied.stored)
         if applied.removed.msgs and self.consumers:
-            self._tell_removed(applied.removed)
+            self.tell_removed(applied.removed)
 
     def propose(self, entry: Entry) -> None:
         """A change that was planned by whoever answers a request."""
         self.hear_lane()
         self.replicator.propose(entry)
 
-    def _tell_removed(self, removed: Removed) -> None:
+    def tell_removed(self, removed: Removed) -> None:
+        """Consumers must know what limits or deletions took out."""
         now_ns = self.stream.last_ts_ns
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.removed(removed.seqs, now_ns))
@@ -363,25 +364,6 @@ class StreamHost:
         self._waking.add_all()
 
     # -- changes from outside
-
-    def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
-        """Take messages out, with a pause after each slice; returns how many."""
-        yield from self.chores.finish(now_ns)
-        total = 0
-        rest: tuple[Purge, ...] = (entry,)
-        while rest:
-            self.hear_lane()
-            applied = self.stream.apply(rest[0])
-            is_single = applied.removed.msgs == 1 and not (applied.rest or total)
-            if is_single and (entry.subject or entry.keep):
-                # One message is reported as deleted, more are not, as in the reference.
-                self._tell_removed(applied.removed)
-            self.tell_purged(entry.subject or None, applied.removed, now_ns)
-            total += applied.removed.msgs
-            rest = applied.rest
-            if rest:
-                yield
-        return total
 
     def tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
         """Consumers must know what a purge or a rollup took out."""

@@ -338,7 +338,7 @@ def purge(call: Call) -> Outcome | Steps:
 
 
 def _purge(call: Call, host: StreamHost, entry: Purge) -> Steps:
-    slices = host.purge(entry, call.now_ns)
+    slices = host.chores.purge(entry, call.now_ns)
     try:
         while True:
             next(slices)
