@@ -15,6 +15,7 @@ from support_victims import MIB, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 WEBSOCKET = WebsocketOptions(host="127.0.0.1", port=-1, no_tls=True, compression=True)
 CONNECTS_MAX = 64
@@ -174,3 +175,22 @@ def test_many_clients_that_close_at_once_are_all_forgotten() -> None:
         interest = server.service.accounts["$G"].interest
         until(lambda: not interest.has_interest("c.7"), "no subscription is left")
         assert other.fence() == []
+
+
+def test_replies_larger_than_one_slice_of_sending_arrive(
+    attack: Callable[..., Victim], tmp_path: Path
+) -> None:
+    """A reader that keeps up takes several slices in one flush, and the server goes on."""
+    victim = attack(f'max_payload: 8MB\njetstream {{ store_dir: "{tmp_path}" }}\n')
+    with victim.client() as peer:
+        peer.send("SUB reply 1\r\n")
+        config = b'{"name":"S","subjects":["s"],"storage":"memory"}'
+        peer.send(b"PUB $JS.API.STREAM.CREATE.S reply %d\r\n%b\r\n" % (len(config), config))
+        until(lambda: len(peer.deliveries()) == 1, "the stream")
+        peer.send(b"PUB s %d\r\n%b\r\n" % (5 * MIB, b"x" * (5 * MIB)))
+        peer.fence()
+        peer.send(b'PUB $JS.API.STREAM.MSG.GET.S reply 9\r\n{"seq":1}\r\n' * 6)
+        sizes: list[int] = []
+        while len(sizes) < 6:
+            sizes += [len(one.payload) for one in peer.deliveries()]
+        assert min(sizes) > 6 * MIB

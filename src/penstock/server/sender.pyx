@@ -53,6 +53,7 @@ cdef class Sender:
         cdef uint32_t flushed = 0
         cdef uint64_t sent = self.sent_bytes
         cdef int64_t until = 0, now
+        self.forget_urgent()
         while self.router.dirty_first != NULL:
             if flushed >= SINKS_PER_LOOK or self.sent_bytes - sent >= BYTES_PER_LOOK:
                 flushed = 0
@@ -67,7 +68,7 @@ cdef class Sender:
             self.router.dirty_first = sink.next_dirty
             if sink.next_dirty == NULL:
                 self.router.dirty_last = NULL
-            sink.flags &= ~(<uint32_t>(SINK_DIRTY | SINK_URGENT))
+            sink.flags &= ~(<uint32_t>SINK_DIRTY)
             flushed += 1
             # A full socket is not asked again before epoll reports it writable.
             if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
@@ -78,7 +79,10 @@ cdef class Sender:
         return 0
 
     cdef void forget_urgent(self) noexcept:
-        """Every urgent link is dirty as well: it was flushed, or waits in the list of dirty links."""
+        """Empties the list of urgent links: each is dirty as well, and is flushed as such.
+
+        A sink has SINK_URGENT exactly while it is in that list; a sink listed twice makes it a ring.
+        """
         cdef Sink* sink = self.router.urgent
         self.router.urgent = NULL
         while sink != NULL:
