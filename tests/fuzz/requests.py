@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .json_values import Json
 
 API: Final = "$JS.API"
+BODY_BYTES_MAX: Final = 1_000_000
+"""The server closes the connection of a client that sends more than `max_payload`, 1 MiB."""
 ACK_VERBS: Final = (
     b"", b"+ACK", b"+ACK", b"-NAK", b'-NAK {"delay": 1000000}', b"-NAK 5ms", b'-NAK {"delay": -1}',
     b"+WPI", b"+TERM", b"+TERM because", b"+NXT", b'+NXT {"batch": 2}', b"+NXT 3", b"+NXT {",
@@ -124,7 +126,7 @@ class Operations:
         return self._text(document)
 
     def _text(self, document: Json) -> bytes:
-        text = js.encoded(document)
+        text = js.encoded(document)[:BODY_BYTES_MAX]
         return js.spoilt(text, self.dice) if self.dice.random() < 0.03 else text
 
     def _api_header(self) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .peer import Ledger, Peer
 from .requests import Operation
+from .server_process import Harm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ class Asker:
         self._peer.send()
         while number not in self._answers:
             if not self._peer.receive(SECONDS):
-                raise TimeoutError(f"{subject} was not answered within {SECONDS} s")
+                raise Harm(f"{subject} was not answered within {SECONDS} s")
         answer = json.loads(self._answers.pop(number))
         assert isinstance(answer, dict)
         return answer
