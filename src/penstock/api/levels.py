@@ -19,6 +19,9 @@ FORMER_KEYS: Final = frozenset(("_nats.penstock.incarnation", "_nats.penstock.lo
 _NEVER_STORED: Final = SHOWN_KEYS | FORMER_KEYS
 #: The header by which a request demands a level.
 REQUIRED_LEVEL_HEADER: Final = "Nats-Required-Api-Level"
+PENSTOCK_HEADER: Final = "Penstock-Info"
+"""A `STREAM.INFO` request with this header is answered with `PenstockInfo`; other servers ignore
+it. Unasked, some clients refuse a reply with a field that they do not know."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 

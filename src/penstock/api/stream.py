@@ -265,7 +265,7 @@ class StreamAlternate(Struct, frozen=True, kw_only=True):
 
 
 class PenstockInfo(Struct, frozen=True, kw_only=True):
-    """What only a Penstock server reports of a stream."""
+    """What only a Penstock server reports of a stream, to a client that asks for it."""
 
     incarnation: Annotated[
         str, Doc("Identifies the stream: another of its name, or one restored, differs."), EMIT
@@ -289,4 +289,4 @@ class StreamInfo(Struct, frozen=True, kw_only=True):
     sources: Annotated[tuple[StreamSourceInfo, ...], Doc("How far it has gathered.")] = ()
     alternates: Annotated[tuple[StreamAlternate, ...], Doc("What could be read instead.")] = ()
     ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
-    penstock: Annotated[PenstockInfo | None, Doc("Identity and losses; `STREAM.INFO` only.")] = None
+    penstock: Annotated[PenstockInfo | None, Doc("Identity and losses, if asked for.")] = None

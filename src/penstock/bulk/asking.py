@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.levels import PENSTOCK_HEADER
 from penstock.api.subjects import API, domain_api
 from penstock.api.times import format_time, parse_time
 from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SECOND_NS: Final = 1_000_000_000
 #: How long the server keeps a consumer whose reader vanished without a word.
 INACTIVE_SECONDS: Final = 300
+ASK_IDENTITY: Final = f"NATS/1.0\r\n{PENSTOCK_HEADER}: 1\r\n\r\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Questions:
         self.prefix = prefix or (domain_api(domain) if domain else API)
 
     async def stream_state(self, link: Link, stream: str) -> StreamState:
-        info = await self.call(link, f"STREAM.INFO.{stream}", {})
+        info = await self.call(link, f"STREAM.INFO.{stream}", {}, header=ASK_IDENTITY)
         state = info["state"]
         return StreamState(
             name=stream,
@@ -103,11 +105,16 @@ class Questions:
         await self.call(link, f"CONSUMER.DELETE.{stream}.{name}", {}, seconds)
 
     async def call(
-        self, link: Link, subject: str, body: dict[str, Any], seconds: float | None = None
+        self,
+        link: Link,
+        subject: str,
+        body: dict[str, Any],
+        seconds: float | None = None,
+        header: bytes = b"",
     ) -> dict[str, Any]:
-        """One question, its answer as JSON."""
+        """Send one request; return the reply as JSON."""
         payload = json.dumps(body).encode() if body else b""
-        heard = await link.request(f"{self.prefix}.{subject}", payload, seconds)
+        heard = await link.request(f"{self.prefix}.{subject}", payload, seconds, header=header)
         answer: dict[str, Any] = json.loads(heard.payload)
         if error := answer.get("error"):
             raise Refused.said(error)

@@ -1,6 +1,6 @@
 """Identity and losses of a stream: the object `penstock` of `STREAM.INFO`.
 
-The reference has no such object. Clients ignore fields they do not know.
+The server reports it to clients that ask by a header, which the reference ignores.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.levels import FORMER_KEYS
+from penstock.api.levels import FORMER_KEYS, PENSTOCK_HEADER
 from support_servers import OURS
 
 if TYPE_CHECKING:
     from support_assets import JetStream, Stream
     from support_servers import Implementation
+
+INFO_FIELDS = ("type", "total", "offset", "limit", "config", "created", "state", "cluster", "ts")
 
 
 @pytest.fixture
@@ -24,7 +26,8 @@ def told(with_jetstream: Implementation) -> None:
 
 
 def reported(stream: Stream) -> dict[str, Any]:
-    found: dict[str, Any] = stream.info()["penstock"]
+    info = stream.client.done(f"STREAM.INFO.{stream.name}", headers={PENSTOCK_HEADER: "1"})
+    found: dict[str, Any] = info["penstock"]
     return found
 
 
@@ -46,6 +49,15 @@ def test_create_update_and_info_show_the_same_configuration(jetstream: JetStream
         assert answer["config"] == stream.info()["config"] == changed
 
 
+def test_nothing_is_reported_that_the_reference_does_not_and_nobody_asked_for(
+    jetstream: JetStream,
+) -> None:
+    stream = jetstream.stream()
+    assert [*stream.info()] == [*INFO_FIELDS]
+    asked = jetstream.done(f"STREAM.INFO.{stream.name}", headers={PENSTOCK_HEADER: "1"})
+    assert [key for key in asked if key != "penstock"] == [*INFO_FIELDS]
+
+
 # -- on ours
 
 
@@ -54,7 +66,7 @@ def test_only_the_info_of_one_stream_reports_identity_and_losses(jetstream: JetS
     stream = jetstream.stream()
     listed = jetstream.done("STREAM.LIST", {"subject": stream.subject(">")})["streams"]
     updated = jetstream.done(f"STREAM.UPDATE.{stream.name}", stream.created["config"])
-    for info in (stream.created, updated, *listed):
+    for info in (stream.created, updated, stream.info(), *listed):
         assert "penstock" not in info
     assert reported(stream).keys() == {"incarnation", "loss_floor"}
 

@@ -13,9 +13,11 @@ import msgspec
 from msgspec import structs
 
 from penstock.api.codec import encode_plain
+from penstock.api.levels import PENSTOCK_HEADER
 from penstock.api.responses import StreamInfoResponse
 from penstock.jetstream.endpoints import Held
 from penstock.jetstream.showing import show_stream
+from penstock.wire import headers
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,7 +56,13 @@ def info_in_steps(call: Call, host: StreamHost, request: StreamInfoRequest) -> S
         total=total,
         offset=start,
         limit=limit,
-        info=show_stream(call.assets, host, call.now_ns, state=state, with_identity=True),
+        info=show_stream(
+            call.assets,
+            host,
+            call.now_ns,
+            state=state,
+            with_identity=headers.get(call.request.header, PENSTOCK_HEADER.encode()) is not None,
+        ),
     )
     return Held(response, host)  # what it counts can be read when it is said
 
