@@ -26,7 +26,7 @@ from .survey import differences, survey
 BATCH: Final = 150
 """Operations per round trip; far below the 10,000 requests that may wait in an account."""
 UNANSWERED_MAX: Final = 1000
-ANSWER_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = 60.0
 TAIL: Final = 40
 SUBSCRIPTIONS: Final = ([], ["dlv.>"], ["dlv.1 q", "_INBOX.archive"])
 
