@@ -73,6 +73,7 @@ class AccountEdge:
         self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
         self.copying = Copying(self)
+        self._sweeps_wanted = 0
         self.transfers = Transfers(self)
         self.performer = Performer(
             edge.plane,
@@ -224,11 +225,16 @@ class AccountEdge:
         self.transfers.begin(transfer)
 
     def sweep(self) -> None:
+        """Remove what is left of deleted streams; one sweep at a time, or they meet."""
         files = self.assets.files
-        if files is not None:
+        self._sweeps_wanted += 1
+        if files is not None and self._sweeps_wanted == 1:
             self.edge.committer.run(Sweep(files), self._swept)
 
     def _swept(self, failure: Exception | None) -> None:
+        wanted, self._sweeps_wanted = self._sweeps_wanted, 0
+        if wanted > 1:
+            self.sweep()
         if failure is not None:
             log.warning("what is left of deleted streams could not be removed: %s", failure)
 

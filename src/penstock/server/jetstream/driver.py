@@ -66,6 +66,8 @@ class HostDriver:
         self._is_waiting = False
         self._is_told = False
         self._stuck: list[Commit] | None = None
+        self._failed_frozen: tuple[list[Commit], Exception] | None = None
+        """A sync that failed while the stream was being deleted."""
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
     def open_lane(self) -> None:
@@ -126,6 +128,10 @@ class HostDriver:
         """Begin no work on the files, because the stream is about to be deleted; or again."""
         self._is_frozen = frozen
         if not frozen:
+            if self._failed_frozen is not None:
+                self._syncing = False
+                self._committed(*self._failed_frozen)
+                self._failed_frozen = None
             self.mark()
 
     def run(self) -> None:
@@ -214,6 +220,10 @@ class HostDriver:
     def let_go(self) -> None:
         """The stream is gone: its files are closed as soon as nobody works on them."""
         self._is_leaving = True
+        if self._failed_frozen is not None:
+            self._syncing = False
+            self.host.end_commit(*self._failed_frozen)
+            self._failed_frozen = None
         self._leave()
 
     def _leave(self) -> None:
@@ -222,8 +232,12 @@ class HostDriver:
             self.host.let_go()
 
     def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
-        self._syncing = False
         self._edge.committer.took(together.span_ns)
+        if self._is_frozen and failure is not None and not self.host.is_closed:
+            # The files may be missing because the deletion has removed them. Its end decides.
+            self._failed_frozen = (commits, failure)
+            return
+        self._syncing = False
         if self.host.is_closed:
             self.host.end_commit(commits, failure)
             self._release()
