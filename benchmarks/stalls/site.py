@@ -69,13 +69,20 @@ class Peer:
         """Send everything, counting what arrives meanwhile."""
         view, deadline = memoryview(data), time.monotonic() + until_sent
         while view:
-            readable, writable, _ = select.select([self.sock], [self.sock], [], 1.0)
-            if readable:
+            events = self._poll(select.POLLIN | select.POLLOUT, 1.0)
+            if events & ~select.POLLOUT:
                 self._receive()
-            if writable:
+            if events & select.POLLOUT:
                 view = view[self.sock.send(view[:SEND_BYTES]) :]
             if time.monotonic() > deadline:
                 raise BenchError(f"the server took no more for {until_sent:.0f} s")
+
+    def _poll(self, events: int, seconds: float) -> int:
+        """Wait for the socket; `poll`, because `select` takes no descriptor above 1,023."""
+        poller = select.poll()
+        poller.register(self.sock, events)
+        found = poller.poll(1000 * seconds)
+        return found[0][1] if found else 0
 
     def _receive(self) -> bytes:
         data = self.sock.recv(READ_BYTES)
@@ -104,7 +111,7 @@ class Peer:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if select.select([self.sock], [], [], min(left, 1.0))[0]:
+            if self._poll(select.POLLIN, min(left, 1.0)):
                 self._receive()
         return True
 
@@ -123,7 +130,7 @@ class Peer:
                     return dict(json.loads(rest[:size] or b"{}"))
             if time.monotonic() > deadline:
                 raise BenchError(f"{subject}: no answer in {seconds:.0f} s")
-            if select.select([self.sock], [], [], 1.0)[0]:
+            if self._poll(select.POLLIN, 1.0):
                 received += self._receive()
 
     def must(self, subject: str, body: Json | None = None) -> Json:
