@@ -87,11 +87,10 @@ class Chores:
         while rest:
             host.hear_lane()
             applied = host.stream.apply(rest[0])
-            is_single = applied.removed.msgs == 1 and not (applied.rest or total)
-            if is_single and (entry.subject or entry.keep):
-                # One message is reported as deleted, more are not, as in the reference.
-                host.tell_removed(applied.removed)
-            host.tell_purged(entry.subject or None, applied.removed, now_ns)
+            is_part = bool(entry.subject or entry.keep)
+            is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
+            subject = entry.subject or None
+            host.tell_purged(subject, applied.removed, now_ns, is_single=is_single)
             total += applied.removed.msgs
             rest = applied.rest
             if rest:

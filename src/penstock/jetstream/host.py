@@ -158,9 +158,8 @@ class StreamHost:
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
             if applied.by_limit.msgs:
                 self.tell_removed(applied.by_limit)
-            if applied.rolled_up.msgs == 1 and not applied.rest:
-                self.tell_removed(applied.rolled_up)
-            self.tell_purged(subject, applied.rolled_up, entry.ts_ns)
+            is_single = applied.rolled_up.msgs == 1 and not applied.rest
+            self.tell_purged(subject, applied.rolled_up, entry.ts_ns, is_single=is_single)
             applied = applied._replace(removed=NOTHING_REMOVED)
         if applied.rest:  # the reply follows the last slice
             self.chores.roll_up(applied.rest, applied.effects)
@@ -365,8 +364,16 @@ class StreamHost:
 
     # -- changes from outside
 
-    def tell_purged(self, subject: str | None, removed: Removed, now_ns: int) -> None:
-        """Consumers must know what a purge or a rollup took out."""
+    def tell_purged(
+        self, subject: str | None, removed: Removed, now_ns: int, *, is_single: bool = False
+    ) -> None:
+        """Consumers must know what a purge or a rollup took out.
+
+        With `is_single` it took one message, which counts as deleted, as in the reference.
+        """
+        if is_single:
+            self.tell_removed(removed)
+            removed = NOTHING_REMOVED
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
             self._waking.add(consumer.name)

@@ -22,7 +22,7 @@ server_name: stage
 jetstream { store_dir: store, max_mem: 1M, max_file: 2M, domain: hub, sync_interval: always }
 """
 ONLY_REFERENCE = {"git_commit", "http_req_stats", "imports", "exports"}
-ONLY_OURS = {"penstock", "http_req_stats"}
+ONLY_OURS = {"penstock", "penstock_loop", "http_req_stats"}
 PAGES = [
     "/jsz",
     "/jsz?accounts=1",

@@ -21,7 +21,7 @@ INBOX = "_INBOX.test"
 MESSAGE = re.compile(r"MSG (\S+) (\S+) +(?:(\S+) )?(\d+)")
 #: What one of the two has alone: ours names itself, the reference its build and its imports;
 #: and what depends on who asked before.
-ONE_SIDED = {"penstock", "git_commit", "imports", "exports", "http_req_stats"}
+ONE_SIDED = {"penstock", "penstock_loop", "git_commit", "imports", "exports", "http_req_stats"}
 
 
 class Asker:
