@@ -143,27 +143,29 @@ def test_copies_follow_a_stream_to_its_end(client: JetStream) -> None:
 @pytest.mark.parametrize("seq", [*TOO_LARGE, 10**19, 10**25])
 def test_forged_deliveries_to_a_mirror_do_not_stop_it(client: JetStream, seq: int) -> None:
     """Any client that may publish there can send to the subject on which a mirror listens."""
-    spy = client.subscribe("$JS.M.>")
     origin = client.stream()
     mirror = client.stream(mirror={"name": origin.name})
     origin.fill("a")
     until(lambda: last_seq(mirror) == 1, "the mirror has the first message")
+    spy = client.subscribe("$JS.M.>")
+    origin.fill("b")
+    until(lambda: last_seq(mirror) == 2, "the mirror has the second message")
     seen = next(message for message in spy.take(1) if message.reply)
     tokens = seen.reply.split(".")
     forged = (
-        (seq, 2, 1),
+        (seq, 3, 1),
         (seq, seq, seq),
-        (2, seq, 1),
-        (2, 2, seq),
+        (3, seq, 1),
+        (3, 3, seq),
         (SEQ_MAX, seq, seq),
     )
     for stream_seq, consumer_seq, at_ns in forged:
         tokens[5:8] = str(stream_seq), str(consumer_seq), str(at_ns)
         client.publish(seen.subject, b"forged", reply=".".join(tokens))
     client.fence()
-    origin.fill("b")
-    until(lambda: last_seq(mirror) == 2, "the mirror goes on")
-    assert mirror.get(seq=2)["subject"] == origin.subject("b")
+    origin.fill("c")
+    until(lambda: last_seq(mirror) == 3, "the mirror goes on")
+    assert mirror.get(seq=3)["subject"] == origin.subject("c")
 
 
 def ack_subjects(stream: str, consumer: str) -> Iterator[str]:
