@@ -87,6 +87,7 @@ class ConsumerStateStore:
         "_dirty",
         "_disk",
         "_failure",
+        "_is_closing",
         "_key",
         "_log",
         "_log_files",
@@ -137,6 +138,7 @@ class ConsumerStateStore:
         self._wanted_bytes = 0
         self._dirty: dict[str, File] = {}
         self._out: ConsumerSync | None = None
+        self._is_closing = False
         self._failure: Exception | None = None
 
     # -- opening
@@ -353,6 +355,8 @@ class ConsumerStateStore:
         that reading goes on, and `flush` and `pending_sync` refuse."""
         assert work is self._out, "another sync is out"
         self._out = None
+        if self._is_closing:
+            self.close()
         if failure is not None:
             self._failure = failure
             return
@@ -372,9 +376,13 @@ class ConsumerStateStore:
             self.synced(work)
 
     def close(self) -> None:
-        """Write and sync what is open, unless a sync failed before, and let go of the files."""
+        """Write and sync what is open, unless a sync failed before, and let go of the files. While
+        a sync is out (the consumer is deleted): only the latter, and when it has run."""
+        if self._out is not None:
+            self._is_closing = True
+            return
         try:
-            if not self._failure:
+            if not (self._failure or self._is_closing):
                 self.settle()
         finally:
             self._slots.close()
