@@ -130,9 +130,11 @@ def measure(command: ServerCommand, operation: Operation) -> float:
         prober.reset()
         try:
             next(steps, None)
-            return prober.read()
+        except BenchError as error:  # a server may refuse, or take too long: others must not wait
+            print(f"{operation.name}: {command.label}: {error}", flush=True)
         finally:
             steps.close()
+        return prober.read()
 
 
 def run(arguments: argparse.Namespace) -> list[Row]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 START_S = 15.0
-REPLY_S = 60.0
+REPLY_S = 30.0
 """How long an attack may wait for its replies."""
 READ_BYTES = 1 << 20
 SEND_BYTES = 1 << 18
