@@ -23,6 +23,7 @@ from msgspec import Meta, Struct
 from penstock.api.json_faults import explain, explain_one
 from penstock.api.refusals import INVALID_JSON, ApiError
 from penstock.api.times import TimeFault, format_time, parse_time
+from penstock.base.nesting import TooDeep, check_nesting
 
 T = TypeVar("T", bound=Struct)
 
@@ -105,7 +106,9 @@ def decode_one(kind: type[T], raw: bytes) -> T:
     """Read a body of exactly one value that may hold unknown fields: consumers take such."""
     try:
         found = _parse(raw)
-    except Faulty:
+    except Faulty as fault:
+        if isinstance(fault.__cause__, TooDeep):
+            raise INVALID_JSON(err=fault.__cause__) from None
         found = []
     if len(found) != 1:
         raise INVALID_JSON(err=explain_one(raw) or _TOO_LONG)
@@ -117,6 +120,10 @@ def decode_one(kind: type[T], raw: bytes) -> T:
 
 def _parse(raw: bytes) -> list[object]:
     """Every value of the body, in order."""
+    try:
+        check_nesting(raw)
+    except TooDeep as fault:
+        raise Faulty(f"{fault} at offset {fault.offset}") from fault
     text = raw.decode("utf-8", "replace")
     found: list[object] = []
     try:
@@ -125,8 +132,6 @@ def _parse(raw: bytes) -> list[object]:
             value, at = _PARSER.raw_decode(text, at)
             found.append(value)
             at = _skip_blank(text, at)
-    except RecursionError:
-        raise Faulty("exceeded max depth") from None
     except ValueError:
         # Also where a whole number is longer than Python likes to read: then it is no fault
         # of syntax, but no number fits either.

@@ -7,12 +7,15 @@ is asked in `consumer_rules`. Durations are nanoseconds; times are nanoseconds s
 """
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Struct
 
 from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Nanos, Time, UInt64
 from penstock.api.stream import ClusterInfo
+
+NANOS_MAX: Final = 2**63 - 1
+"""The longest duration that clients can read."""
 
 
 class DeliverPolicy(enum.StrEnum):
@@ -202,3 +205,8 @@ class CreateConsumerRequest(Struct, frozen=True, kw_only=True):
         ConsumerAction.CREATE_OR_UPDATE
     )
     pedantic: Annotated[bool, Doc("Refuse what would otherwise be corrected.")] = False
+
+
+def pause_remaining(until_ns: int | None, now_ns: int) -> int:
+    """Return how long a pause still lasts, at most NANOS_MAX; 0 if it is over."""
+    return max(0, min((until_ns or 0) - now_ns, NANOS_MAX))

@@ -27,6 +27,7 @@ from penstock.api.names import NAME_BYTES_MAX, byte_length
 from penstock.api.refusals import ApiError
 from penstock.api.stream import Retention, StreamConfig
 from penstock.base.slices import finish
+from penstock.base.text import is_utf8
 from penstock.subjects.match import collides
 from penstock.subjects.patterns import ITEMS_PER_SLICE, VISITS_PER_SLICE, PatternIndex
 
@@ -78,6 +79,8 @@ def addressed(
         return refusals.STREAM_MISMATCH
     if "\\" in name or "/" in name:
         return refusals.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS
+    if not is_utf8(name):
+        return refusals.CONSUMER_CREATE(err="consumer name is not valid UTF-8")
     if is_open and cfg.durable_name:
         return refusals.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME
     if is_durable_form and not cfg.durable_name:

@@ -16,6 +16,7 @@ from penstock.api.consumer import ConsumerConfig, PriorityPolicy
 from penstock.api.fields import Doc, Int64, Nanos
 from penstock.api.refusals import ApiError
 from penstock.base.durations import format_duration
+from penstock.base.nesting import check_nesting
 
 PRIORITY_MAX: Final = 9
 
@@ -80,6 +81,7 @@ def parse_pull(body: bytes) -> PullRequest | str:
 
 def _read(body: bytes) -> PullBody:
     try:
+        check_nesting(body)
         return _FAST.decode(body)
     except ValueError:
         # Perhaps only unusual: names in capitals, nulls, unknown fields, text that is not UTF-8.

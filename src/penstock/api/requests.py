@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from penstock.api.fields import Doc, Time, UInt64
 from penstock.api.stream import StreamConfig, StreamState
+from penstock.base.nesting import check_nesting
 
 
 class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
@@ -147,8 +148,9 @@ def is_empty_body(body: bytes) -> bool:
     if not body or body == b"{}":
         return True
     try:
+        check_nesting(body)
         return bool(json.loads(body) == {})
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
 
 

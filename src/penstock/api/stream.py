@@ -275,6 +275,14 @@ class PenstockInfo(Struct, frozen=True, kw_only=True):
         Doc("The highest sequence removed while it was the newest of its subject; 0: none."),
         EMIT,
     ] = 0
+    losses: Annotated[
+        UInt64,
+        Doc(
+            "How many were removed while they were the newest of their subject, by request or "
+            "while an older one stayed; never falls."
+        ),
+        EMIT,
+    ] = 0
 
 
 class StreamInfo(Struct, frozen=True, kw_only=True):

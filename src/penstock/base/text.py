@@ -23,6 +23,15 @@ _BYTE_SURROGATES: Final = 0xDC00
 """`surrogateescape` writes the byte 0xNN as the code point 0xDCNN."""
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether the text stands for bytes that are UTF-8, as all JSON must be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def go_quoted(text: str) -> str:
     """Return the text in double quotes with the escapes of Go's %q."""
     if text.isprintable() and '"' not in text and "\\" not in text:

@@ -177,6 +177,8 @@ cdef bint is_possible(int kind, uint64_t first, uint64_t last, int64_t written) 
         return first <= SEQ_MAX and last <= SEQ_MAX and written >= 0
     if kind == FLOOR:
         return 0 < first <= SEQ_MAX + 1
+    if kind == REMOVE and first > last:     # no sequence, but losses: see docs/formats/record.md
+        return first <= SEQ_MAX + 1
     return 0 < first <= SEQ_MAX + 1 and last <= SEQ_MAX and first <= last + 1
 
 cdef bint is_blank(const char* at, size_t n) noexcept nogil:

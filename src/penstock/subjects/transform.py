@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.subjects.tokens import ANY_TAIL, ANY_TOKEN, FORBIDDEN, SEPARATOR, tokenise
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     Draw = Callable[[int], int]
 
 INT32_MAX: Final = 2**31 - 1
+SHARED_MAX: Final = 8_192
+"""Transforms that are kept for those who build the same again; about a kilobyte each."""
 
 BAD_SUBJECT: Final = "invalid subject"
 _BAD: Final = "invalid mapping destination"
@@ -56,6 +59,10 @@ _CALLS: Final = {
         "slice_from_right", "right", "left", "split", "random",
     )
 }  # fmt: skip
+
+
+CALL_STARTS: Final = "{$"
+"""What a token begins with that does not stand for itself."""
 
 
 class TransformFault(ValueError):
@@ -164,7 +171,20 @@ def check_mapping(src: str, dest: str) -> None:
             ended = True
         elif not FORBIDDEN.isdisjoint(token):
             raise TransformFault(_INVALID)
-    Transform(src, dest)
+    shared_transform(src, dest)
+
+
+def shared_transform(src: str, dest: str) -> Transform:
+    """Return a transform that others may have, too: checks, plans and feeds build it once.
+
+    One that draws numbers keeps count of its turns and is not shared.
+    """
+    return Transform(src, dest) if "andom" in dest else _shared(src, dest)
+
+
+@lru_cache(maxsize=SHARED_MAX)
+def _shared(src: str, dest: str) -> Transform:
+    return Transform(src, dest)
 
 
 # -- reading destinations
@@ -187,6 +207,9 @@ def _bound(sources: list[str], targets: list[str], strict: bool) -> list[_Functi
     is_literal = not at and ANY_TAIL not in sources
     functions = []
     for token in targets:
+        if token[0] not in CALL_STARTS:  # most tokens, and there may be thousands of transforms
+            functions.append(_Function(token))
+            continue
         function = _read(token)
         if function.name and strict and function.name != "wildcard" and not is_literal:
             raise TransformFault(f"{_ONLY_WILDCARD} in {token}")

@@ -41,7 +41,7 @@ cdef struct Frame:
     Span sizes              # "[reply ]sizes\r\n" to be copied as it stands; empty if it cannot be
     const char* body        # header block, payload, CRLF
     size_t size
-    size_t hdr_len
+    size_t hdr_len          # of a payload that is too big: as much of the block as is there
     # of an incomplete frame
     size_t need             # whole length, once its control line is known; else 0
 

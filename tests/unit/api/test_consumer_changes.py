@@ -75,6 +75,8 @@ def test_the_subject_names_the_consumer(subject: str, config: dict[str, str], na
     [
         ("CREATE.T", {"name": "a/b"}, 10056),
         ("CREATE.S", {"name": "a/b", "durable_name": "x"}, 10127),
+        ("CREATE.S.\udcff", {}, 10012),
+        ("DURABLE.CREATE.S.\udcff", {"durable_name": "x"}, 10012),
         ("CREATE.S", {"durable_name": "n", "num_replicas": 3}, 10020),
         ("DURABLE.CREATE.S.n", {"num_replicas": 3}, 10018),
         ("DURABLE.CREATE.S.n", {"durable_name": "m"}, 10017),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.json_faults import ENDS_EARLY, explain
+from penstock.api.json_faults import ENDS_EARLY, UNEXPLAINED, explain, explain_one
 
 SPICE = st.text(alphabet='{}[]":,\\u0123456789.eE+-ntrfalse \x01', max_size=24)
 
@@ -67,3 +67,9 @@ def test_a_value_cut_short_ends_early(value: object) -> None:
 )
 def test_characters_are_shown_so_that_they_can_be_seen(raw: bytes, fault: str) -> None:
     assert explain(raw).startswith(fault)
+
+
+def test_long_text_is_refused_without_a_search_for_its_fault() -> None:
+    short = b"[" + b"[]," * 1000
+    assert explain(short + b"x").startswith("invalid character 'x'")
+    assert explain(short * 20 + b"x") == explain_one(short * 20 + b"x") == UNEXPLAINED

@@ -1,10 +1,10 @@
-"""Text quoted as Go's %q does."""
+"""Text as the reference writes it: quotes, escapes, bytes that are not UTF-8."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.base.text import go_quoted
+from penstock.base.text import go_quoted, is_utf8
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,10 @@ from penstock.base.text import go_quoted
 )
 def test_text_is_quoted_as_go_does(raw: bytes, quoted: str) -> None:
     assert go_quoted(raw.decode("utf-8", "surrogateescape")) == quoted
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"), [(b"", True), ("\u00fc".encode(), True), (b"\xff", False)]
+)
+def test_text_of_other_bytes_is_not_utf8(raw: bytes, expected: bool) -> None:
+    assert is_utf8(raw.decode("utf-8", "surrogateescape")) is expected

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.subjects.match import match_literal
-from penstock.subjects.transform import Transform, TransformFault, check_mapping, fnv1a
+from penstock.subjects.transform import (
+    Transform,
+    TransformFault,
+    check_mapping,
+    fnv1a,
+    shared_transform,
+)
 
 BAD = "invalid mapping destination: "
 TOO_FEW = f"{BAD}not enough arguments passed to the function in "
@@ -153,3 +159,10 @@ def test_what_strict_transforms_do_can_be_undone(parts: list[str], data: st.Data
     back = Transform(stars, ".".join(f"${order.index(i) + 1}" for i in range(1, len(parts) + 1)))
     subject = ".".join(parts)
     assert back.match(there.match(subject) or "") == subject
+
+
+def test_equal_transforms_are_built_once_unless_they_draw_numbers() -> None:
+    check_mapping("a.*", "b.$1")
+    assert shared_transform("a.*", "b.$1") is shared_transform("a.*", "b.$1")
+    drawing = shared_transform("a.*", "b.{{random(10)}}")
+    assert drawing is not shared_transform("a.*", "b.{{random(10)}}")
