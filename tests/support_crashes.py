@@ -61,6 +61,7 @@ class LogBucket:
         after: WatchCursor = WatchCursor.NONE,
         identity: str | None = None,
         heartbeat: float = 5.0,
+        **_: object,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         yield self._events(after.rank)
 

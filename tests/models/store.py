@@ -71,6 +71,7 @@ class StoreModel:
         self.last_seq = first_seq - 1
         self.last_ts_ns = 0
         self.loss_floor = 0
+        self.losses = 0
 
     # -- looking
 
@@ -155,18 +156,24 @@ class StoreModel:
         return None
 
     def _enforce(self) -> Removed:
-        limits = self.limits
         gone: dict[int, Kept] = {}
-        if limits.per_subject_max > 0:
+        self._enforce_subjects(gone)
+        self._enforce_front(gone)
+        return _removed(gone)
+
+    def _enforce_subjects(self, gone: dict[int, Kept]) -> None:
+        if self.limits.per_subject_max > 0:
             for subject in {kept.record.subject for kept in self.kept.values()}:
-                for seq in self.of_subject(subject)[: -limits.per_subject_max]:
+                for seq in self.of_subject(subject)[: -self.limits.per_subject_max]:
                     gone[seq] = self._pop(seq)
+
+    def _enforce_front(self, gone: dict[int, Kept]) -> None:
+        limits = self.limits
         while not limits.discard_new and (
             0 < limits.msgs_max < self.msgs or 0 < limits.bytes_max < self.bytes
         ):
             oldest = self.first_seq
             gone[oldest] = self._pop(oldest)
-        return _removed(gone)
 
     def skip(self, first: int, last: int, ts_ns: int) -> None:
         if first != self.last_seq + 1 or last < first:
@@ -176,10 +183,14 @@ class StoreModel:
 
     def note_lost(self, last: int) -> None:
         self.loss_floor = max(self.loss_floor, last)
+        self.losses += 1
 
     def set_limits(self, limits: Limits) -> Removed:
         self.limits = limits
-        return self._enforce()
+        gone: dict[int, Kept] = {}
+        self._enforce_front(gone)
+        self._enforce_subjects(gone)
+        return _removed(gone)
 
     # -- reading
 
@@ -255,7 +266,7 @@ class StoreModel:
     # -- removing
 
     def remove(self, seq: int) -> Removed | None:
-        return self._take([seq]) if seq in self.kept else None
+        return self._take([seq], requested=True) if seq in self.kept else None
 
     def erase(self, seq: int) -> Removed | None:
         return self.remove(seq)
@@ -270,14 +281,18 @@ class StoreModel:
             victims = [seq for seq in victims if seq < before_seq]
             if subject in (None, ">"):
                 self.last_seq = max(self.last_seq, before_seq - 1)
-        return self._take(victims[: len(victims) - min(keep, len(victims))])
+        taken = victims[: len(victims) - min(keep, len(victims))]
+        return self._take(taken, requested=True)
 
     def truncate(self, seq: int) -> Removed:
         if seq > self.last_seq:
             raise ValueError(f"{seq} is behind the last sequence, {self.last_seq}")
-        floor = self.loss_floor
+        if seq == self.last_seq and seq in self.kept:
+            return _removed({})
+        floor, losses = self.loss_floor, self.losses
         removed = self._take(self.live(start=seq + 1))
         self.loss_floor = max(floor, seq) if removed.msgs else floor
+        self.losses = losses + 1
         self.last_seq = seq
         self.last_ts_ns = self.kept[max(self.kept)].record.ts_ns if self.kept else 0
         return removed
@@ -296,12 +311,14 @@ class StoreModel:
     def _due_ns(self, seq: int) -> int | None:
         return self.kept[seq].due_ns(self.limits.age_ns_max)
 
-    def _take(self, seqs: Iterable[int]) -> Removed:
-        return _removed({seq: self._pop(seq) for seq in seqs})
+    def _take(self, seqs: Iterable[int], *, requested: bool = False) -> Removed:
+        return _removed({seq: self._pop(seq, requested=requested) for seq in seqs})
 
-    def _pop(self, seq: int) -> Kept:
-        if seq == self.of_subject(self.kept[seq].record.subject)[-1]:
+    def _pop(self, seq: int, *, requested: bool = False) -> Kept:
+        of_subject = self.of_subject(self.kept[seq].record.subject)
+        if seq == of_subject[-1]:
             self.loss_floor = max(self.loss_floor, seq)
+            self.losses += requested or len(of_subject) > 1
         return self.kept.pop(seq)
 
     # -- the edge's part

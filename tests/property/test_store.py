@@ -204,6 +204,9 @@ class Lives(RuleBasedStateMachine):
     def losses_agree(self) -> None:
         if self.store is not None:
             assert self.store.store.loss_floor == self.model.loss_floor
+            # A store on disk reports what is in its files.
+            store = getattr(self.store.store, "_log", self.store.store)
+            assert store.losses == self.model.losses
 
     @invariant()
     def messages_agree(self) -> None:

@@ -138,6 +138,7 @@ cdef class Appender:
         if not (self.put(block) if self.lender is None else self.put_in_c(block)):
             return False
         block.written = self.open_block.written = block.used
+        self.log.losses_kept = self.log.losses_said
         if not self.syncs:
             self.wrote = True
             return True

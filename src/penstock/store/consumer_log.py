@@ -7,7 +7,7 @@ append is a plain overwrite. A frame holds a row of changes, is bound to consume
 generation, and says up to which change everything was durable when it was written: with that a
 reader can tell what a crash may take from what nothing may. docs/formats/consumer.md has the bytes.
 
-`read_log` is pure; `ConsumerLog` writes and never syncs.
+`read_log` is pure; `ConsumerLog` writes and never syncs: a `ConsumerSync` does, on any thread.
 """
 
 from __future__ import annotations
@@ -234,3 +234,28 @@ class ConsumerLog:
         for copy in range(COPIES):
             self._disk.pwrite(self.file, frame, copy * self.half_bytes + self._at)
         self._at += len(frame)
+
+
+class ConsumerSync:
+    """The sync of one turn: `run` on any thread, then give it back to `synced`."""
+
+    __slots__ = ("_disk", "files", "generation", "prepared", "upto")
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: tuple[File, ...],
+        upto: int,
+        generation: int,
+        prepared: ConsumerLog | None,
+    ) -> None:
+        self._disk = disk
+        self.files = files
+        self.upto = upto
+        self.generation = generation
+        self.prepared = prepared
+
+    def run(self) -> None:
+        """Sync the files."""
+        for file in self.files:
+            self._disk.fdatasync(file)

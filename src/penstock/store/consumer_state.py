@@ -12,6 +12,7 @@ checkpoint leads to the newest change. docs/formats/consumer.md tells the order 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from penstock.store.consumer_log import (
     COPIES,
     HALF_BYTES_MAX,
     ConsumerLog,
+    ConsumerSync,
     half_bytes_for,
     read_log,
 )
@@ -51,31 +53,6 @@ __all__ = [
 CUT_SUFFIX: Final = ".cut"
 """Both logs as they were found, when recovery could not use all of them."""
 ROLE: Final = "consumer"
-
-
-class ConsumerSync:
-    """The sync of one turn: `run` on any thread, then give it back to `synced`."""
-
-    __slots__ = ("_disk", "files", "generation", "prepared", "upto")
-
-    def __init__(
-        self,
-        disk: Disk,
-        files: tuple[File, ...],
-        upto: int,
-        generation: int,
-        prepared: ConsumerLog | None,
-    ) -> None:
-        self._disk = disk
-        self.files = files
-        self.upto = upto
-        self.generation = generation
-        self.prepared = prepared
-
-    def run(self) -> None:
-        """Sync the files."""
-        for file in self.files:
-            self._disk.fdatasync(file)
 
 
 class ConsumerStateStore:
@@ -201,11 +178,17 @@ class ConsumerStateStore:
         """Remove the files of a consumer that is not open, the one that makes it exist first."""
         for suffixes in ((STATE_SUFFIX,), (*LOG_SUFFIXES, CUT_SUFFIX)):
             for suffix in suffixes:
-                try:
+                with contextlib.suppress(NotFound):
                     disk.unlink(name + suffix)
-                except NotFound:
-                    continue
             disk.sync_dir()
+
+    @staticmethod
+    def sweep(disk: Disk, name: str) -> None:
+        """Remove the files of a consumer that does not exist any more. Syncs nothing: if a crash
+        brings one back, `delete` removes it before it is made again."""
+        for suffix in (STATE_SUFFIX, *LOG_SUFFIXES, CUT_SUFFIX):
+            with contextlib.suppress(NotFound):
+                disk.unlink(name + suffix)
 
     # -- changes
 
@@ -275,6 +258,13 @@ class ConsumerStateStore:
         self._note(b"")
         self.state = state
         self._overflow = True
+
+    def take_over(self, state: ConsumerState, changes: int) -> None:
+        """The files were made from a copy of this state, which has changed so often since."""
+        self.state = state
+        if changes:
+            self.recorded_seq += changes
+            self._overflow = True
 
     def _note(self, packed: bytes) -> None:
         self.recorded_seq += 1
@@ -388,6 +378,12 @@ class ConsumerStateStore:
             self._slots.close()
             for file in self._log_files:
                 self._disk.close_file(file)
+
+    def abandon(self) -> None:
+        """Let go of the files as they are, when a sync that is out has run: they are removed."""
+        self._is_closing = True
+        if self._out is None:
+            self.close()
 
     def _sync_failed(self) -> SyncFailed:
         path = f"{self._disk.path}/{self.name}"

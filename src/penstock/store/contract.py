@@ -52,7 +52,7 @@ TIME_NS_MAX: Final = 2**63 - 1
 """The latest time that a message can have: in the year 2262."""
 TTL_NEVER: Final = -1
 """A message's `ttl_ns` that exempts it from the age limit, and from nothing else."""
-EXPIRE_BATCH: Final = 10_000
+EXPIRE_BATCH: Final = 2_048
 """Messages one call of `Store.expire` takes out at most, unless the caller says otherwise."""
 SLICE_MSGS: Final = 2_048
 """Messages that one slice of a purge or of new limits takes out: a millisecond or two."""
@@ -265,8 +265,8 @@ class Store(Protocol):
         taken out more than SLICE_MSGS."""
 
     def trim(self) -> Removed:
-        """Take out one slice of what is over the limits: each subject's oldest first, then the
-        store's. What is left at the end does not depend on appends between two slices."""
+        """Take out one slice of what is over the limits: the store's oldest, then each subject's.
+        Appends between slices count as earlier than the limits until the former are out."""
 
     @property
     def has_remains(self) -> bool:
@@ -366,14 +366,14 @@ class Store(Protocol):
 
     @property
     def loss_floor(self) -> int:
-        """The highest sequence whose message went while it was the newest of its subject.
+        """The highest sequence whose message was removed while it was the newest of its subject.
 
-        Whoever knows the newest message of every subject up to a sequence not below this one, and
-        reads on behind it, misses nothing. What a newer message of its subject has made way for
-        is no loss, whatever took it out; a sequence that never held a message is none either.
-        After a crash, damage or a truncation it may be higher than it would have to be, never
-        lower. It does not fall.
-        """
+        A reader that knows the newest of every subject up to here, and reads on, misses nothing.
+        After a crash, damage or a truncation it may be too high, never too low; it never falls."""
+
+    @property
+    def losses(self) -> int:
+        """How many went as the newest of their subject by request, or while an older one stayed."""
 
     # -- removing
 
@@ -430,10 +430,7 @@ class Store(Protocol):
         """The sequences that `expire` would take out now, ascending. Takes nothing out."""
 
     def next_deadline_ns(self) -> int | None:
-        """When `expire` may find something; None if nothing in the store ever falls due.
-
-        May be earlier than the first true deadline, by at most one second, but never later.
-        """
+        """When `expire` may find something, or earlier; None if nothing ever falls due."""
 
     # -- the edge's part
 

@@ -1,10 +1,13 @@
 """When messages fall due: a wheel of one-second slots, without end.
 
 A slot holds the sequences whose deadline lies in its second, ascending, in two arrays; a heap
-holds the numbers of the slots in use. The slot whose time has come is sorted by deadline once and
-becomes the front, from which deadlines are taken to the nanosecond. Adding, removing and expiring
-cost no more than a bisection and a share of one sort; only the first message of a slot pays for
-the heap. 12 bytes a message, about 400 a slot in use, 60 a message while its slot is the front.
+holds the starts of the slots in use. A slot that gets `SLOT_ENTRIES_MAX` messages is split into
+slots of a thousandth of its width, down to a nanosecond, so no call sorts or moves more than that,
+however many messages fall due in the same second. The slot whose time has come is sorted by
+deadline and becomes the front, from which deadlines are taken to the nanosecond. Adding, removing
+and expiring cost no more than a bisection and a share of one sort; only the first message of a slot
+pays for the heap. 12 bytes a message, about 400 a slot in use, 60 a message while its slot is the
+front.
 
 Sequences arrive ascending, as appends make them; another order is right but moves a slot's bytes.
 Time is an argument and may stand still or go back: nothing falls due twice.
@@ -28,20 +31,36 @@ SLOT_NS: Final = 1_000_000_000
 DEADLINE_NS_MAX: Final = 2**63 - 1
 ENTRIES_DECODED_MAX: Final = 1 << 26
 """Messages `decode` takes unless told otherwise: 768 MiB of them."""
+SLOT_ENTRIES_MAX: Final = 4096
+"""Messages of a slot wider than a nanosecond; with one more it is split."""
+PARTS: Final = 1000
+"""Slots that one is split into."""
 _REMOVED: Final = 2**32 - 1  # an offset no nanosecond of a slot has
 _IDLE_SLOTS_MAX: Final = 64  # empty slots, or spent front entries, not worth a clean-up
 _SEQ_BITS: Final = 64
 
 
 class _Slot:
-    """The messages due in one second: sequences ascending, and nanoseconds into the second."""
+    """The messages due in one span of time: sequences ascending, and nanoseconds into it."""
 
-    __slots__ = ("live", "offsets", "seqs")
+    __slots__ = ("live", "offsets", "parts", "seqs", "start_ns", "width_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, start_ns: int, width_ns: int) -> None:
+        self.start_ns = start_ns
+        self.width_ns = width_ns
         self.seqs: array[int] = array("Q")
         self.offsets: array[int] = array("I")
         self.live = 0
+        self.parts: dict[int, _Slot] | None = None
+        """By their starts, if it was split: then it holds nothing itself."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.seqs) >= SLOT_ENTRIES_MAX and self.width_ns > 1
+
+    def part_start(self, deadline_ns: int) -> int:
+        """Where the part begins that a deadline lies in."""
+        return deadline_ns - deadline_ns % (self.width_ns // PARTS)
 
     def add(self, seq: int, offset: int) -> bool:
         """Whether it was not there."""
@@ -83,21 +102,21 @@ class DeadlineWheel:
         "_count",
         "_front",
         "_front_at",
+        "_front_end_ns",
         "_front_gone",
-        "_front_slot",
         "_heap",
         "_idle",
-        "_slots",
+        "_seconds",
     )
 
     def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}
-        self._heap: list[int] = []
+        self._seconds: dict[int, _Slot] = {}  # by their starts
+        self._heap: list[int] = []  # starts of slots that are not split; some may be empty
         self._idle = 0  # slots that are empty, but still in the heap
         self._front: list[int] = []  # deadline << 64 | sequence, ascending
         self._front_at = 0
         self._front_gone: set[int] = set()
-        self._front_slot = -1  # the front has everything of this slot and of all before
+        self._front_end_ns = 0  # the front has everything that is due before
         self._count = 0
 
     def __len__(self) -> int:
@@ -107,23 +126,22 @@ class DeadlineWheel:
         """From now on `seq` falls due at `deadline_ns`. ValueError: out of range, or seen there."""
         if not (0 <= seq <= U64_MAX and 0 <= deadline_ns <= DEADLINE_NS_MAX):
             raise ValueError(f"sequence {seq} or deadline {deadline_ns} is out of range")
-        number, offset = divmod(deadline_ns, SLOT_NS)
-        if number <= self._front_slot:
+        if deadline_ns < self._front_end_ns:
             added = self._add_in_front(deadline_ns << _SEQ_BITS | seq)
         else:
-            added = self._slot(number).add(seq, offset)
+            slot = self._slot(deadline_ns)
+            added = slot.add(seq, deadline_ns - slot.start_ns)
         if not added:
-            raise ValueError(f"sequence {seq} is due in this second already")
+            raise ValueError(f"sequence {seq} is due then already")
         self._count += 1
 
     def remove(self, seq: int, deadline_ns: int) -> bool:
         """Forgets a deadline; whether it was known."""
-        number, offset = divmod(deadline_ns, SLOT_NS)
-        if number <= self._front_slot:
+        if deadline_ns < self._front_end_ns:
             removed = self._remove_in_front(deadline_ns << _SEQ_BITS | seq)
         else:
-            slot = self._slots.get(number)
-            removed = slot is not None and slot.remove(seq, offset)
+            slot = self._find(deadline_ns)
+            removed = slot is not None and slot.remove(seq, deadline_ns - slot.start_ns)
             if removed and slot is not None and not slot.live:
                 self._idle += 1
                 self._drop_idle()
@@ -138,7 +156,7 @@ class DeadlineWheel:
         while len(due) < wanted:
             self._skip_gone()
             if self._front_at == len(self._front):
-                if not self._advance(now_ns // SLOT_NS):
+                if not self._advance(now_ns):
                     break
             elif self._front[self._front_at] < bound:
                 due.append(self._front[self._front_at] & U64_MAX)
@@ -154,48 +172,110 @@ class DeadlineWheel:
         self._skip_gone()
         if self._front_at < len(self._front):
             return self._front[self._front_at] >> _SEQ_BITS
-        number = self._first_slot()
-        return None if number is None else number * SLOT_NS
+        slot = self._first_slot()
+        return None if slot is None else slot.start_ns
 
     # -- slots
 
-    def _slot(self, number: int) -> _Slot:
-        """The slot of this number, about to be filled."""
-        slot = self._slots.get(number)
-        if slot is None:
-            slot = self._slots[number] = _Slot()
-            heappush(self._heap, number)
-        elif not slot.live:
-            self._idle -= 1
+    def _find(self, deadline_ns: int) -> _Slot | None:
+        """The slot that holds a deadline, if there is one."""
+        slot = self._seconds.get(deadline_ns - deadline_ns % SLOT_NS)
+        while slot is not None and slot.parts is not None:
+            slot = slot.parts.get(slot.part_start(deadline_ns))
         return slot
 
-    def _first_slot(self) -> int | None:
-        """The number of the earliest slot that is not empty."""
-        while self._heap and not self._slots[self._heap[0]].live:
-            del self._slots[heappop(self._heap)]
-            self._idle -= 1
-        return self._heap[0] if self._heap else None
+    def _slot(self, deadline_ns: int) -> _Slot:
+        """The slot of a deadline, about to be filled."""
+        start_ns, width_ns, slots = deadline_ns - deadline_ns % SLOT_NS, SLOT_NS, self._seconds
+        while True:
+            slot = slots.get(start_ns)
+            if slot is None:
+                slot = slots[start_ns] = _Slot(start_ns, width_ns)
+                heappush(self._heap, start_ns)
+                return slot
+            if slot.parts is None:
+                if not slot.is_full:
+                    self._idle -= not slot.live
+                    return slot
+                self._split(slot)
+            assert slot.parts is not None
+            slots = slot.parts
+            start_ns, width_ns = slot.part_start(deadline_ns), slot.width_ns // PARTS
+
+    def _split(self, slot: _Slot) -> None:
+        """Have narrower slots take over what a slot holds."""
+        self._idle += bool(slot.live)  # its start stays in the heap
+        parts = slot.parts = {}
+        width_ns = slot.width_ns // PARTS
+        for seq, offset in slot.entries():
+            start_ns = slot.start_ns + offset - offset % width_ns
+            part = parts.get(start_ns)
+            if part is None:
+                part = parts[start_ns] = _Slot(start_ns, width_ns)
+                heappush(self._heap, start_ns)
+            part.add(seq, offset % width_ns)
+        slot.seqs, slot.offsets, slot.live = array("Q"), array("I"), 0
+
+    def _first_slot(self) -> _Slot | None:
+        """The earliest slot that is not empty."""
+        while self._heap:
+            slot = self._find(self._heap[0])
+            if slot is not None and slot.live:
+                return slot
+            self._forget(heappop(self._heap))
+        return None
+
+    def _forget(self, start_ns: int) -> None:
+        """Take out an empty slot whose start has left the heap, and those that it was all of."""
+        self._idle -= 1
+        way: list[tuple[dict[int, _Slot], _Slot]] = []
+        slots: dict[int, _Slot] | None = self._seconds
+        at_ns = start_ns - start_ns % SLOT_NS
+        while slots is not None and (slot := slots.get(at_ns)) is not None:
+            way.append((slots, slot))
+            slots = slot.parts
+            if slots is not None:
+                at_ns = slot.part_start(start_ns)
+        for slots, slot in reversed(way):
+            if slot.live or slot.parts:
+                return
+            del slots[slot.start_ns]
+
+    def _leaves(self) -> list[_Slot]:
+        """Every slot that holds something."""
+        found, todo = [], list(self._seconds.values())
+        while todo:
+            slot = todo.pop()
+            if slot.parts is not None:
+                todo += slot.parts.values()
+            elif slot.live:
+                found.append(slot)
+        return found
 
     def _drop_idle(self) -> None:
         """Keeps deadlines that are forgotten before their time from piling up as empty slots."""
-        if self._idle > _IDLE_SLOTS_MAX and 2 * self._idle > len(self._slots):
-            self._slots = {number: slot for number, slot in self._slots.items() if slot.live}
-            self._heap = list(self._slots)
+        if self._idle > _IDLE_SLOTS_MAX and 2 * self._idle > len(self._heap):
+            kept = {slot.start_ns for slot in self._leaves()}
+            for start_ns in set(self._heap) - kept:
+                self._forget(start_ns)
+            self._heap = list(kept)
             heapify(self._heap)
             self._idle = 0
 
     # -- the front
 
-    def _advance(self, now_slot: int) -> bool:
+    def _advance(self, now_ns: int) -> bool:
         """Makes the next slot the front, if its time has come."""
-        number = self._first_slot()
-        if number is None or number > now_slot:
+        slot = self._first_slot()
+        if slot is None or slot.start_ns > now_ns:
             return False
-        slot = self._slots.pop(heappop(self._heap))
-        base = number * SLOT_NS
+        base = slot.start_ns
         self._front = sorted((base + at) << _SEQ_BITS | seq for seq, at in slot.entries())
         self._front_at = 0
-        self._front_slot = number
+        self._front_end_ns = base + slot.width_ns
+        slot.seqs, slot.offsets, slot.live = array("Q"), array("I"), 0
+        self._forget(heappop(self._heap))
+        self._idle += 1
         return True
 
     def _add_in_front(self, key: int) -> bool:
@@ -231,7 +311,11 @@ class DeadlineWheel:
 
     def encode(self) -> bytes:
         """All deadlines; equal wheels give equal bytes."""
-        slots = {number: slot.entries() for number, slot in self._slots.items() if slot.live}
+        slots: dict[int, list[tuple[int, int]]] = {}
+        for slot in self._leaves():
+            number, base = divmod(slot.start_ns, SLOT_NS)
+            entries = slots.setdefault(number, [])
+            entries += [(seq, base + offset) for seq, offset in slot.entries()]
         for key in self._front[self._front_at :]:
             if key not in self._front_gone:
                 number, offset = divmod(key >> _SEQ_BITS, SLOT_NS)

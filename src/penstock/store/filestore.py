@@ -72,7 +72,7 @@ class FileStore(IndexedStore):
         self._files = BlockFiles(disk)
         self._blocks = SealedBlocks(log, self._files, sealing, noise)
         self._dirty: set[int] = set()
-        self._names_changed = False
+        self._names_changed, self._losses_noted = False, 0
         self._doomed: list[int] = []
         self._working: SyncWork | AppendWork | None = None
         self._failure: Exception | None = None
@@ -144,6 +144,7 @@ class FileStore(IndexedStore):
         self.recovery = opening.recovery
         self._damaged = opening.lost
         log.loss_floor, log.is_loss_unsaid = opening.losses.floor, opening.losses.is_unsaid
+        log.losses = log.losses_kept = opening.losses.count
         self._doomed, self._blocks.litter = opening.doomed, opening.litter
         for number, found in opening.files.items():
             self._blocks.forms[number] = Form(found.header.form)
@@ -239,7 +240,7 @@ class FileStore(IndexedStore):
             return None
         self._close_appender()
         if write_only:
-            self._log.note_loss()
+            self._losses_noted = self._log.note_loss()
             self._working = self._sync_work(write_only=True)
             return self._working
         self._drop_dead_blocks()
@@ -247,7 +248,7 @@ class FileStore(IndexedStore):
         if not self._has_work() and not reserves:
             self._open_appender()
             return None
-        self._log.note_loss()
+        self._losses_noted = self._log.note_loss()
         if self._blocks.erases_frames():
             self._log.seal_active()  # what is to be written anew may not be written to
         reserved = self._note_reserved()
@@ -334,6 +335,7 @@ class FileStore(IndexedStore):
             for rewrite in working.swapped:  # what is cold is still read, from where it is now
                 self._blocks.adopt(rewrite)
             return
+        self._log.losses_kept = max(self._log.losses_kept, self._losses_noted)
         if working.write_only:
             self._dirty |= {piece.number for piece in working.pieces}
             self._names_changed |= working.names_changed

@@ -1,14 +1,29 @@
-"""What one call takes out of a store, added up over the ways it goes."""
+"""What one call takes out of a store, added up over the ways it goes, and what ages next."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.store.contract import NOTHING_REMOVED, Removed
+from penstock.store.contract import NOTHING_REMOVED, SLICE_LOOKS, Removed
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
     from penstock.store.contract import Range
+    from penstock.store.log import MessageLog
+    from penstock.store.recordlog import RecordLog
     from penstock.store.removing import Taken
+
+
+@contextmanager
+def by_request(log: RecordLog) -> Iterator[None]:
+    """What is removed from the log meanwhile is removed by request, not by a limit."""
+    log.is_requested = True
+    try:
+        yield
+    finally:
+        log.is_requested = False
 
 
 class Gone:
@@ -50,3 +65,16 @@ class Gone:
             else:
                 merged.append((first, last))
         return Removed(self.msgs, self.bytes, tuple(merged))
+
+
+def first_aging(log: MessageLog, exempt: Container[int], start: int) -> tuple[int, int]:
+    """Return the first message from `start` on that is not exempt, and where to go on from.
+
+    It is 0 if there is none, and an exempt one after SLICE_LOOKS of them: ask again then.
+    """
+    seq, looks = log.next_seq((), start), 0
+    while seq and seq in exempt and looks < SLICE_LOOKS:
+        start = seq + 1
+        seq = log.next_seq((), start)
+        looks += 1
+    return seq, start

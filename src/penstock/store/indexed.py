@@ -4,8 +4,7 @@ Everything a store decides from the messages themselves is decided here, once, f
 file alike; what reaches a disk, and when, is decided by the class that inherits. Follows
 `contract.Store`, which says what each call means.
 
-A call whose work grows with what is stored has a sliced form (`trim`, `purge_slice`): it does a
-bounded part, and the caller serves others before it calls again.
+Long work has a sliced form (`trim`, `purge_slice`): one call does a bounded part of it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from penstock.store.contract import (
     Removed,
 )
 from penstock.store.deadlines import DeadlineWheel
-from penstock.store.gone import Gone
+from penstock.store.gone import Gone, by_request, first_aging
 from penstock.store.logreader import LogReader
 from penstock.store.packed import append_packed, unpacked
 from penstock.store.removing import (
@@ -71,6 +70,7 @@ class IndexedStore(LogReader):
         self._exempt: set[int] = set()  # from the age limit
         self._age_from = log.first_seq  # live messages below this are exempt
         self._surplus_from: int | None = None  # subjects over their limit are looked for from here
+        self._is_front_first = False  # new limits: what is too much of all goes before that
 
     # -- writing
 
@@ -137,6 +137,9 @@ class IndexedStore(LogReader):
 
     def _enforce(self, gone: Gone, subject: str, ts_ns: int) -> Gone:
         limits, log = self._limits, self._log
+        self._is_front_first = self._is_front_first and self._is_front_over()
+        if self._is_front_first:
+            return gone  # `trim` is at work, and goes by what there is then
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
             room = SLICE_MSGS  # a subject has more to lose only while `trim` is at work
@@ -144,13 +147,13 @@ class IndexedStore(LogReader):
                 gone.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
                 room -= 1
-        self._trim_front(gone, ts_ns)
+        if self._surplus_from is None:  # else it is not known yet what is too much of all
+            self._take_front(gone, ts_ns)
         return gone
 
-    def _trim_front(self, gone: Gone, ts_ns: int) -> None:
-        # First each subject's surplus goes, then what is too much of all.
-        if self._surplus_from is None and self._is_front_over():
-            limits = self._limits
+    def _take_front(self, gone: Gone, ts_ns: int) -> None:
+        limits = self._limits
+        if self._is_front_over():
             taken = take_front(self._log, limits.msgs_max, limits.bytes_max, SLICE_MSGS, ts_ns)
             gone.add(self._taken(taken))
 
@@ -178,6 +181,7 @@ class IndexedStore(LogReader):
         self._limits = limits
         self._age_from = self._log.first_seq
         self._surplus_from = self._log.first_seq if limits.per_subject_max > 0 else None
+        self._is_front_first = self._is_front_over()
 
     @property
     def is_over(self) -> bool:
@@ -186,20 +190,18 @@ class IndexedStore(LogReader):
     def trim(self) -> Removed:
         self._check_writable()
         log, gone = self._log, Gone()
-        if self._surplus_from is not None:
+        if self._is_front_first:
+            self._take_front(gone, log.last_ts_ns)
+            self._is_front_first = self._is_front_over()
+        if self._surplus_from is not None and not gone.msgs:
+            kept, start, bound = self._limits.per_subject_max, self._surplus_from, log.last_seq + 1
             taken, start = slice_surplus(
-                log,
-                self._limits.per_subject_max,
-                self._surplus_from,
-                log.last_seq + 1,
-                SLICE_MSGS,
-                SLICE_LOOKS,
-                log.last_ts_ns,
+                log, kept, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
             )
             self._surplus_from = start if start <= log.last_seq else None
             gone.add(self._taken(taken))
-        if not gone.msgs:
-            self._trim_front(gone, log.last_ts_ns)
+        if self._surplus_from is None and not gone.msgs:
+            self._take_front(gone, log.last_ts_ns)
         return gone.removed()
 
     @property
@@ -212,6 +214,7 @@ class IndexedStore(LogReader):
     def note_lost(self, last: int) -> None:
         self._check_writable()
         self._log.loss_floor = max(self._log.loss_floor, last)
+        self._log.losses += 1
         self._log.is_loss_unsaid = True
         self._log.note_loss()
 
@@ -236,6 +239,11 @@ class IndexedStore(LogReader):
     @property
     def loss_floor(self) -> int:
         return self._log.loss_floor
+
+    @property
+    def losses(self) -> int:
+        # Of a log on disk what it notes: a crash may undo the rest.
+        return self._log.losses_kept if self._log.records_removals else self._log.losses
 
     # -- removing
 
@@ -273,7 +281,8 @@ class IndexedStore(LogReader):
 
     def remove(self, seq: int) -> Removed | None:
         self._check_writable()
-        size = remove_one(self._log, seq, self._log.last_ts_ns)
+        with by_request(self._log):
+            size = remove_one(self._log, seq, self._log.last_ts_ns)
         if not size:
             return None
         self._forget_deadline(seq)
@@ -281,13 +290,15 @@ class IndexedStore(LogReader):
 
     def remove_span(self, first: int, last: int) -> Removed:
         self._check_writable()
-        taken = take_span(self._log, first, last, self._log.last_ts_ns)
+        with by_request(self._log):
+            taken = take_span(self._log, first, last, self._log.last_ts_ns)
         return Gone().add(self._taken(taken)).removed()
 
     def erase(self, seq: int) -> Removed | Cold | None:
         self._check_writable()
         size = self._log.size_at(seq)
-        place = erase_one(self._log, seq, self._noise)
+        with by_request(self._log):
+            place = erase_one(self._log, seq, self._noise)
         if place is None or isinstance(place, Cold):
             return place
         self._forget_deadline(seq)
@@ -346,9 +357,10 @@ class IndexedStore(LogReader):
             if not seq:
                 return NOTHING_REMOVED, None  # there are fewer than are kept
             return NOTHING_REMOVED, PurgeStep(subject, seq, missing)
-        taken, start = slice_matching(
-            log, subject, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
-        )
+        with by_request(self._log):
+            taken, start = slice_matching(
+                log, subject, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
+            )
         rest = step._replace(start=start) if start < bound else None
         return Gone().add(self._taken(taken)).removed(), rest
 
@@ -358,7 +370,8 @@ class IndexedStore(LogReader):
             return NOTHING_REMOVED, None
         is_bounded = bound <= log.last_seq
         at_most = SLICE_MSGS if is_bounded else SEQ_MAX
-        taken = take_span(log, step.start, bound - 1, log.last_ts_ns, at_most=at_most)
+        with by_request(self._log):
+            taken = take_span(log, step.start, bound - 1, log.last_ts_ns, at_most=at_most)
         removed = Gone().add(self._taken(taken)).removed()
         if is_bounded and removed.msgs == SLICE_MSGS:
             return removed, step._replace(start=removed.seqs[-1][1] + 1)
@@ -372,10 +385,11 @@ class IndexedStore(LogReader):
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
         if seq == self._log.last_seq and self._log.ts_of(seq):
             return NOTHING_REMOVED  # its message is the last one left
-        floor = self._log.loss_floor
+        floor, losses = self._log.loss_floor, self._log.losses
         taken = take_span(self._log, seq + 1, SEQ_MAX, self._log.last_ts_ns, noted=False)
         # What is as if it had never been is not lost. What had made way for it is.
         self._log.loss_floor = max(floor, seq) if taken.msgs else floor
+        self._log.losses = losses + 1
         self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
         self._forgotten(self._log.truncate(seq))
@@ -411,21 +425,26 @@ class IndexedStore(LogReader):
             gone.add(self._taken(taken))
             self._age_from = max(self._age_from, self._log.first_seq)
             return
-        seq = self._log.next_seq((), self._age_from)
+        seq = self._first_aging()
         while seq and gone.msgs < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
-            if seq not in self._exempt:
-                gone.one(*self._take(seq, now_ns))
+            if seq in self._exempt:  # so many never fall due that the next call goes on
+                break
+            gone.one(*self._take(seq, now_ns))
             self._age_from = seq + 1
-            seq = self._log.next_seq((), seq + 1)
+            seq = self._first_aging()
+
+    def _first_aging(self) -> int:
+        seq, self._age_from = first_aging(self._log, self._exempt, self._age_from)
+        return seq
 
     def due(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> tuple[int, ...]:
         found: set[int] = set()
         age_ns = self._limits.age_ns_max
-        seq = self._log.next_seq((), self._age_from) if age_ns > 0 else 0
+        seq, looks = self._first_aging() if age_ns > 0 else 0, 0
         while seq and len(found) < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
             if seq not in self._exempt:
                 found.add(seq)
-            seq = self._log.next_seq((), seq + 1)
+            seq, looks = self._log.next_seq((), seq + 1) if looks < SLICE_LOOKS else 0, looks + 1
         timed = self._wheel.expire(now_ns, at_most=at_most)
         for seq in timed:
             self._wheel.add(seq, self._deadlines[seq])
@@ -434,12 +453,7 @@ class IndexedStore(LogReader):
     def next_deadline_ns(self) -> int | None:
         due = self._wheel.next_deadline_ns()
         age_ns = self._limits.age_ns_max
-        if age_ns > 0:
-            seq = self._log.next_seq((), self._age_from)
-            while seq and seq in self._exempt:
-                self._age_from = seq + 1
-                seq = self._log.next_seq((), seq + 1)
-            if seq:
-                old = self._log.ts_of(seq) + age_ns
-                due = old if due is None else min(due, old)
+        if age_ns > 0 and (seq := self._first_aging()):
+            old = self._log.ts_of(seq) + age_ns
+            due = old if due is None else min(due, old)
         return due

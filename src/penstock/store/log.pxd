@@ -6,6 +6,9 @@ from penstock.store.recordlog cimport RecordLog
 from penstock.store.tally cimport Tally
 
 
+cdef enum:
+    FILTERS_FEW_MAX = 64       # filters that each step may look at; of more there is always a tally
+
 cdef class MessageLog(RecordLog):
     cdef uint64_t find_next(self, tuple filters, uint64_t start)
     cdef bint is_wanted(self, uint64_t seq, list patterns)

@@ -152,6 +152,8 @@ cdef class MessageLog(RecordLog):
         cdef bytes raw
         cdef uint32_t i
         cdef Tally* tally
+        if len(filters) > FILTERS_FEW_MAX:
+            return self.tallied_from(self.subjects.tally_many(filters), start)
         if not filters or ">" in filters:
             return self.live_from(start)
         patterns = [as_raw(text) for text in filters]
@@ -205,6 +207,8 @@ cdef class MessageLog(RecordLog):
         cdef bint whole
         if start > last or start > self.last_seq:
             return 0
+        if len(filters) > FILTERS_FEW_MAX and not last_per_subject:
+            return self.tallied_between(self.subjects.tally_many(filters), start, last)
         if (not filters or ">" in filters) and not last_per_subject:
             return self.count_from(start) - (self.count_from(last + 1) if last < self.last_seq else 0)
         patterns = [as_raw(text) for text in filters or (">",)]

@@ -15,7 +15,7 @@ cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length
 
 cdef class RecordLog(BlockList):
     cdef readonly SubjectIndex subjects
-    cdef bint records_removals
+    cdef readonly bint records_removals
     cdef bint counts_as_file
     cdef public uint64_t mark_block      # of the last mark
     cdef public uint64_t mark_place
@@ -27,7 +27,12 @@ cdef class RecordLog(BlockList):
     cdef readonly dict loose             # (block, sequence): (layout, record), of cold blocks
     cdef uint64_t looked_at              # the last sequence asked for of a cold block
     cdef public uint64_t loss_floor      # the last that went as the newest of its subject
-    cdef public bint is_loss_unsaid      # something went since the log last said its loss floor
+    cdef public uint64_t losses          # messages that went as the newest of their subject, by
+                                         # request or while an older one stayed
+    cdef public uint64_t losses_said     # by the last note in the log
+    cdef public uint64_t losses_kept     # by the last note that is written, or synced if syncing
+    cdef public bint is_requested        # what goes now goes by request, not by a limit
+    cdef public bint is_loss_unsaid      # something went since the log last noted its losses
 
     cdef uint64_t put(self, const char* subject, size_t subject_len, const char* header,
                       size_t header_len, const char* payload, size_t payload_len, int64_t ts,

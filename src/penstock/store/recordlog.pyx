@@ -294,11 +294,17 @@ cdef class RecordLog(BlockList):
         self.block_bytes = limit
 
     cpdef object note_loss(self):
-        """Says the loss floor, if anything went since it was said: a removal that names nothing."""
+        """Note loss floor and count, if anything went since: a removal that names nothing.
+
+        Returns the count that the log notes now.
+        """
         if not self.is_loss_unsaid or self.active() == NULL:
-            return
-        self.note_in_place(REMOVE, self.loss_floor + 1, self.loss_floor, self.last_ts_ns)
+            return self.losses_said
+        self.note_in_place(REMOVE, self.loss_floor + 1 + self.losses, self.loss_floor,
+                           self.last_ts_ns)
+        self.losses_said = self.losses
         self.is_loss_unsaid = False
+        return self.losses_said
 
     cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq):
         """All blocks before this one, and this one up to a place in it, are durable."""

@@ -425,4 +425,5 @@ class Opening:
         last = self.log.last_seq
         if self.reserved > last:
             self.recovery.unsynced = (last + 1, self.reserved)
+            self.losses.miss()
             self.log.skip(self.reserved, self.log.last_ts_ns)

@@ -49,8 +49,9 @@ cdef inline void take(RecordLog log, Block* block, Entry* entry, uint64_t seq,
     block.live_bytes -= entry.length
     block.dead_bytes += entry.length
     entry.offset = 0
-    if seq > log.loss_floor and seq == seqs_last(&subject.seqs):
-        log.loss_floor = seq
+    if seq == seqs_last(&subject.seqs):
+        log.loss_floor = max(log.loss_floor, seq)
+        log.losses += log.is_requested or subject.seqs.count > 1
     seqs_remove(&subject.seqs, seq)
     count_message(log.subjects, subject.id, -1)
     if subject.seqs.count == 0:
@@ -112,7 +113,9 @@ def remove_one(RecordLog log not None, uint64_t seq, int64_t ts_ns) -> int:
 
 def lose_one(RecordLog log not None, uint64_t seq) -> None:
     """Takes a message out of which nothing can be read; all that is said is what was lost."""
+    cdef uint64_t losses = log.losses
     if take_out(log, seq):
+        log.losses = losses + 1
         log.is_loss_unsaid = True
         log.note_loss()
 
@@ -183,6 +186,8 @@ cdef Sum take_everything(RecordLog log):
     cdef Sum total = Sum(log.msgs, log.total_size, log.first_seq, log.live_before(log.last_seq))
     cdef uint32_t i
     cdef Block* block
+    if log.is_requested:
+        log.losses += len(log.subjects)
     log.renew_subjects()
     for i in range(log.block_first, log.block_last):
         block = log.blocks[i]

@@ -17,5 +17,6 @@ def rewrite_image(
     last_ts_ns: int,
     oldest_seq: int,
     loss_floor: int,
+    losses: int,
     live: bytes,
 ) -> Rewritten | None: ...

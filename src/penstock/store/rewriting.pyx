@@ -114,11 +114,11 @@ cdef bint copy_records(Writer* writer, const char* image, size_t at, size_t end,
 def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
                   uint64_t incarnation, uint64_t number, uint64_t first_seq, uint64_t last_seq,
                   int64_t last_ts_ns, uint64_t oldest_seq, uint64_t loss_floor,
-                  bytes live not None) -> Rewritten | None:
+                  uint64_t losses, bytes live not None) -> Rewritten | None:
     """The image without what is dead, under a new header; None if a record does not hold.
 
     `live` has a byte per sequence; nothing below `oldest_seq` is in any block. Of what the old
-    image says was removed, nothing behind `loss_floor` was the newest of its subject.
+    image says was removed, nothing after `loss_floor` was the newest of its subject.
     """
     cdef Writer writer
     cdef bint sound
@@ -143,7 +143,7 @@ def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
         for kind in range(KINDS):
             if writer.latest[kind].kind:
                 write_span(&writer, &writer.latest[kind])
-        said = Span(REMOVE, loss_floor + 1, loss_floor, last_ts_ns)
+        said = Span(REMOVE, loss_floor + 1 + losses, loss_floor, last_ts_ns)
         write_span(&writer, &said)      # the last record: it is about those before it
     try:
         if not sound:

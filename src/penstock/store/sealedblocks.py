@@ -205,6 +205,7 @@ class SealedBlocks:
             live_map(self._log, number),
             self._log.oldest_seq(),
             self._log.loss_floor,
+            self._log.losses,
             self.salt(),
             (self._log.mark_block, self._log.mark_place),
             image_part(self._log, number, 0, facts.used) if facts.warm else b"",

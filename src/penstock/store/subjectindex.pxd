@@ -7,7 +7,7 @@ from penstock.store.tally cimport Tally, is_counted
 from penstock.subjects.nodes cimport Node
 
 cdef enum:
-    TALLIES_MAX = 8
+    TALLIES_MAX = 32
 
 cdef struct Subject:
     SeqList seqs
@@ -52,7 +52,7 @@ cdef class SubjectIndex:
     cdef uint32_t budget     # nodes that a walk may still look at
     cdef Tally* tallies[TALLIES_MAX]   # the one used last is the last
     cdef uint32_t ntallies
-    cdef list tallied        # the patterns of each, as one
+    cdef list tallied        # the patterns of each, as one; or the tuple of many
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil
     cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
@@ -65,6 +65,9 @@ cdef class SubjectIndex:
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil
     cdef Subject* matched(self, uint32_t i) noexcept nogil
     cdef Tally* tally(self, list patterns)
+    cdef Tally* tally_many(self, tuple filters)
+    cdef Tally* used(self, uint32_t i)
+    cdef Tally* keep(self, Tally* tally, object key)
     cdef void forget_tallies(self)
     cdef void place(self, uint32_t number, uint32_t hashed) noexcept nogil
     cdef void grow(self) noexcept nogil

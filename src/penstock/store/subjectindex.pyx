@@ -13,7 +13,8 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.store.seqlist cimport prefetch, seqs_bytes, seqs_free
 from penstock.store.tally cimport (
-    Pattern, decide, fits, free_pattern, free_tally, make_pattern, new_tally, rule_out,
+    Pattern, add_pattern, count_in, decide, fits, free_nodes, free_pattern, free_tally, make_pattern,
+    new_large_tally, new_tally, rule_out,
 )
 from penstock.subjects.nodes cimport (
     LITERAL, Sub, descend, has_wildcard, hash_bytes, is_rest, is_star, new_node, prune,
@@ -352,27 +353,61 @@ cdef class SubjectIndex:
         cdef uint32_t i
         cdef bint few = True
         if key in self.tallied:
-            i = self.tallied.index(key)
-            tally = self.tallies[i]
-            memmove(self.tallies + i, self.tallies + i + 1,
-                    (self.ntallies - i - 1) * sizeof(Tally*))
-            self.tallies[self.ntallies - 1] = tally
-            self.tallied.append(self.tallied.pop(i))
-            return tally
+            return self.used(self.tallied.index(key))
         for raw in patterns:
             few = few and (not has_wildcard(raw, len(raw)) or self.is_few(raw, len(raw)))
         if few:
             return NULL
-        if self.ntallies == TALLIES_MAX:
-            free_tally(self.tallies[0])
-            self.ntallies -= 1
-            memmove(self.tallies, self.tallies + 1, self.ntallies * sizeof(Tally*))
-            self.tallied.pop(0)
         tally = new_tally(<uint32_t>len(patterns))
         for i, raw in enumerate(patterns):
             tally.patterns[i] = make_pattern(raw, len(raw))
         if count_all(self, tally) <= self.few:
             self.plant_some()
+        return self.keep(tally, key)
+
+    cdef Tally* tally_many(self, tuple filters):
+        """As `tally`, of many patterns: never NULL, and found again by the tuple itself."""
+        cdef Tally* tally
+        cdef Subject* subject
+        cdef bytes raw
+        cdef uint32_t i
+        cdef bint is_wild = False
+        for i in range(self.ntallies, 0, -1):
+            if self.tallied[i - 1] is filters:
+                return self.used(i - 1)
+        tally = new_large_tally(self.seed)
+        raws = [text.encode("utf-8", "surrogateescape") for text in filters]
+        for raw in raws:
+            is_wild = is_wild or has_wildcard(raw, len(raw))
+            add_pattern(tally, raw, len(raw))
+        if is_wild:
+            count_all(self, tally)
+        elif self.ids:
+            rule_out(tally, self.ids - 1)              # makes room for all of them
+            for raw in raws:
+                subject = self.find(raw, len(raw))
+                if subject != NULL and not subject.odd and not is_counted(tally, subject.id):
+                    count_in(tally, subject.id)
+                    tally.msgs += subject.seqs.count
+        return self.keep(tally, filters)
+
+    cdef Tally* used(self, uint32_t i):
+        """The tally of this place, which goes last."""
+        cdef Tally* tally = self.tallies[i]
+        if i + 1 == self.ntallies:
+            return tally
+        memmove(self.tallies + i, self.tallies + i + 1, (self.ntallies - i - 1) * sizeof(Tally*))
+        self.tallies[self.ntallies - 1] = tally
+        self.tallied.append(self.tallied.pop(i))
+        return tally
+
+    cdef Tally* keep(self, Tally* tally, object key):
+        """Keeps a new tally true from now on, for the one that was not used for longest."""
+        if self.ntallies == TALLIES_MAX:
+            free_tally(self.tallies[0])
+            self.ntallies -= 1
+            memmove(self.tallies, self.tallies + 1, self.ntallies * sizeof(Tally*))
+            self.tallied.pop(0)
         self.tallies[self.ntallies] = tally
         self.ntallies += 1
         self.tallied.append(key)
@@ -405,15 +440,3 @@ cdef uint32_t count_all(SubjectIndex index, Tally* tally) noexcept nogil:
             tally.msgs += subject.seqs.count
             subjects += 1
     return subjects
-
-cdef void free_nodes(Node* node) noexcept nogil:
-    cdef uint32_t i
-    for i in range(node.nslots):
-        if node.slots[i] != NULL:
-            free_nodes(node.slots[i])
-    if node.star != NULL:
-        free_nodes(node.star)
-    if node.rest != NULL:
-        free_nodes(node.rest)
-    free(node.slots)
-    free(node)

@@ -3,14 +3,16 @@
 Patterns that match many subjects are asked about again and again: how many messages are to come,
 which is the next. A tally answers by counting on, or by a look at a bit for each entry, instead of
 going through the subjects. It is kept true by whoever owns the index, subject by subject and
-message by message.
+message by message. Many patterns are kept in a trie, so that a new subject costs no more the more
+of them there are.
 """
 
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.subjects.nodes cimport (
-    is_rest, is_star, token_length, valid_pattern, xalloc, xrealloc, xzalloc,
+    LITERAL, Sub, any_match, descend, is_rest, is_star, new_node, token_length, valid_pattern, xalloc,
+    xrealloc, xzalloc,
 )
 
 cdef enum:
@@ -74,8 +76,34 @@ cdef Tally* new_tally(uint32_t npatterns) noexcept nogil:
     tally.npatterns = npatterns
     return tally
 
+cdef Tally* new_large_tally(uint64_t seed) noexcept nogil:
+    """Of patterns that `add_pattern` puts in."""
+    cdef Tally* tally = new_tally(0)
+    tally.root = new_node(NULL, LITERAL, b"", 0, 0)
+    tally.seed = seed
+    return tally
+
+cdef void add_pattern(Tally* tally, const char* text, size_t n) noexcept nogil:
+    if valid_pattern(text, n):
+        # The trie's own kind of member is never looked at.
+        descend(tally.root, text, n, tally.seed, True).plain = <Sub*>tally
+
+cdef void free_nodes(Node* node) noexcept nogil:
+    cdef uint32_t i
+    for i in range(node.nslots):
+        if node.slots[i] != NULL:
+            free_nodes(node.slots[i])
+    if node.star != NULL:
+        free_nodes(node.star)
+    if node.rest != NULL:
+        free_nodes(node.rest)
+    free(node.slots)
+    free(node)
+
 cdef void free_tally(Tally* tally) noexcept nogil:
     cdef uint32_t i
+    if tally.root != NULL:
+        free_nodes(tally.root)
     for i in range(tally.npatterns):
         free_pattern(&tally.patterns[i])
     free(tally.patterns)
@@ -92,11 +120,20 @@ cdef bint decide(Tally* tally, uint32_t number, const char* subject, size_t n) n
     """Notes whether a subject that has this number from now on is matched, and answers that."""
     cdef uint32_t i
     rule_out(tally, number)
+    if tally.root != NULL:
+        if not any_match(tally.root, subject, subject + n, tally.seed):
+            return False
+        count_in(tally, number)
+        return True
     for i in range(tally.npatterns):
         if fits(&tally.patterns[i], subject, n):
-            tally.bits[number >> 6] |= <uint64_t>1 << (number & 63)
+            count_in(tally, number)
             return True
     return False
+
+cdef void count_in(Tally* tally, uint32_t number) noexcept nogil:
+    """Some pattern matches the subject that has this number, for which there is room."""
+    tally.bits[number >> 6] |= <uint64_t>1 << (number & 63)
 
 cdef void rule_out(Tally* tally, uint32_t number) noexcept nogil:
     """No pattern matches the subject that has this number from now on."""

@@ -355,6 +355,7 @@ class RewriteWork:
     live: bytes = field(repr=False)
     oldest_seq: int
     loss_floor: int
+    losses: int
     salt: int
     mark: tuple[int, int]
     image: bytes = field(default=b"", repr=False)
@@ -413,6 +414,7 @@ class RewriteWork:
             last_ts_ns=facts.last_ts_ns,
             oldest_seq=self.oldest_seq,
             loss_floor=self.loss_floor,
+            losses=self.losses,
             live=self.live,
         )
 

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.store.deadlines import DEADLINE_NS_MAX, SLOT_NS, DeadlineWheel
+from penstock.store import deadlines
+from penstock.store.deadlines import (
+    DEADLINE_NS_MAX,
+    SLOT_ENTRIES_MAX,
+    SLOT_NS,
+    DeadlineWheel,
+)
 
 SECOND = SLOT_NS
 # Few enough to meet in slots, and with all the edges of a slot.
@@ -77,13 +83,44 @@ class Wheels(RuleBasedStateMachine):
 
     @invariant()
     def counts_its_empty_slots(self) -> None:
-        empty = sum(not slot.live for slot in self.wheel._slots.values())
-        assert self.wheel._idle == empty
-        assert sorted(self.wheel._heap) == sorted(self.wheel._slots)
+        starts = [slot.start_ns for slot in self.wheel._leaves()]
+        assert self.wheel._idle == len(self.wheel._heap) - len(starts)
+        assert set(starts) <= set(self.wheel._heap)
 
 
 TestWheels = Wheels.TestCase
 TestWheels.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+
+
+class SplitWheels(Wheels):
+    """With slots so small that most of them are split, down to a nanosecond."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(deadlines, "SLOT_ENTRIES_MAX", 3)
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
+TestSplitWheels = SplitWheels.TestCase
+TestSplitWheels.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+
+
+def test_no_more_than_a_slot_is_sorted_however_many_fall_due_in_a_second() -> None:
+    wheel = DeadlineWheel()
+    count = 10 * SLOT_ENTRIES_MAX
+    for seq in range(count):
+        wheel.add(seq, SECOND + (seq * 7919) % SECOND // 4)
+    gone: list[int] = []
+    while wheel:
+        due = wheel.expire(2 * SECOND, at_most=1000)
+        assert len(wheel._front) <= SLOT_ENTRIES_MAX
+        gone += due
+    assert sorted(gone, key=lambda seq: ((seq * 7919) % SECOND // 4, seq)) == gone
+    assert (len(gone), len(set(gone))) == (count, count)
+    assert wheel._seconds == {}
 
 
 @given(entries)
@@ -136,12 +173,12 @@ def test_deadlines_forgotten_in_time_leave_nothing_behind() -> None:
         if seq >= 10:
             assert wheel.remove(seq - 10, (seq + 90) * SECOND)
     assert len(wheel) == 10
-    assert len(wheel._slots) < 200
+    assert len(wheel._seconds) < 200
     assert len(wheel._heap) < 200
     for seq in range(20_000, 40_000):
         wheel.add(seq, 30_000 * SECOND)
         assert wheel.remove(seq, 30_000 * SECOND)
-    assert len(wheel._slots[30_000].seqs) < 10
+    assert len(wheel._seconds[30_000 * SECOND].seqs) < 10
 
 
 def test_a_front_that_is_used_up_does_not_grow() -> None:

@@ -8,14 +8,14 @@ everything that was ever durable.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
 
 from penstock.store.contract import Appended, Limits
 from penstock.store.filestore import FileStore
 from penstock.store.log import MessageLog
-from penstock.store.losses import Losses
+from penstock.store.losses import SUSPECTED_LOSSES, Losses
 from penstock.store.rangekinds import FLOOR, MARK, REMOVE, RESERVE, SKIP
 from penstock.store.recordlog import RecordLog
 from penstock.store.removing import lose_one
@@ -37,8 +37,9 @@ LIMITS = (Limits(per_subject_max=1), Limits(per_subject_max=2, msgs_max=6))
 class Unaware(MessageLog):
     """The log of a version that knew of no losses."""
 
-    def note_loss(self) -> None:
+    def note_loss(self) -> int:
         """It had no word for it."""
+        return 0
 
 
 def opened(disk: Disk, limits: Limits, **options: Any) -> FileStore:
@@ -71,7 +72,7 @@ def compact(store: FileStore) -> None:
         ([(REMOVE, 3, 7), (REMOVE, 1, 0)], 0, False),
         ([(REMOVE, 3, 7), (REMOVE, 5, 4)], 4, False),
         ([(REMOVE, 5, 4), (REMOVE, 6, 6), (MARK, 1, 900)], 6, True),
-        ([(REMOVE, 5, 4), (REMOVE, 2, 2)], 4, False),
+        ([(REMOVE, 5, 4), (REMOVE, 2, 2)], 4, True),
         ([(SKIP, 3, 9)], 9, True),
         ([(SKIP, 3, 2), (RESERVE, 3, 99)], 0, False),
         ([(FLOOR, 8, 8)], 7, True),
@@ -93,7 +94,7 @@ def test_what_is_suspected_stays_so_whatever_is_said() -> None:
     losses.note(REMOVE, 3, 2)
     assert (losses.floor, losses.is_unsaid) == (5, True)
     losses.note(REMOVE, 7, 6)
-    assert (losses.floor, losses.is_unsaid) == (6, False)
+    assert (losses.floor, losses.count) == (6, SUSPECTED_LOSSES)
 
 
 # -- kept
@@ -114,6 +115,48 @@ def test_the_floor_outlives_the_blocks_that_said_it(sync_always: bool) -> None:
     assert store.loss_floor == 4
     store.close()
     assert opened(disk, LIMITS[0], sync_always=sync_always).loss_floor == 4
+
+
+@pytest.mark.parametrize("sync_always", [True, False])
+def test_the_count_outlives_the_blocks_that_noted_it(sync_always: bool) -> None:
+    disk = SimDisk()
+    store = opened(disk, LIMITS[0], sync_always=sync_always)
+    for n in range(6):
+        store.append(f"s.{n}", b"", b"", n + 1)
+    sync(store)
+    store.remove(4)
+    store.purge(subject="s.5")
+    assert store.losses == 0  # nothing on disk counts them yet
+    for n in range(300):
+        store.append("s.0", b"", bytes(50), 10 + n)
+        if n % 7 == 0:
+            sync(store)
+            compact(store)
+    assert store.losses == 2
+    store.close()
+    store = opened(disk, LIMITS[0], sync_always=sync_always)
+    assert store.losses == 2
+    store.purge()
+    store.close()
+    assert opened(disk, LIMITS[0], sync_always=sync_always).losses == 6
+
+
+def test_limits_count_only_where_an_older_message_stays() -> None:
+    store = opened(SimDisk(), Limits(msgs_max=4))
+    store.append("a", b"", b"", 1)
+    store.append("a", b"", b"", 2, ttl_ns=5)
+    store.append("b", b"", b"", 3, ttl_ns=5)
+    store.expire(6)
+    sync(store)
+    assert store.losses == 0
+    store.expire(7)  # "a" falls back to its first message
+    sync(store)
+    assert store.losses == 1
+    store.expire(100)
+    for n in range(9):
+        store.append(f"c.{n}", b"", b"", 200)
+    sync(store)
+    assert store.losses == 1
 
 
 def test_a_kill_after_writing_costs_nothing_in_a_lazy_store() -> None:
@@ -157,6 +200,19 @@ def test_a_store_of_before_counts_whatever_went(monkeypatch: pytest.MonkeyPatch)
 # -- in every state a power cut can leave
 
 
+class Seen(NamedTuple):
+    """What a follower knows once it has read everything: how far, the losses, and the newest."""
+
+    durable_seq: int
+    losses: int
+    newest: dict[str, int]
+
+
+def seen(store: FileStore) -> Seen:
+    newest = {name: state.last for name, state in store.subject_states().items()}
+    return Seen(store.durable_seq, store.losses, newest)
+
+
 def live(disk: RecordingDisk, seed: int, limits: Limits, steps: int = 140) -> dict[int, str]:
     """Writes, removals, purges, syncs and rewritings; answers the subject of every sequence."""
     chance = random.Random(seed)
@@ -174,14 +230,24 @@ def live(disk: RecordingDisk, seed: int, limits: Limits, steps: int = 140) -> di
         elif action < 0.68:
             store.purge(subject=f"s.{chance.randrange(8)}")
         elif action < 0.8 and store.appender.commit():
-            disk.mark(store.durable_seq)
+            disk.mark(seen(store))
         elif (work := store.pending_sync()) is not None:
             work.run()
             store.synced(work)
-            disk.mark(store.durable_seq)
+            disk.mark(seen(store))
             if chance.random() < 0.3:
                 compact(store)
     return subjects
+
+
+def check_count(store: FileStore, mark: Seen, there: dict[str, int], *, is_full: bool) -> None:
+    """With the count a follower knows, what it has is the newest, unless more follows."""
+    if store.losses != mark.losses:
+        assert store.losses > mark.losses
+        return
+    for subject, seq in mark.newest.items():
+        now = there.get(subject, seq if is_full else 0)
+        assert now == seq or now > mark.durable_seq, f"{subject} {seq} is uncounted, now {now}"
 
 
 def check(seed: int) -> int:
@@ -191,7 +257,8 @@ def check(seed: int) -> int:
     tried = 0
     for image in crash_states(disk, seed=seed, images_max=STATES):
         tried += 1
-        durable = int(image.marks[-1]) if image.marks else 0  # type: ignore[call-overload]
+        marks = cast("list[Seen]", image.marks)
+        durable = marks[-1].durable_seq if marks else 0
         # The limits are enforced as the store is opened: that must count, too.
         store = opened(image.disk, limits)
         floor = store.loss_floor
@@ -200,6 +267,8 @@ def check(seed: int) -> int:
         for subject, seq in newest.items():
             missed = seq > max(floor, there.get(subject, 0))
             assert not missed, f"{image.description}: {subject} {seq} is gone, floor {floor}"
+        for mark in marks:
+            check_count(store, mark, there, is_full=limits.msgs_max > 0)
     return tried
 
 
@@ -213,4 +282,12 @@ def test_leaving_out_what_went_behind_the_last_word_is_caught(
 ) -> None:
     monkeypatch.setattr(Losses, "floor", property(lambda losses: losses._said))
     with pytest.raises(AssertionError, match="is gone"):
+        sum(map(check, range(6)))
+
+
+def test_leaving_out_the_count_of_what_went_after_the_last_note_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Losses, "count", property(lambda losses: losses._counted))
+    with pytest.raises(AssertionError, match="uncounted"):
         sum(map(check, range(6)))
