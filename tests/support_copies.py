@@ -84,7 +84,7 @@ class Copy:
     def _settle(self) -> None:
         for wire in self.upstream.wires:
             if wire.take is None:
-                del self.wires[wire.subject]
+                self.wires.pop(wire.subject, None)
             else:
                 self.wires[wire.subject] = wire
         self.upstream.wires.clear()
@@ -158,16 +158,17 @@ class Copy:
         consumer: str = CONSUMER,
         header: dict[str, str] | None = None,
         pending: int = 0,
+        to: str = DELIVER,
     ) -> None:
         """The consumer delivers a message."""
         reply = f"$JS.ACK.O.{consumer}.1.{seq}.{consumer_seq}.{NEW_YEAR + seq}.{pending}"
-        self.receive(DELIVER, Inbound(subject, reply, block(header), payload))
+        self.receive(to, Inbound(subject, reply, block(header), payload))
 
-    def beat(self, consumer_seq: int, stalled: str = "") -> None:
+    def beat(self, consumer_seq: int, stalled: str = "", *, to: str = DELIVER) -> None:
         """The consumer gives a sign of life."""
         line = f"Nats-Consumer-Stalled: {stalled}\r\n" if stalled else ""
         header = f"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {consumer_seq}\r\n{line}\r\n"
-        self.receive(DELIVER, Inbound(DELIVER, "", header.encode(), b""))
+        self.receive(to, Inbound(to, "", header.encode(), b""))
 
     def ask_flow(self, reply: str) -> None:
         """The consumer wants to know how far the copy is."""

@@ -18,7 +18,7 @@ from penstock.subjects.trie import SubList, Subscription
 from support_consuming import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.api.consumer import ConsumerConfig
     from penstock.base.effects import Effect
@@ -33,7 +33,10 @@ class Subscribers:
         router = Router(seed=1)
         interest = SubList()
         self.outlet = Outlet(router, interest)
-        self._plane = Plane(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
+        self._armed: list[Callable[[], None]] = []
+        self._plane = Plane(
+            router=router, arm=lambda _, call: self._armed.append(call), write_deadline_ns=10**10
+        )
         self._plane.add_interest(interest)
         self._got: list[Effect] = []
         self.refused: list[str] = []
@@ -65,8 +68,10 @@ class Subscribers:
         return [span for box in self.acks.take_filled() for span in box.take()]
 
     def take(self) -> list[Effect]:
-        """What they got since the last call."""
+        """What they got since the last call, also what a turn that ran out of time has left."""
         self._plane.settle()
+        while self._armed:
+            self._armed.pop()()
         got, self._got = self._got, []
         return got
 

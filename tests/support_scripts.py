@@ -68,6 +68,7 @@ class Script:
         after: WatchCursor = WatchCursor.NONE,
         identity: str | None = None,
         heartbeat: float = 5.0,
+        **_: object,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         self.asked.append(f"watch {after.rank}")
         script = self.watches.pop(0) if self.watches else []
@@ -97,6 +98,21 @@ class Script:
         for key in self.listed:
             if key.startswith(prefix):
                 yield key
+
+
+class ScriptedBucket:
+    """A `KvStore` that can be watched and listed."""
+
+    name = "b"
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def watcher(self) -> Any:
+        return self._script
+
+    def reader(self) -> Any:
+        return self._script
 
 
 class WatchedStore(MemorySnapshot):

@@ -80,6 +80,7 @@ BODIES = (
     '{"batch":1}', '{"batch":7,"expires":5000000000}', '{"batch":3,"no_wait":true}', "",
     '{"batch":2,"max_bytes":90}', '{"batch":20,"expires":9000000000,"idle_heartbeat":1000000000}',
     '{"batch":0}', '{"batch":4,"group":"g","min_pending":2}',
+    '{"batch":6,"max_bytes":700,"expires":5000000000}', '{"batch":4,"max_bytes":100000}',
 )  # fmt: skip
 
 
@@ -255,9 +256,13 @@ def test_requests_are_served_in_turns_across_runs() -> None:
     assert got == ["r1", "r2", "r3", "r1", "r2", "r3", "r2", "r3", "r2", "r2"]
 
 
-def test_requests_that_count_bytes_are_served_in_one_call() -> None:
-    stage = LaneStage(CONFIGS["pull, no acks"], before=["a"] * 3)
-    stage.consumer.request("r", b"", b'{"batch":3,"max_bytes":150}', T0)
-    effects = stage.consumer.wake(T0)
-    assert len([one for one in effects if isinstance(one, Deliver)]) == 3
-    assert not stage.consumer.busy
+def test_requests_that_count_bytes_go_through_the_lane_up_to_their_last_bytes() -> None:
+    stage = LaneStage(CONFIGS["pull, no acks"], before=["a"] * 30)
+    stage.pull('{"batch":30,"max_bytes":1000}', reply="r1")
+    stage.publish("a")
+    got = [one for one in stage.sent if isinstance(one, Deliver)]
+    size = sum(len(one.subject) + len(one.reply) for one in got)
+    told = [one for one in stage.sent if isinstance(one, Send)]
+    assert 1000 - 50 < size <= 1000
+    assert f"Nats-Pending-Bytes: {1000 - size}\r\n".encode() in told[-1].header
+    assert b"409 Message Size Exceeds MaxBytes" in told[-1].header

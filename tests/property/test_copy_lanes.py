@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from support_jetstream import Client
 
 NAMES = itertools.count()
-MANY = 200
+MANY = 2000
 PLAIN = b"NATS/1.0\r\nKey: value\r\n\r\n"
 NOTED = b"NATS/1.0\r\nNats-Stream-Source: X 1 > > y\r\n\r\n"
 IDENTITY = re.compile(rb"(Nats-Stream-Source: \S+ \d+ \S+ \S+ \S+) \S+")

@@ -32,7 +32,10 @@ def reconcile(outstanding: Outstanding, store: Store) -> int:
     for seq in sorted({*state.pending, *state.redelivered}):
         if not first <= seq <= last:
             outstanding.acked(seq)
-    if state.delivered_stream <= last:
+    # A reset may have moved the position beyond the end. The reference keeps that position across a
+    # restart if the stream never had a message. Nothing was delivered, so nothing was lost.
+    is_beyond_empty = last == 0 and state.delivered_consumer == 0 and not state.pending
+    if state.delivered_stream <= last or is_beyond_empty:
         return state.delivered_stream + 1
     if state.pending:
         return max(state.pending) + 1

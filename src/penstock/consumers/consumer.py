@@ -12,7 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.api.acks import Verb, parse_ack
-from penstock.api.consumer import AckPolicy, ConsumerInfo, PriorityGroupState, SequenceInfo
+from penstock.api.consumer import (
+    AckPolicy,
+    ConsumerInfo,
+    PriorityGroupState,
+    SequenceInfo,
+    pause_remaining,
+)
 from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
 from penstock.api.refusals import ApiError
 from penstock.base.effects import Send
@@ -417,7 +423,7 @@ class Consumer:
     def info(self, now_ns: int) -> ConsumerInfo:
         """Where it is."""
         state, cfg = self.log.state, self.cfg
-        remaining = max((cfg.pause_until or 0) - now_ns, 0)
+        remaining = pause_remaining(cfg.pause_until, now_ns)
         return ConsumerInfo(
             stream_name=self.stream_name,
             name=self.name,

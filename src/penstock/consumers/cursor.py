@@ -293,7 +293,8 @@ class Cursor:
         """A message became visible; whether it is one for this consumer."""
         if self.filters and not self._filter.matches(subject):
             return False
-        if seq > self._counted_to:
+        # While the tail is unknown it is counted from `_counted_to` on, with this message.
+        if seq > self._counted_to and not self._tail_unknown:
             self._count += 1
             self._counted_to = seq
         return True

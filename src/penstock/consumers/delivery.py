@@ -201,10 +201,12 @@ class Delivery:
         to_come, counted_to, at_most = self.cursor.counts()
         if self._acks:
             at_most = min(at_most, self._outstanding_max - len(self.log.state.pending))
-        takers, waiting = [(self._to, at_most)], []
+        takers, waiting = [(self._to, at_most, 0)], []
         if self.pull is not None:
             waiting = self.pull.ready(now_ns, min(TAKERS_MAX, max(to_come, 1), at_most))
-            takers = [(as_raw(each.reply), max(each.left, 1)) for each in waiting]
+            takers = [
+                (as_raw(each.reply), max(each.left, 1), max(each.bytes_left, 0)) for each in waiting
+            ]
         run = lane.run(
             takers,
             start=self.cursor.next,
@@ -234,7 +236,7 @@ class Delivery:
                 self.settling.note(first, last)
         self.last_ns = now_ns
         if self.pull is not None:
-            self.pull.ran(waiting, run.given, run.next_taker, now_ns)
+            self.pull.ran(waiting, run, now_ns, out)
         elif self.push is not None:
             at_limit = self.is_stalled
             self.push.sent_run(

@@ -25,7 +25,8 @@ class SubjectFilter:
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self.patterns = patterns
-        wild = [p for p in patterns if not WILDCARDS.isdisjoint(tokenise(p))]
+        maybe = [p for p in patterns if "*" in p or ">" in p]
+        wild = [p for p in maybe if not _is_literal(p)]
         self._literals = frozenset(patterns) - frozenset(wild)
         self.is_wild = bool(wild)
         self._trie: SubList | None = None

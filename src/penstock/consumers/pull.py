@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.api.pull import PullRequest
     from penstock.base.effects import Effect
     from penstock.consumers.events import Events
+    from penstock.consumers.pump import Run
     from penstock.consumers.surroundings import Surroundings
 
 SWEEP_PAUSE_NS: Final = 1_000_000_000
@@ -193,25 +194,27 @@ class PullSide:
         return found
 
     def _is_simple(self, waiting: Waiting, now_ns: int) -> bool:
-        if waiting.bytes_left > 0 or waiting.is_over(now_ns):
-            return False
-        return self._listens(waiting, now_ns)
+        return not waiting.is_over(now_ns) and self._listens(waiting, now_ns)
 
-    def ran(self, served: list[Waiting], given: list[int], next_one: int, now_ns: int) -> None:
-        """Requests got messages in turns, and whose turn it is; who got all it wanted goes."""
+    def ran(self, served: list[Waiting], run: Run, now_ns: int, out: list[Effect]) -> None:
+        """Record what a run gave to each request; requests that have all they wanted leave."""
         self.last_active_ns = now_ns
-        for waiting, got in zip(served, given, strict=True):
+        for waiting, got, bytes_left in zip(served, run.given, run.bytes_left, strict=True):
             if got and waiting.heartbeat_ns:
                 waiting.next_heartbeat_ns = now_ns + waiting.heartbeat_ns
-        if max(given) <= 1:
-            for waiting in served[: sum(given)]:
+            waiting.bytes_left = bytes_left
+        if max(run.given) <= 1:
+            for waiting in served[: run.sent]:
                 self.queue.serve(waiting)
-            return
-        for waiting, got in zip(served, given, strict=True):
-            waiting.given += got
-            waiting.left -= got
-        in_order = served[next_one:] + served[:next_one]
-        self.queue.keep_only([waiting for waiting in in_order if waiting.left > 0])
+        else:
+            for waiting, got in zip(served, run.given, strict=True):
+                waiting.given += got
+                waiting.left -= got
+            in_order = served[run.next_taker :] + served[: run.next_taker]
+            self.queue.keep_only([waiting for waiting in in_order if waiting.left > 0])
+        for waiting, got in zip(served, run.given, strict=True):
+            if got:
+                self.served(waiting, out)
 
     def _judge(
         self, waiting: Waiting, size: int, *, need_pin: bool, now_ns: int, out: list[Effect]

@@ -17,6 +17,7 @@ cdef struct Taker:
     size_t to_len
     uint64_t left         # messages it may still get
     uint64_t given
+    int64_t bytes_left    # bytes it may still get; 0 if it does not count them
 
 cdef struct Span:
     uint64_t first
@@ -43,6 +44,7 @@ cdef class Pump:
     cdef tuple filters
     cdef bytes literal            # the one subject that is wanted
     cdef SubList wanted           # or the patterns, where it takes more to say
+    cdef bint are_many            # or so many that the log knows what they match
     cdef bint headers_only
     # of the run
     cdef uint64_t* memo
@@ -67,6 +69,7 @@ cdef class Pump:
     cdef int send_all(self, uint64_t start, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
                       bint in_turns, Scratch* scratch) noexcept
     cdef int pick(self, uint64_t* seq, RecordView* view) noexcept
+    cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept
     cdef void skip_sated(self) noexcept nogil
     cdef uint64_t following(self, uint64_t start) noexcept
     cdef uint64_t search(self, uint64_t start) noexcept

@@ -19,6 +19,7 @@ class Run(NamedTuple):
     spans: list[tuple[int, int]]
     given: list[int]
     next_taker: int
+    bytes_left: list[int]
 
 class Pump:
     def __init__(
@@ -28,7 +29,7 @@ class Pump:
     def set_headers_only(self, headers_only: bool) -> None: ...
     def run(
         self,
-        takers: list[tuple[bytes, int]],
+        takers: list[tuple[bytes, int, int]],
         *,
         start: int,
         consumer_seq: int,

@@ -17,6 +17,7 @@ from libc.string cimport memcpy, memset, strlen
 from penstock.broker.router cimport Message, put_number
 from penstock.records.codec cimport MESSAGE, read_record
 from penstock.store.blocklist cimport Block, Entry
+from penstock.store.log cimport FILTERS_FEW_MAX
 from penstock.store.seqlist cimport seqs_at_least
 from penstock.store.subjectindex cimport Subject, subject_text
 from penstock.subjects.nodes cimport has_wildcard, xalloc, xrealloc
@@ -67,6 +68,8 @@ class Run(NamedTuple):
     """How many each taker got."""
     next_taker: int
     """Whose turn it is."""
+    bytes_left: list[int]
+    """What each taker that counts bytes may still get; 0 for the others."""
 
 
 cdef class Pump:
@@ -86,6 +89,9 @@ cdef class Pump:
         cdef bytes raw
         self.filters = filters
         self.literal = self.wanted = None
+        self.are_many = len(filters) > FILTERS_FEW_MAX
+        if self.are_many:
+            return
         if len(filters) == 1:
             raw = filters[0].encode("utf-8", "surrogateescape")
             if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
@@ -104,12 +110,13 @@ cdef class Pump:
             uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
             bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
             size_t row_at=0) -> Run:
-        """Delivers from `start` on to the takers, (subject, messages) each, one after the other.
+        """Delivers from `start` on to the takers, (subject, messages, bytes) each, in order.
 
         With a row only its sequences, from the place `row_at` on.
 
         With `in_turns` the first follows the last as long as it may get more; without, everybody
-        gets one at most. Ends with the message that reaches one of the bounds.
+        gets one at most. Ends with the message that reaches one of the bounds, and before one that
+        might exceed a taker's bytes: 0 bytes are no bound.
         """
         cdef uint64_t memo[MEMO_SLOTS]
         cdef char small[SCRATCH_BYTES]
@@ -120,7 +127,7 @@ cdef class Pump:
         cdef int stop
         self.ntakers = min(<uint32_t>len(takers), <uint32_t>ROW_MAX)
         for i in range(self.ntakers):
-            to, left = takers[i]
+            to, left, queue[i].bytes_left = takers[i]
             queue[i].to = PyBytes_AS_STRING(to)
             queue[i].to_len = PyBytes_GET_SIZE(to)
             queue[i].left = left
@@ -151,8 +158,9 @@ cdef class Pump:
         self.row = NULL
         spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
         given = [queue[i].given for i in range(self.ntakers)]
+        bytes_left = [queue[i].bytes_left for i in range(self.ntakers)]
         return Run(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
-                   self.counted_to, stop == END, spans, given, self.turn)
+                   self.counted_to, stop == END, spans, given, self.turn, bytes_left)
 
     def has_next(self, uint64_t start) -> bool:
         """Whether there is a message to deliver from `start` on."""
@@ -176,7 +184,12 @@ cdef class Pump:
             found = self.pick(&seq, &view)
             if found != GO_ON:
                 return found
+            if not self.fits(&view, self.takers + self.turn):
+                return ENOUGH
             self.send(&view, self.takers + self.turn, scratch)
+            if self.takers[self.turn].bytes_left and self.takers[self.turn].left == 0:
+                self.turn += 1
+                return ENOUGH    # the end of a request that counts bytes has a status line
             seq += 1
             self.turn += 1
             if in_turns:
@@ -199,6 +212,12 @@ cdef class Pump:
             return END
         return GO_ON if self.find(seq[0], view) == 0 else UNREADABLE
 
+    cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept:
+        """False if the message might exceed the taker's bytes: the one-by-one lane decides then."""
+        cdef size_t most = (PyBytes_GET_SIZE(self.prefix) + NUMBERS_BYTES_MAX + view.subject_len
+                            + view.header_len + view.payload_len + SIZE_MARK_MAX)
+        return taker.bytes_left == 0 or <int64_t>most < taker.bytes_left
+
     cdef void skip_sated(self) noexcept nogil:
         """The turn goes to the next who may get more, if there is one."""
         cdef uint32_t i
@@ -216,6 +235,8 @@ cdef class Pump:
         cdef Subject* subject
         if self.wanted is not None:
             return self.search(start)
+        if self.are_many:
+            return self.log.find_next(self.filters, start)
         if self.literal is None:
             return self.log.live_from(start)
         subject = self.log.subjects.find(PyBytes_AS_STRING(self.literal),
@@ -342,6 +363,8 @@ cdef class Pump:
         self.size += self.last_flow - taker.to_len + view.subject_len
         taker.left -= 1
         taker.given += 1
+        if taker.bytes_left:
+            taker.bytes_left -= reply_len + body_len + view.subject_len
         if not self.spans_kept:
             return
         if self.nspans and self.spans[self.nspans - 1].last + 1 == view.seq:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from penstock.api.acks import Verb
 from penstock.api.consumer import AckPolicy
 from penstock.api.consumer_rules import sampled_percent
+from penstock.store.contract import TIME_NS_MAX
 
 if TYPE_CHECKING:
     from penstock.api.acks import Ack, AckRef
@@ -174,7 +175,9 @@ class Settling:
         else:
             # Counted from a time at which the ordinary wait would end now; with backoff the
             # wait is another one, and so is the delay. The reference does the same.
-            self._outstanding.wait_from(ref.stream_seq, now_ns - self._cfg.ack_wait + delay_ns)
+            since_ns = now_ns - self._cfg.ack_wait + delay_ns
+            since_ns = max(-TIME_NS_MAX, min(since_ns, TIME_NS_MAX))
+            self._outstanding.wait_from(ref.stream_seq, since_ns)
 
     # -- without an ack
 

@@ -44,10 +44,13 @@ class Agenda(Generic[Machine]):
         """When something may be due; never later than the first true deadline."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_ns: int) -> list[Machine]:
-        """The machines whose deadline has come. Each is without one until it says the next."""
-        found = []
-        while self._heap and self._heap[0][0] <= now_ns:
+    def due(self, now_ns: int, *, at_most: int | None = None) -> list[Machine]:
+        """The machines whose deadline has come, or the first of them; the others are still due.
+
+        Each is without a deadline until it says the next.
+        """
+        found: list[Machine] = []
+        while self._heap and self._heap[0][0] <= now_ns and len(found) != at_most:
             at_ns, _, machine = heapq.heappop(self._heap)
             key = id(machine)
             if self._queued.get(key) != at_ns:

@@ -19,6 +19,7 @@ from penstock.api.codec import decode, encode
 from penstock.api.consumer import ConsumerConfig
 from penstock.api.refusals import ApiError
 from penstock.api.stream import StreamState
+from penstock.base.nesting import check_nesting
 from penstock.base.sequences import SEQ_MAX
 from penstock.consumers.state import ConsumerState
 from penstock.jetstream.varints import unzigzag, zigzag
@@ -278,6 +279,7 @@ def _read_consumer(found: _Entry) -> SavedConsumer:
         raise InvalidArchive(f'expected consumer, found "{name}"')
     name = name.removeprefix(CONSUMER_PREFIX.decode())
     try:
+        check_nesting(found.payload)
         told = msgspec.json.decode(found.payload, type=_Consumer)
         config = decode(ConsumerConfig, bytes(told.config), strict=False)
         pending = {

@@ -23,6 +23,7 @@ from penstock.api.codec import decode
 from penstock.api.consumer import ConsumerConfig
 from penstock.api.refusals import ApiError
 from penstock.api.times import parse_time
+from penstock.base.nesting import check_nesting
 from penstock.jetstream.archive import (
     Created,
     Gone,
@@ -143,7 +144,7 @@ class ArchiveReaderV1:
             case ["msgs", "index.db"]:
                 yield from read_index(data)
             case ["obs", consumer, "meta.inf"]:
-                meta = msgspec.json.decode(data, type=_Meta)
+                meta = _read_meta(data)
                 self._consumers[consumer] = (meta, data)
             case ["obs", consumer, "o.dat"]:
                 yield self._consumer(consumer, data)
@@ -153,7 +154,7 @@ class ArchiveReaderV1:
                 return  # sums of the others
 
     def _stream(self, data: bytes) -> Created:
-        meta = msgspec.json.decode(data, type=_Meta)
+        meta = _read_meta(data)
         self._has_meta = True
         return Created(meta.name, _created_ns(meta))
 
@@ -164,6 +165,11 @@ class ArchiveReaderV1:
         meta, raw = found
         config = decode(ConsumerConfig, raw, strict=False)
         return SavedConsumer(name, config, read_state(data), _created_ns(meta))
+
+
+def _read_meta(data: bytes) -> _Meta:
+    check_nesting(data)
+    return msgspec.json.decode(data, type=_Meta)
 
 
 def _message(record: _Record, body: bytes) -> SavedMessage:

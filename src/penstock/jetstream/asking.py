@@ -19,14 +19,13 @@ from penstock.api.levels import REQUIRED_LEVEL_HEADER
 from penstock.api.refusals import ApiError
 from penstock.api.subjects import API
 from penstock.base.effects import Send
+from penstock.base.nesting import check_nesting
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.shorthash import short_hash
 from penstock.streams.names import STREAM_IDENTITY
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.api.stream import StreamSource
     from penstock.jetstream.ambient import Ambient
 
@@ -69,14 +68,14 @@ class Copier:
         ambient: Ambient,
         *,
         is_mirror: bool,
-        siblings: Iterable[StreamSource] = (),
+        has_siblings: bool = False,
     ) -> None:
-        """`siblings` are all sources of the stream, this one included."""
+        """`has_siblings`: the stream has other sources with the same origin."""
         self.stream = stream
         self.source = source
         self._ambient = ambient
         self._is_mirror = is_mirror
-        self._siblings = sum(each.name == source.name for each in siblings)
+        self._has_siblings = has_siblings
 
     def answer_inbox(self) -> str:
         """A new subject for one answer."""
@@ -85,7 +84,8 @@ class Copier:
     def _token(self) -> str:
         return self._ambient.nuid()[-INBOX_LENGTH:]
 
-    def _deliver_subject(self) -> str:
+    def deliver_subject(self) -> str:
+        """A new subject for the deliveries of one consumer."""
         kind = "M" if self._is_mirror else "S"
         external = self.source.external
         prefix = external.deliver if external is not None and external.deliver else "$JS"
@@ -97,17 +97,19 @@ class Copier:
         stable = short_hash(" ".join(part for part in parts if part))
         if self._is_mirror:
             return f"JS_MIRROR_{stable}"
-        many = self._siblings > 1
-        return f"JS_SRC_{short_hash(f'{stable} {index_name}' if many else stable)}"
+        named = f"{stable} {index_name}" if self._has_siblings else stable
+        return f"JS_SRC_{short_hash(named)}"
 
-    def request(self, index_name: str, start: Start, identity: str, reply: str) -> Send:
+    def request(
+        self, index_name: str, start: Start, identity: str, reply: str, deliver_subject: str
+    ) -> Send:
         """The message that asks for a consumer, or for the given one to start over."""
         header = self._header(identity)
         given = self.source.consumer
         if given is not None:
             subject = f"CONSUMER.RESET.{self.source.name}.{given.name}"
             return Send(self.api(subject), header=header, reply=reply)
-        cfg = self._config(index_name, start)
+        cfg = self._config(index_name, start, deliver_subject)
         subject = f"CONSUMER.CREATE.{self.source.name}"
         if cfg.filter_subject:
             subject += f".{cfg.name}.{cfg.filter_subject}"
@@ -132,7 +134,7 @@ class Copier:
             return header
         return headers.added(header, STREAM_IDENTITY, identity.encode())
 
-    def _config(self, index_name: str, start: Start) -> ConsumerConfig:
+    def _config(self, index_name: str, start: Start, deliver_subject: str) -> ConsumerConfig:
         policy = DeliverPolicy.ALL
         if start.seq:
             policy = DeliverPolicy.BY_START_SEQUENCE
@@ -142,7 +144,7 @@ class Copier:
         is_single = len(filters) == 1
         return ConsumerConfig(
             name=self.consumer_name(index_name),
-            deliver_subject=self._deliver_subject(),
+            deliver_subject=deliver_subject,
             deliver_policy=policy,
             opt_start_seq=start.seq,
             opt_start_time=start.ts_ns or None,
@@ -197,8 +199,9 @@ NOT_AN_ANSWER: Final = "invalid consumer create response"
 def read_answer(header: bytes, payload: bytes) -> Made | ApiError | str:
     """What the origin says; words if it says nothing that can be used."""
     try:
+        check_nesting(payload)
         said = _ANSWER.decode(payload)
-    except msgspec.DecodeError:
+    except ValueError:
         return NOT_AN_ANSWER
     if said.error is not None:
         return ApiError(said.error.code, said.error.err_code, said.error.description)

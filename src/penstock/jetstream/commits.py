@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.jetstream.latelog import StateMaking
 from penstock.store.errors import DiskFull, StoreError
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from penstock.base.effects import Effect
     from penstock.jetstream.files import ConsumerFiles
+    from penstock.jetstream.latelog import LateLog
     from penstock.jetstream.positions import Positions
+    from penstock.store.consumer_state import ConsumerSync
     from penstock.store.contract import Work
     from penstock.streams.lane import StreamLane
     from penstock.streams.stream import Stream
@@ -55,6 +58,7 @@ class Commits:
         """Consumers whose state somebody waits for."""
         self.changed: set[str] = set()
         """Consumers whose state may not be written."""
+        self._unmade: dict[str, None] = {}  # consumers whose state needs files
         self._releasing: list[Effect] = []
         self._awaited: dict[str, int] = {}  # consumer -> the change that must be durable
 
@@ -98,7 +102,8 @@ class Commits:
             if files is not None:
                 sync = files.state.pending_sync()
                 if sync is not None:
-                    commits.append(Commit(sync, partial(files.state.synced, sync)))
+                    is_long = isinstance(sync, StateMaking)
+                    commits.append(Commit(sync, partial(files.state.synced, sync), is_long))
                 self._awaited[name] = files.state.recorded_seq
             self.unsynced.discard(name)
 
@@ -148,7 +153,7 @@ class Commits:
             lane.forget()
 
     def flush_consumers(self) -> None:
-        """Writes what consumers' states lack on disk, without a sync."""
+        """Writes what consumers' states lack on disk, without a sync; `next_making` follows."""
         while self.changed:
             name = self.changed.pop()
             files = self._consumer_files.get(name)
@@ -159,3 +164,30 @@ class Commits:
             except StoreError:
                 self.changed.add(name)
                 raise
+            if files.state.needs_files:
+                self._unmade[name] = None
+
+    def next_making(self) -> Commit | None:
+        """Return what makes the files of one consumer's state; None if no other needs any now."""
+        while self._unmade:
+            name = next(iter(self._unmade))
+            del self._unmade[name]
+            files = self._consumer_files.get(name)
+            if files is None or not files.state.needs_files:
+                continue
+            sync = files.state.pending_sync()
+            if sync is not None:
+                return Commit(sync, partial(self._made, name, files.state, sync), is_long=True)
+            self.changed.add(name)  # its files are in use: the next flush asks again
+        return None
+
+    def _made(
+        self,
+        name: str,
+        state: LateLog,
+        sync: ConsumerSync | StateMaking,
+        failure: Exception | None,
+    ) -> None:
+        state.synced(sync, failure)
+        if failure is not None:
+            self.changed.add(name)

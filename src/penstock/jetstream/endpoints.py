@@ -21,7 +21,8 @@ Between two slices the state may change: messages are stored and removed, consum
 other API request of the account on the same stream runs, nor one of the same client; with
 `Endpoint.is_serial` none that changes which streams exist or what they capture. The handler yields
 `Wait(host, cold)` to be resumed when a block is in memory, and a `DiskWork` to be resumed when that
-has run on a disk thread. If the stream is closed meanwhile,
+has run on a disk thread; with `Endpoint.is_brief` requests about other consumers of the same stream
+run meanwhile. If the stream is closed meanwhile,
 the generator is closed (`finally` runs) and the client gets "stream not found"; an exception is
 answered with a 500. When the server stops, the generator is closed and no response is sent.
 """
@@ -38,6 +39,7 @@ from penstock.api.levels import REQUIRED_LEVEL_HEADER, demands_too_much
 from penstock.api.refusals import ApiError
 from penstock.api.responses import Response, SystemResponse
 from penstock.base.effects import Advise, Send
+from penstock.jetstream.request_queue import Keys
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
-    from penstock.jetstream.disk_work import DiskWork
+    from penstock.jetstream.disk_work import DiskWork, Vacancy
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.transfer import Transfer
     from penstock.store.contract import Cold
@@ -91,8 +93,8 @@ class Wait(NamedTuple):
     cold: Cold
 
 
-Pause: TypeAlias = "Wait | DiskWork[Any] | None"
-"""What a step waits for: a block, file work that is done, or its next turn."""
+Pause: TypeAlias = "Wait | DiskWork[Any] | Vacancy | None"
+"""What a step waits for: a block, file work of its own or of others, or its next turn."""
 
 Steps: TypeAlias = Generator[Pause, None, Outcome]
 """A handler that works in slices; each `yield` lets others be served."""
@@ -106,6 +108,11 @@ class _SerialKey(NamedTuple):
 
 
 SERIAL: Final = _SerialKey()
+
+
+def consumer_key(stream: str, consumer: str) -> Hashable:
+    """Return the key of requests about one consumer."""
+    return (stream, consumer)
 
 
 class Port(Protocol):
@@ -171,6 +178,9 @@ class Endpoint(NamedTuple):
     is_audited: bool = True
     is_serial: bool = False
     """Whether it changes which streams exist, or what they capture."""
+    is_brief: bool = False
+    """Whether its change is in memory before it waits for the disk, and names a consumer: then
+    requests about other consumers of the stream need not wait for the disk, too."""
 
 
 class Endpoints:
@@ -235,16 +245,19 @@ class Endpoints:
         except Exception as error:
             self._port.failed(request, error)
 
-    def keys(self, request: Request) -> tuple[Hashable, ...]:
+    def keys(self, request: Request) -> Keys:
         """Return what the request must not overtake others on: its client, its stream."""
         found = self._find(request.subject.split(".")[FIRST_NAME:])
         keys: list[Hashable] = [] if request.client is None else [request.client]
-        if found is not None:
-            endpoint, names = found
-            keys += names[:1]
-            if endpoint.is_serial:
-                keys.append(SERIAL)
-        return tuple(keys)
+        if found is None:
+            return Keys(tuple(keys))
+        endpoint, names = found
+        keys += names[:1]
+        if endpoint.is_serial:
+            keys.append(SERIAL)
+        if endpoint.is_brief and len(names) > 1:
+            return Keys(alone=(consumer_key(names[0], names[1]),), brief=tuple(keys))
+        return Keys(tuple(keys))
 
     def _find(self, tokens: list[str]) -> tuple[Endpoint, list[str]] | None:
         for length in (3, 2, 1):

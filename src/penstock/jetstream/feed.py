@@ -1,11 +1,13 @@
 """One mirror or source: asks its origin for a consumer, takes what comes, asks again if it must.
 
-A feed is in one of three states: it waits until `due_ns` to ask; it has asked and listens on an
-inbox for the answer; it listens where the origin delivers. Whatever goes wrong leads back to the
-first, with a pause that grows while the origin refuses. Where to go on is always read off what is
-stored here, so an attempt that was broken off costs nothing but time. Answers to flow control wait
-until what they answer for is durable: an origin may delete what it was told is here. Which of the
-origin's messages are stored, and as what, is `streams.sourcing`'s.
+A feed is in one of three states: it waits until `due_ns` to ask; it has asked and listens for the
+answer; it takes what the origin delivers. It listens where the origin delivers before it asks, and
+keeps what comes before the answer: others may listen there as well, so the origin need not wait
+for this feed. Whatever goes wrong leads back to the first state, with a pause that grows while the
+origin refuses. Where to go on is always read off what is stored here, so an attempt that was broken
+off costs nothing but time. Answers to flow control wait until what they answer for is durable: an
+origin may delete what it was told is here. Which of the origin's messages are stored, and as what,
+is `streams.sourcing`'s.
 """
 
 from __future__ import annotations
@@ -91,7 +93,11 @@ class Feed:
         self.is_caught_up = False
         """Whether the mirror had, at some time, nearly everything its origin had."""
         self.listening = NOWHERE
-        """The subject it listens on."""
+        """The inbox of the answer that it waits for, or where the origin delivers."""
+        self._delivery = NOWHERE
+        """Where it asked the origin to deliver; listened to from then on."""
+        self.has_siblings = False
+        """Whether the stream has other sources with the same origin."""
         self._is_feeding = False
         self._consumer = ""
         self._asked_ns: int | None = None
@@ -107,6 +113,9 @@ class Feed:
     def is_waiting(self) -> bool:
         """Whether it neither reads nor has asked."""
         return not self.listening
+
+    def hears(self, subject: str) -> bool:
+        return subject in (self.listening, self._delivery)
 
     # -- asking
 
@@ -150,11 +159,16 @@ class Feed:
         self._asked_ns = now_ns
         self.error = None
         inbox = copier.answer_inbox()
+        if self.source.consumer is None:
+            self._delivery = copier.deliver_subject()
+            self._wires.append(Listen(self._delivery, self, self.arrived))
         self._listen(inbox, self.answered)
         self.due_ns = now_ns + (ANSWER_NS_MAX if self.source.consumer is None else RESET_NS_MAX)
         progress = self.progress
         host.now.append(
-            copier.request(progress.index_name, self._begin(), progress.identity, inbox)
+            copier.request(
+                progress.index_name, self._begin(), progress.identity, inbox, self._delivery
+            )
         )
 
     def _copier(self) -> Copier:
@@ -164,7 +178,7 @@ class Feed:
             self.source,
             self._ambient,
             is_mirror=self._is_mirror,
-            siblings=cfg.sources,
+            has_siblings=self.has_siblings,
         )
 
     def _begin(self) -> Start:
@@ -197,6 +211,7 @@ class Feed:
         self._host.hear_lane()
         self.hear()  # of a feed that is not among those of the host any more
         self._listen(NOWHERE)
+        self._drop_delivery()
         self._is_feeding = False
         self._stuck = None
         self._arrived.clear()
@@ -209,6 +224,11 @@ class Feed:
         self.listening = subject
         if subject:
             self._wires.append(Listen(subject, self, take))
+
+    def _drop_delivery(self) -> None:
+        if self._delivery:
+            self._wires.append(Listen(self._delivery, self, None))
+        self._delivery = NOWHERE
 
     def close(self) -> None:
         """The upstream is not wanted any more; what was made for it goes, too."""
@@ -269,7 +289,15 @@ class Feed:
         self.due_ns = now_ns + SILENCE_NS_MAX
         self._note_lag(made.pending)
         given = self.source.consumer
-        self._listen(given.deliver_subject if given else made.deliver_subject, self.arrived)
+        subject = given.deliver_subject if given else made.deliver_subject
+        if subject == self._delivery:
+            self._listen(NOWHERE)
+            self.listening = subject
+            self._begin_lane()
+            self.resume(now_ns)
+        else:
+            self._drop_delivery()
+            self._listen(subject, self.arrived)
 
     def _skip_to(self, seq: int) -> None:
         """What the origin has lost, its mirror never gets."""
@@ -286,7 +314,7 @@ class Feed:
     def arrived(self, msg: Inbound, now_ns: int) -> None:
         """The origin's consumer has delivered something, or gives a sign of life."""
         self._heard_ns = now_ns
-        if self._stuck is None:
+        if self._stuck is None and self._is_feeding:
             self._take(msg, now_ns)
         elif len(self._arrived) < ARRIVED_MAX:
             self._arrived.append(msg)
@@ -299,7 +327,7 @@ class Feed:
         if self._stuck is not None:
             stuck, self._stuck = self._stuck, None
             self._store(*stuck, now_ns)
-        while self._arrived and self._stuck is None:
+        while self._arrived and self._stuck is None and self._is_feeding:
             self._take(self._arrived.popleft(), now_ns)
         self.tend_lane()
 
@@ -308,20 +336,20 @@ class Feed:
     def make_lane(self, subject: str, call: object) -> CopyLane | None:
         """A lane for the messages that come on this subject, which gives to `call` what it
         leaves; None if there is none for them."""
-        stream, is_delivery = self._host.lane, self._is_feeding and subject == self.listening
+        stream = self._host.lane
+        is_delivery = subject == (self.listening if self._is_feeding else self._delivery)
         if stream is None or not is_delivery or not self.progress.is_unchanged:
             return None
-        note = None if self._is_mirror else self.progress.note_parts()
-        self._lane = CopyLane(
-            stream=stream,
-            place=self.progress.place,
-            consumer=self._consumer,
-            host=self._host,
-            call=call,
-            note=note,
-        )
+        self._lane = CopyLane(stream=stream, place=self.progress.place, host=self._host, call=call)
+        self._begin_lane()
         self.configured()
         return self._lane
+
+    def _begin_lane(self) -> None:
+        """Says whose deliveries the lane takes, once the origin has answered."""
+        if self._lane is not None and self._is_feeding:
+            note = None if self._is_mirror else self.progress.note_parts()
+            self._lane.begin(self._consumer, note)
 
     def configured(self) -> None:
         """The stream's configuration may be another one."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.api.refusals import ApiError
+from penstock.jetstream.disk_work import DiskWork, FileGate, run_all
 from penstock.jetstream.latelog import LateLog
 from penstock.jetstream.positions import Positions
 from penstock.store.consumer_deltas import ConsumerState, Malformed
@@ -31,8 +32,9 @@ from penstock.store.errors import NotFound, StoreError
 from penstock.store.slots import SlotFile, read_slots, state_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from penstock.jetstream.disk_work import FileSteps
     from penstock.store.disk import Disk
 
 META_NAME: Final = "meta"
@@ -100,10 +102,11 @@ def file_name(name: str) -> str:
 class ConsumerFiles:
     """The files of one consumer: configuration in slots, state in a store of its own.
 
-    There is no such store before the consumer's first change; `save` writes where it begins.
+    There is no such store before the consumer's first change; `save` writes where it begins. Of
+    the works that write its files one is out at a time (`gate`).
     """
 
-    __slots__ = ("_disk", "_incarnation", "_meta", "_name", "state")
+    __slots__ = ("_disk", "_incarnation", "_meta", "_name", "gate", "state")
 
     def __init__(self, disk: Disk, name: str, incarnation: int, begin: ConsumerState) -> None:
         """For `StreamFiles`; one that does not exist yet, and does when it is saved."""
@@ -111,35 +114,54 @@ class ConsumerFiles:
         self._name = name
         self._incarnation = incarnation
         self._meta: SlotFile | None = None
-        self.state = LateLog(begin, self._make_state)
+        self.gate = FileGate()
+        self.state = LateLog(begin, self._make_state, self.gate)
 
     def opened(self, meta: SlotFile, store: ConsumerStateStore | None) -> ConsumerFiles:
         """These are its files."""
         self._meta = meta
         if store is not None:
-            self.state = LateLog(store.state, self._make_state, store)
+            self.state = LateLog(store.state, self._make_state, self.gate, store)
         return self
 
-    def save(self, meta: ConsumerMeta) -> None:
-        """Writes a configuration, durably."""
-        begin = None if self.state.has_files else self.state.state.encode(0)
-        value = msgspec.json.encode(msgspec.structs.replace(meta, state=begin))
-        if self._meta is None:
+    def save(self, meta: ConsumerMeta) -> FileSteps:
+        """Write a configuration, durably, on a disk thread. Raises StoreError.
+
+        If it is the first one, nothing is left of it then.
+        """
+        yield from self.gate.taken()
+        try:
+            begin = None if self.state.has_files else self.state.state.encode(0)
+            upto = self.state.recorded_seq
+            value = msgspec.json.encode(msgspec.structs.replace(meta, state=begin))
+            work = DiskWork(lambda: self._write(value))
+            yield work
+            work.result()
+            if begin is not None:
+                self.state.written_elsewhere(upto)
+        finally:
+            self.gate.leave()
+
+    def _write(self, value: bytes) -> None:
+        if self._meta is not None:
+            self._meta.write(value)
+            return
+        try:
             self._meta = SlotFile.create(
                 self._disk, self._name + META_SUFFIX, self._meta_key(), value
             )
-        else:
-            self._meta.write(value)
-        if begin is not None:
-            self.state.written_elsewhere()
+        except Exception as error:
+            if not (isinstance(error, StoreError) and error.errno == errno.EEXIST):
+                with contextlib.suppress(StoreError):
+                    self._disk.unlink(self._name + META_SUFFIX)
+            raise
 
     def _meta_key(self) -> bytes:
         return state_key(f"consumer-meta/{self._name}", self._incarnation)
 
     def _make_state(self, state: ConsumerState) -> ConsumerStateStore:
         """From now on the state is in files: the configuration says so last."""
-        with contextlib.suppress(NotFound):
-            ConsumerStateStore.delete(self._disk, self._name)  # of a making that failed
+        self._remove_state()  # of a making that failed
         store = ConsumerStateStore.create(
             self._disk, self._name, incarnation=self._incarnation, state=state
         )
@@ -149,19 +171,45 @@ class ConsumerFiles:
             self._meta.write(msgspec.json.encode(msgspec.structs.replace(meta, state=None)))
         return store
 
+    def _remove_state(self) -> None:
+        with contextlib.suppress(NotFound):
+            ConsumerStateStore.delete(self._disk, self._name)
+
     def close(self) -> None:
+        """Write what is open and let go of the files; of a consumer that was never saved only the
+        latter. Blocks."""
+        if self._meta is None:
+            self.state.abandon()
+            return
         self.state.close()
+        self._meta.close()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are: the consumer or its stream is deleted."""
+        self.state.abandon()
         if self._meta is not None:
             self._meta.close()
 
-    def delete(self) -> None:
-        """Removes everything, what makes the consumer exist first. If that fails, it exists."""
+    def delete(self) -> FileSteps:
+        """Make the consumer not exist, durably, on a disk thread. If that raises, it exists."""
+        yield from self.gate.taken()
+        try:
+            work = DiskWork(self._unlink)
+            yield work
+            work.result()
+        finally:
+            self.gate.leave()
+
+    def _unlink(self) -> None:
         self._disk.unlink(self._name + META_SUFFIX)
         self._disk.sync_dir()
-        with contextlib.suppress(StoreError):  # its last words are not wanted, nor its remains
-            self.close()
-        with contextlib.suppress(StoreError):
-            ConsumerStateStore.delete(self._disk, self._name)
+
+    def remove_rest(self) -> FileSteps:
+        """Remove what is left of a deleted consumer, on a disk thread; its failure is no matter."""
+        had_state = self.state.has_files
+        self.abandon()
+        if had_state:
+            yield DiskWork(lambda: ConsumerStateStore.sweep(self._disk, self._name))
 
 
 class StreamFiles:
@@ -191,7 +239,7 @@ class StreamFiles:
     ) -> ConsumerFiles:
         """Makes the files of a new consumer that begins so, durably. Blocks for a few syncs."""
         files = self.begin_consumer(meta.name, state)
-        files.save(meta)
+        run_all(files.save(meta))
         return files
 
     def begin_consumer(self, name: str, state: ConsumerState | None = None) -> ConsumerFiles:
@@ -205,19 +253,19 @@ class StreamFiles:
 
     def open_consumers(
         self,
-    ) -> tuple[list[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport]], list[Unreadable]]:
-        """Every consumer that is there, and those that cannot be read."""
-        found, unreadable = [], []
+    ) -> Iterator[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport] | Unreadable]:
+        """Open one consumer after the other; those that cannot be read, too, with the reason."""
         for file in self._consumers.files():
             if not file.endswith(META_SUFFIX):
                 continue
             name = file.removesuffix(META_SUFFIX)
             try:
-                found.append(self._open_consumer(name))
+                found = self._open_consumer(name)
             except Exception as error:  # one bad consumer must not keep others from being served
                 self.refuse_consumer(name, error)
-                unreadable.append(Unreadable(name, why_unserved(error)))
-        return found, unreadable
+                yield Unreadable(name, why_unserved(error))
+            else:
+                yield found
 
     def refuse_consumer(self, directory_name: str, error: Exception) -> None:
         """The consumer with this file name is not served: its files stay as they are."""
@@ -305,18 +353,19 @@ class AccountFiles:
         self.disk.sync_dir()
         return StreamFiles(self.disk, directory, slots, incarnation)
 
-    def open_streams(self) -> tuple[list[tuple[StreamMeta, StreamFiles]], list[Unreadable]]:
-        """Every stream that is there, and those that cannot be read."""
-        found, unreadable = [], []
+    def open_streams(self) -> Iterator[tuple[StreamMeta, StreamFiles] | Unreadable]:
+        """Open one stream after the other; those that cannot be read, too, with the reason."""
         for directory in self.disk.directories():
             if directory.startswith((GONE_PREFIX, STAGED_PREFIX)):
                 continue
             try:
-                if self._is_stream(directory):  # else a crash cut its creation short
-                    found.append(self._open_stream(directory))
+                if not self._is_stream(directory):
+                    continue  # a crash cut its creation short
+                found = self._open_stream(directory)
             except Exception as error:  # one bad stream must not keep others from being served
-                unreadable.append(Unreadable(directory, why_unserved(error)))
-        return found, unreadable
+                yield Unreadable(directory, why_unserved(error))
+            else:
+                yield found
 
     def _is_stream(self, directory: str) -> bool:
         """Whether a directory holds a stream, sound or not, and no remains of a creation."""

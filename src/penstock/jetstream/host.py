@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.upstream import Upstream
     from penstock.store.contract import Range, Removed
     from penstock.store.errors import DiskFull
-    from penstock.streams.entries import Entry
+    from penstock.streams.entries import Entry, PlanNote
     from penstock.streams.lane import StreamLane
 
 
@@ -66,6 +66,7 @@ class StreamHost:
         self.consumer_files: dict[str, ConsumerFiles] = {}
         self.now: list[Effect] = []
         self.is_closed = False
+        self.is_deleted = False
         self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
         self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
@@ -100,22 +101,24 @@ class StreamHost:
 
     # -- messages in
 
-    def publish(self, msg: Inbound, now_ns: int) -> None:
+    def publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> None:
         """A message for the stream. What it brings about is in `now` and `held` afterwards."""
         if self._intake:
             if not self._intake.add(msg):
                 self._refuse(msg, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
             return
         self.hear_lane()
-        self._publish(msg, now_ns)
+        self._publish(msg, now_ns, note)
 
-    def _publish(self, msg: Inbound, now_ns: int) -> bool:
+    def _publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> bool:
         hindrance = self.failure or self.commits.full
         if hindrance is not None:
             self._refuse(msg, refusals.STREAM_STORE_FAILED(err=str(hindrance)))
             return True
         try:
             planned = self.stream.plan(msg, now_ns)
+            if note is not None:
+                note(planned)
             if isinstance(planned, Answer):
                 self.commits.promise(planned.effects)
             elif isinstance(planned, NotLoaded):
@@ -430,16 +433,16 @@ class StreamHost:
 
     def deleted(self) -> None:
         """Reply to everything that waits: the stream is deleted, and that is durable."""
-        self.is_closed = True
+        self.is_closed = self.is_deleted = True
         self.now[:0] = self.commits.end_by_deletion(self.lane)
         while self._intake:
             self._refuse(self._intake.take(), refusals.STREAM_NOT_FOUND)
 
     def let_go(self) -> None:
-        """Writes what is open and closes the files."""
+        """Writes what is open and closes the files. Blocks."""
         for files in self.consumer_files.values():
             with contextlib.suppress(StoreError):
-                files.close()
+                (files.abandon if self.is_deleted else files.close)()
         with contextlib.suppress(StoreError):
             self.stream.store.close()
             if self.positions is not None and self.failure is None:

@@ -2,7 +2,8 @@
 
 Most consumers are made long before they are used, and some never are. Where such a one begins is
 written with its configuration; files for what it is given and acknowledges are made when there is
-something to write in them. Invariant: nothing is called durable before those files are.
+something to write in them, on a disk thread, with a copy of the state; what changes meanwhile
+follows with the next checkpoint. Invariant: nothing is called durable before those files are.
 """
 
 from __future__ import annotations
@@ -10,40 +11,87 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.consumers.state import MemoryLog
+from penstock.store.consumer_deltas import ConsumerState
+from penstock.store.errors import StoreError, SyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.consumers.state import ConsumerState, StateLog
+    from penstock.consumers.state import StateLog
+    from penstock.jetstream.disk_work import FileGate
     from penstock.store.consumer_state import ConsumerStateStore, ConsumerSync
     from penstock.store.contract import Range
+
+
+class StateMaking:
+    """The files of a state are made: `run` on any thread, then give it back to `synced`.
+
+    After an error it can be run again.
+    """
+
+    __slots__ = ("_make", "_value", "store", "upto")
+
+    def __init__(
+        self, make: Callable[[ConsumerState], ConsumerStateStore], value: bytes, upto: int
+    ) -> None:
+        self._make = make
+        self._value = value
+        self.upto = upto
+        """The last change that the files begin with."""
+        self.store: ConsumerStateStore | None = None
+
+    def run(self) -> None:
+        """Make the files, durably. Blocks for some syncs."""
+        if self.store is None:
+            self.store = self._make(ConsumerState.decode(self._value)[0])
 
 
 class LateLog:
     """A consumer's state, in memory or in files; its calls are `ConsumerStateStore`'s."""
 
-    __slots__ = ("_changes", "_log", "_make", "_store", "state")
+    __slots__ = (
+        "_before",
+        "_changes",
+        "_durable",
+        "_failure",
+        "_gate",
+        "_log",
+        "_make",
+        "_store",
+        "state",
+    )
 
     def __init__(
         self,
         state: ConsumerState,
         make: Callable[[ConsumerState], ConsumerStateStore],
+        gate: FileGate,
         store: ConsumerStateStore | None = None,
     ) -> None:
-        """`make` makes the files, durably, with a state to begin with; `store`: they are there."""
+        """`make` makes the files, durably, with a state to begin with, while nothing else has
+        `gate`; `store`: they are there."""
         self.state = state
         self._make = make
+        self._gate = gate
         self._store = store
         self._log: StateLog = MemoryLog(state) if store is None else store
         self._changes = 0
+        self._durable = 0  # of these
+        self._failure: SyncFailed | None = None
+        self._before = 0  # changes before those that the store counts
 
     @property
     def has_files(self) -> bool:
         return self._store is not None
 
-    def written_elsewhere(self) -> None:
-        """The state as it is now is durable, with the configuration."""
-        self._changes = 0
+    @property
+    def needs_files(self) -> bool:
+        """Whether there are changes and no files yet that could hold them."""
+        return self._store is None and self._changes > self._durable
+
+    def written_elsewhere(self, upto: int) -> None:
+        """The state as it was after this change is durable, with the configuration."""
+        self._durable = max(self._durable, upto)
 
     # -- changes
 
@@ -89,30 +137,63 @@ class LateLog:
 
     @property
     def recorded_seq(self) -> int:
-        return self._changes if self._store is None else self._store.recorded_seq
+        store = self._store
+        return self._changes if store is None else self._before + store.recorded_seq
 
     @property
     def durable_seq(self) -> int:
-        return 0 if self._store is None else self._store.durable_seq
+        store = self._store
+        return self._durable if store is None else self._before + store.durable_seq
 
     def flush(self) -> None:
-        """Writes what is not written. Blocks for some syncs if there are no files yet."""
+        """Write what is not written, if there are files for it (`needs_files`)."""
         if self._store is not None:
             self._store.flush()
-        elif self._changes:
-            self._log = self._store = self._make(self.state)
 
-    def pending_sync(self) -> ConsumerSync | None:
-        if self._store is None:
-            self.flush()
-        return None if self._store is None else self._store.pending_sync()
+    def pending_sync(self) -> ConsumerSync | StateMaking | None:
+        """Return what must run for the state to be durable; None if nothing, or not now: other work
+        on the files is out, and it must be asked again when that has ended."""
+        if self._store is not None:
+            return self._store.pending_sync()
+        if self._failure is not None:
+            raise self._failure
+        if not self.needs_files or self._gate.is_taken:
+            return None
+        self._gate.take()
+        return StateMaking(self._make, self.state.encode(0), self._changes)
 
-    def synced(self, work: ConsumerSync, failure: Exception | None = None) -> None:
-        assert self._store is not None
-        self._store.synced(work, failure)
+    def synced(self, work: ConsumerSync | StateMaking, failure: Exception | None = None) -> None:
+        """The work has run."""
+        if isinstance(work, StateMaking):
+            self._made(work, failure)
+        else:
+            assert self._store is not None
+            self._store.synced(work, failure)
+
+    def _made(self, work: StateMaking, failure: Exception | None) -> None:
+        store = work.store
+        if failure is None and store is not None:
+            store.take_over(self.state, self._changes - work.upto)
+            self._log = self._store = store
+            self._before = work.upto
+        if isinstance(failure, SyncFailed):
+            self._failure = failure  # what a sync lost is not written again by another one
+        self._gate.leave()
 
     def close(self) -> None:
-        if self._store is None:
-            self.flush()
+        """Write and sync what is open, and let go of the files. Blocks."""
+        work = None if self._store is not None else self.pending_sync()
+        if isinstance(work, StateMaking):
+            try:
+                work.run()
+            except StoreError as error:
+                self.synced(work, error)
+                raise
+            self.synced(work)
         if self._store is not None:
             self._store.close()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are: the consumer is deleted."""
+        if self._store is not None:
+            self._store.abandon()

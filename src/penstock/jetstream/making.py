@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from penstock.api.codec import encode
 from penstock.api.stream import Compression, PersistMode, Retention, Storage
 from penstock.consumers.consumer import Consumer
 from penstock.consumers.state import MemoryLog
 from penstock.consumers.surroundings import Surroundings
-from penstock.jetstream.files import ConsumerMeta
 from penstock.jetstream.host import StreamHost
 from penstock.store.compression import Compression as StoreCompression
 from penstock.store.filestore import FileStore
@@ -186,7 +183,8 @@ def compression_of(cfg: StreamConfig) -> StoreCompression:
 def make_consumer(
     assets: Assets, host: StreamHost, name: str, cfg: ConsumerConfig, now_ns: int
 ) -> Consumer:
-    """A new consumer of a stream. Raises StoreError."""
+    """A new consumer of a stream; if it has files, it exists when they are saved. Raises
+    StoreError; whatever it raises, nothing is left of it."""
     files = None
     if host.files is not None and not cfg.mem_storage and not cfg.direct:
         files = host.files.begin_consumer(name)
@@ -199,30 +197,20 @@ def make_consumer(
         now_ns=now_ns,
         recovered=False,
     )
-    if files is not None:  # it has chosen where to begin, which is saved along
-        files.save(ConsumerMeta(name=name, config=msgspec.Raw(encode(cfg)), created_ns=now_ns))
     try:
         host.add_consumer(consumer, files)
     except BaseException:
-        unmake_consumer(host, consumer, files, now_ns)
+        withdraw_consumer(host, name, now_ns)
         raise
     return consumer
 
 
-def unmake_consumer(
-    host: StreamHost, consumer: Consumer, files: ConsumerFiles | None, now_ns: int
-) -> None:
-    """Takes back what `make_consumer` made, because it cannot be served."""
-    if files is not None:
-        files.delete()
-    withdraw_consumer(host, consumer.name, now_ns)
-
-
 def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
-    """Takes a consumer out again that could not be added or served; its files stay."""
+    """Takes a consumer out again that could not be added, saved or served; its files stay."""
     host.consumer_files.pop(name, None)
-    if name in host.consumers:
-        host.drop_consumer(name, (), now_ns)
+    consumer = host.consumers.get(name)
+    if consumer is not None:
+        host.drop_consumer(name, consumer.closing(is_deleted=True), now_ns)
 
 
 def host_consumer(

@@ -3,6 +3,9 @@
 What cannot be read is left alone and said: one damaged stream must not keep the others from being
 served. Streams that keep messages for their consumers are swept, for a crash may have come between
 an acknowledgement and the removal it asked for.
+
+`recover_in_slices` pauses after each stream and after some consumers: an account that a reload adds
+is recovered while others are served. Between two slices every open file belongs to a host.
 """
 
 from __future__ import annotations
@@ -10,19 +13,21 @@ from __future__ import annotations
 import contextlib
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.api.codec import decode
 from penstock.api.consumer import ConsumerConfig
 from penstock.api.stream import Retention, StreamConfig
-from penstock.jetstream.files import file_name, why_unserved
+from penstock.base.slices import Sliced, finish
+from penstock.jetstream.files import Unreadable, file_name, why_unserved
 from penstock.jetstream.making import host_consumer, host_stream, withdraw_consumer
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
     from penstock.jetstream.assets import Assets
-    from penstock.jetstream.files import StreamFiles, StreamMeta
+    from penstock.jetstream.files import ConsumerFiles, ConsumerMeta, StreamFiles, StreamMeta
     from penstock.jetstream.host import StreamHost
+    from penstock.store.consumer_state import RecoveryReport
 
 
 @dataclass(slots=True)
@@ -42,8 +47,16 @@ class AccountRecovery:
         self.unserved.append(f"stream directory {directory}: {why}")
 
 
+CONSUMERS_PER_SLICE: Final = 32
+
+
 def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
-    """Opens every stream of an account."""
+    """Open every stream of an account, without a pause."""
+    return finish(recover_in_slices(assets, now_ns))
+
+
+def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
+    """Open every stream of an account; pause after each."""
     report = AccountRecovery()
     if assets.files is None:
         return report
@@ -51,10 +64,12 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
         assets.files.sweep(staged=True)
     except Exception as error:
         report.problems.append(f"remains of streams: {why_unserved(error)}")
-    found, unreadable = assets.files.open_streams()
-    for item in unreadable:
-        report.refuse_stream(assets, item.name, item.why)
-    for meta, files in found:
+    yield
+    for found in assets.files.open_streams():
+        if isinstance(found, Unreadable):
+            report.refuse_stream(assets, found.name, found.why)
+            continue
+        meta, files = found
         try:
             host = _recover_stream(assets, meta, files, report, now_ns)
         except Exception as error:  # whatever it is, it is about this stream alone
@@ -62,18 +77,18 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
             with contextlib.suppress(StoreError):
                 files.close()
             continue
-        _recover_consumers(assets, host, report, now_ns)
+        yield from _recover_consumers(assets, host, report, now_ns)
         if host.stream.cfg.retention is not Retention.LIMITS:
             _sweep(host, report, now_ns)
-        _finish_chores(host, report, now_ns)
+        yield from _finish_chores(host, report, now_ns)
+        yield
     return report
 
 
-def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> None:
-    """Does at once what a serving stream does in slices."""
+def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> Sliced[None]:
+    """Do what a serving stream does in slices, before the stream is served."""
     try:
-        for _ in host.chores.finish(now_ns):
-            continue
+        yield from host.chores.finish(now_ns)
     except Exception as error:
         report.problems.append(f"stream {host.name}: not trimmed: {why_unserved(error)}")
 
@@ -106,38 +121,50 @@ def _recover_stream(
 
 def _recover_consumers(
     assets: Assets, host: StreamHost, report: AccountRecovery, now_ns: int
-) -> None:
+) -> Sliced[None]:
     assert host.files is not None
     try:
-        found, unreadable = host.files.open_consumers()
+        for count, found in enumerate(host.files.open_consumers(), 1):
+            if isinstance(found, Unreadable):
+                report.unserved.append(f"stream {host.name}, consumer {found.name}: {found.why}")
+            else:
+                _recover_consumer(assets, host, found, report, now_ns)
+            if count % CONSUMERS_PER_SLICE == 0:
+                yield
     except Exception as error:
         host.files.refuse_consumer("*", error)
         why = why_unserved(error)
         report.unserved.append(f"stream {host.name}: its consumers cannot be listed: {why}")
+
+
+def _recover_consumer(
+    assets: Assets,
+    host: StreamHost,
+    found: tuple[ConsumerMeta, ConsumerFiles, RecoveryReport],
+    report: AccountRecovery,
+    now_ns: int,
+) -> None:
+    meta, files, recovered = found
+    try:
+        cfg = decode(ConsumerConfig, bytes(meta.config), strict=False)
+        host_consumer(
+            assets,
+            host,
+            meta.name,
+            cfg,
+            files,
+            created_ns=meta.created_ns,
+            now_ns=now_ns,
+            recovered=True,
+        )
+    except Exception as error:  # whatever it is, it is about this consumer alone
+        assert host.files is not None
+        host.files.refuse_consumer(file_name(meta.name), error)
+        withdraw_consumer(host, meta.name, now_ns)
+        why = why_unserved(error)
+        report.unserved.append(f"stream {host.name}, consumer {meta.name}: {why}")
         return
-    report.unserved += [
-        f"stream {host.name}, consumer {item.name}: {item.why}" for item in unreadable
+    report.consumers += 1
+    report.problems += [
+        f"stream {host.name}, consumer {meta.name}: {damage}" for damage in recovered.damage
     ]
-    for meta, files, recovered in found:
-        try:
-            cfg = decode(ConsumerConfig, bytes(meta.config), strict=False)
-            host_consumer(
-                assets,
-                host,
-                meta.name,
-                cfg,
-                files,
-                created_ns=meta.created_ns,
-                now_ns=now_ns,
-                recovered=True,
-            )
-        except Exception as error:  # whatever it is, it is about this consumer alone
-            host.files.refuse_consumer(file_name(meta.name), error)
-            withdraw_consumer(host, meta.name, now_ns)
-            why = why_unserved(error)
-            report.unserved.append(f"stream {host.name}, consumer {meta.name}: {why}")
-            continue
-        report.consumers += 1
-        report.problems += [
-            f"stream {host.name}, consumer {meta.name}: {damage}" for damage in recovered.damage
-        ]

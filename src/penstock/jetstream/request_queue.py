@@ -3,7 +3,12 @@
 A request is served at once if it follows no waiting request and the turn has time left. Otherwise
 it waits, and `ServerQueue.run` serves it in a later turn: one request, or one step of a request,
 of each account in rotation. Requests that share a key (a client, a stream) are served in the order
-in which they came; a request of several keys waits until it is the first for each of them.
+in which they came; a request of several keys waits until it has each of them.
+
+A request has a key alone until it ends. It may have some of its keys only until it waits for the
+disk (`Keys.brief`): its change is in memory then, and from there on it shares these keys with other
+such requests. So consumers are created one after the other and written to disk together, while a
+request that must see the outcome of all of them waits for their end.
 
 A handler that works in steps returns a generator (`endpoints.Steps`). The queue calls `next` on it
 while the turn has time; its keys stay taken until it ends, so later requests on the same stream
@@ -16,7 +21,7 @@ called, `resume` when what a step waits for is there, and `close` when it stops.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -31,13 +36,22 @@ CLIENT_REQUESTS_MAX: Final = 256
 """Requests of one client that wait before the server stops reading from it."""
 
 
+class Keys(NamedTuple):
+    """What a request must not overtake others on."""
+
+    alone: tuple[Hashable, ...] = ()
+    """Kept from its beginning to its end; no other request has them meanwhile."""
+    brief: tuple[Hashable, ...] = ()
+    """Kept until it waits for the disk, then shared with requests that have them briefly, too."""
+
+
 class QueuePort(Protocol):
     """What an account's queue asks of the server."""
 
     def begin(self, request: Request) -> Running | None:
         """Serve a request; return its steps if it works in steps. Neither may raise."""
 
-    def keys(self, request: Request) -> tuple[Hashable, ...]:
+    def keys(self, request: Request) -> Keys:
         """Return what the request must not overtake others on."""
 
     def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
@@ -56,15 +70,35 @@ class QueuePort(Protocol):
 class Entry:
     """One request that waits, or whose steps run."""
 
-    __slots__ = ("first_for", "keys", "request", "steps", "wait")
+    __slots__ = ("is_sharing", "keys", "missing", "request", "steps", "wait")
 
-    def __init__(self, request: Request, keys: tuple[Hashable, ...]) -> None:
+    def __init__(self, request: Request, keys: Keys) -> None:
         self.request = request
         self.keys = keys
-        self.first_for = 0
-        """For how many of its keys it is the first."""
+        self.missing = 0
+        """How many of its keys it waits for."""
+        self.is_sharing = False
+        """Whether it shares its brief keys: it has waited for the disk."""
         self.steps: Running | None = None
         self.wait: Pause = None
+
+
+class Line:
+    """The requests that have a key, and those that wait for it, in order."""
+
+    __slots__ = ("owner", "sharers", "waiting")
+
+    def __init__(self) -> None:
+        self.owner: Entry | None = None
+        self.sharers = 0
+        self.waiting: deque[Entry] = deque()
+
+    def __len__(self) -> int:
+        return len(self.waiting) + self.sharers + (self.owner is not None)
+
+    def admits(self, *, is_brief: bool) -> bool:
+        """Return whether the next request may have the key now."""
+        return self.owner is None and (is_brief or not self.sharers)
 
 
 class ServerQueue:
@@ -129,7 +163,7 @@ class AccountQueue:
         self._server = server
         self._port = port
         self._waiting_max = waiting_max
-        self.lines: dict[Hashable, deque[Entry]] = {}
+        self.lines: dict[Hashable, Line] = {}
         """By key, the requests that wait or run, in order; only the queue changes it."""
         self._ready: deque[Entry] = deque()
         self._stepping: dict[Entry, None] = {}
@@ -138,17 +172,28 @@ class AccountQueue:
         self.waiting = 0
         """Requests that nothing was done for yet."""
         self.is_listed = False
+        self.is_held = False
+        """Whether everything waits: the account's streams are still being opened."""
 
     def __len__(self) -> int:
         """Requests that wait or whose steps run."""
         return self.waiting + len(self._stepping)
+
+    def hold(self) -> None:
+        """Serve nothing until `release`; the bounds on what waits are the same."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Serve what waits, in order."""
+        self.is_held = False
+        self.list_if_ready()
 
     def submit(self, request: Request, *, is_late: bool) -> None:
         """Serve a request now, or as soon as its turn comes; `is_late`: not in this turn."""
         if self._is_closed:
             return
         keys = self._port.keys(request)
-        if is_late or any(key in self.lines for key in keys):
+        if is_late or self.is_held or not self._are_free(keys):
             self._add(Entry(request, keys))
             return
         steps = self._port.begin(request)
@@ -158,6 +203,26 @@ class AccountQueue:
         entry.steps = steps
         if self._takes_step(entry):
             self._line_up(entry)
+
+    def run_steps(self, request: Request, keys: Keys, steps: Running) -> None:
+        """Run steps of the server's own, in order with requests; they are never dropped."""
+        if self._is_closed:
+            steps.close()
+            return
+        entry = Entry(request, keys)
+        entry.steps = steps
+        self._stepping[entry] = None
+        self._line_up(entry)
+
+    def _are_free(self, keys: Keys) -> bool:
+        """Return whether a request with these keys need not wait for another one."""
+        lines = self.lines
+        if not lines:
+            return True
+        if any(key in lines for key in keys.alone):
+            return False
+        brief = [lines[key] for key in keys.brief if key in lines]
+        return all(line.admits(is_brief=True) and not line.waiting for line in brief)
 
     def _add(self, entry: Entry) -> None:
         self.waiting += 1
@@ -173,20 +238,59 @@ class AccountQueue:
                 self._port.pause(client)
 
     def _line_up(self, entry: Entry) -> None:
-        for key in entry.keys:
-            line = self.lines.get(key)
-            if line is None:
-                self.lines[key] = deque((entry,))
-                entry.first_for += 1
-            else:
-                line.append(entry)
-        if entry.first_for == len(entry.keys) and entry.wait is None:
+        entry.missing = 0
+        for key in entry.keys.alone:
+            self._stand_in(key, entry, is_brief=False)
+        for key in entry.keys.brief:
+            self._stand_in(key, entry, is_brief=True)
+        if entry.missing:
+            return
+        if entry.wait is None:
             self._ready.append(entry)
             self.list_if_ready()
+        else:
+            self._share(entry)
+
+    def _stand_in(self, key: Hashable, entry: Entry, *, is_brief: bool) -> None:
+        line = self.lines.get(key)
+        if line is None:
+            line = self.lines[key] = Line()
+        if is_brief and entry.is_sharing:
+            line.sharers += 1
+        elif line.admits(is_brief=is_brief) and not line.waiting:
+            line.owner = entry
+        else:
+            line.waiting.append(entry)
+            entry.missing += 1
+
+    def _share(self, entry: Entry) -> None:
+        """The request waits for the disk: others may have its brief keys, too."""
+        if entry.is_sharing or not entry.keys.brief:
+            return
+        entry.is_sharing = True
+        for key in entry.keys.brief:
+            line = self.lines[key]
+            line.owner = None
+            line.sharers += 1
+            self._admit_next(key, line)
+        self.list_if_ready()
+
+    def _admit_next(self, key: Hashable, line: Line) -> None:
+        """Give the key to the request that waits for it next, if it may have it now."""
+        if not line.waiting:
+            if not len(line):
+                del self.lines[key]
+            return
+        following = line.waiting[0]
+        if line.admits(is_brief=key in following.keys.brief):
+            line.owner = line.waiting.popleft()
+            following.missing -= 1
+            if not following.missing:
+                self._ready.append(following)
 
     def list_if_ready(self) -> None:
         """Enter the rotation of the server if there is something to do."""
-        if self._ready and not self.is_listed:
+        if self._ready and not self.is_listed and not self.is_held:
             self.is_listed = True
             self._server.has_work(self)
 
@@ -205,6 +309,8 @@ class AccountQueue:
             self._end(entry)
         elif entry.wait is None:
             self._ready.append(entry)
+        else:
+            self._share(entry)
         return entry.request.subject
 
     def _takes_step(self, entry: Entry) -> bool:
@@ -234,16 +340,13 @@ class AccountQueue:
 
     def _end(self, entry: Entry) -> None:
         """Let those go on that came after the request."""
-        for key in entry.keys:
+        for key in (*entry.keys.alone, *entry.keys.brief):
             line = self.lines[key]
-            line.popleft()
-            if not line:
-                del self.lines[key]
-                continue
-            following = line[0]
-            following.first_for += 1
-            if following.first_for == len(following.keys):
-                self._ready.append(following)
+            if line.owner is entry:
+                line.owner = None
+            else:
+                line.sharers -= 1
+            self._admit_next(key, line)
         client = entry.request.client
         if client in self._paused and len(self.lines.get(client, ())) <= CLIENT_REQUESTS_MAX // 2:
             self._paused.discard(client)
@@ -254,9 +357,8 @@ class AccountQueue:
         count, self.waiting = self.waiting, 0
         self.lines.clear()
         self._ready.clear()
-        for entry in self._stepping:
-            entry.first_for = 0
-            self._line_up(entry)
+        for entry in sorted(self._stepping, key=lambda entry: entry.missing):
+            self._line_up(entry)  # those that run first: they have their keys
         self._unpause_all()
         self._port.dropped(count)
 

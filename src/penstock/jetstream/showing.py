@@ -56,7 +56,10 @@ def show_stream(
 
 
 def _identity(host: StreamHost) -> PenstockInfo:
-    return PenstockInfo(incarnation=host.incarnation, loss_floor=host.stream.store.loss_floor)
+    store = host.stream.store
+    return PenstockInfo(
+        incarnation=host.incarnation, loss_floor=store.loss_floor, losses=store.losses
+    )
 
 
 def _alone(assets: Assets) -> ClusterInfo:

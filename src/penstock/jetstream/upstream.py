@@ -8,7 +8,8 @@ on is in `wires` for the edge to take, everything else in the host's lists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Fetch
 from penstock.jetstream.agenda import Agenda
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.base.message import Inbound
     from penstock.jetstream.ambient import Ambient
     from penstock.jetstream.host import StreamHost
+
+FEEDS_PER_TICK: Final = 32
+"""Feeds that ask their origins, or give up waiting, before others are served."""
 
 
 class Upstream:
@@ -71,12 +75,14 @@ class Upstream:
         for name in self._sources.keys() - wanted.keys():
             self._drop(self._sources.pop(name))
         feeds = {}
+        named = Counter(source.name for source in self._host.stream.cfg.sources)
         for name, source in wanted.items():
             feed = self._sources.get(name)
             if feed is None:
                 feed = self._make(source, is_mirror=False)
                 self._unplaced.append(feed)
             feed.source = source
+            feed.has_siblings = named[source.name] > 1
             feeds[name] = feed
         self._sources = feeds
 
@@ -115,8 +121,8 @@ class Upstream:
         return self._agenda.next_ns
 
     def tick(self, now_ns: int) -> None:
-        """Lets every feed whose time has come do what is due."""
-        for feed in self._agenda.due(now_ns):
+        """Lets feeds whose time has come do what is due; those that are left are due at once."""
+        for feed in self._agenda.due(now_ns, at_most=FEEDS_PER_TICK):
             feed.tick(now_ns)
             self._agenda.note(feed, feed.due_ns)
         self._host.note(self)
@@ -129,7 +135,7 @@ class Upstream:
     def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
         """A message came where a feed wanted to listen; perhaps it no longer does."""
         feed, due_ns = wire.feed, wire.feed.due_ns
-        if wire.take is None or feed.listening != wire.subject:
+        if wire.take is None or not feed.hears(wire.subject):
             return
         wire.take(msg, now_ns)
         if feed.due_ns != due_ns:

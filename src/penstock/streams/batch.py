@@ -181,7 +181,8 @@ class AtomicBatches:
         if commit == COMMIT:
             items = [*items, Staged(msg.subject, msg.header, msg.payload, fields)]
         num_packed = batch.packer.count
-        planned = self._plan_all(items, StagedLedger(self._ledger, packed, num_packed), now_ns)
+        staged = StagedLedger(self._ledger, packed, num_packed)
+        planned = self._plan_all(items, staged, now_ns)
         if isinstance(planned, Cold):
             # The message will come again, and find the batch as it was.
             return NotLoaded(planned)
@@ -189,7 +190,7 @@ class AtomicBatches:
         if isinstance(planned, list) and self._ledger.is_used_up(num_packed + len(planned)):
             planned = USED_UP
         if not isinstance(planned, list):
-            return self._refuse(msg, planned)
+            return self._refuse(msg, planned)._replace(at_fault=staged.at_fault)
         if commit == COMMIT_WITHOUT:
             last = planned[-1]
             header = headers.added(last.header, names.BATCH_COMMIT, COMMIT)
@@ -210,19 +211,21 @@ class AtomicBatches:
             )
             verdict = _verdict(staged, draft)
             if verdict is not None:
+                staged.at_fault = item.header
                 return verdict
             staged.stage(draft)
             skip = self._planner.is_unwanted(draft.subject)
             planned.append(self._planner.publish(draft, skip=skip))
         return planned
 
-    def _refuse(self, msg: Inbound, fault: ApiError) -> Answer | NotLoaded:
-        return self._planner.answer(fault, msg.reply)
+    def _refuse(self, msg: Inbound, fault: ApiError) -> Answer:
+        answer = self._planner.answer(fault, msg.reply)
+        assert isinstance(answer, Answer)
+        return answer
 
     def _abandon(self, batch_id: bytes, msg: Inbound, reason: str, fault: ApiError) -> Answer:
         advice = self._drop(batch_id, reason)
         answer = self._refuse(msg, fault)
-        assert isinstance(answer, Answer)
         return answer._replace(effects=(*advice, *answer.effects))
 
     def _drop(self, batch_id: bytes, reason: str = "") -> tuple[Effect, ...]:

@@ -27,7 +27,16 @@ _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid"
 class StagedLedger(Ledger):
     """A ledger as it will be once the messages staged so far are stored."""
 
-    __slots__ = ("_bytes", "_newest", "_packed", "expected", "is_bounded", "msg_ids", "subjects")
+    __slots__ = (
+        "_bytes",
+        "_newest",
+        "_packed",
+        "at_fault",
+        "expected",
+        "is_bounded",
+        "msg_ids",
+        "subjects",
+    )
 
     def __init__(self, ledger: Ledger, packed: bytes = b"", num_packed: int = 0) -> None:
         """The batch begins with so many packed messages, which nothing is asked of."""
@@ -44,6 +53,8 @@ class StagedLedger(Ledger):
         self.msg_ids: set[bytes] = set()
         self.expected: dict[str, int] = {}
         """Last sequences that were asked for already."""
+        self.at_fault = b""
+        """Header of the message that a check refused."""
 
     def stage(self, draft: Draft) -> None:
         """The draft passed: the next one comes after it."""

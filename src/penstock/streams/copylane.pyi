@@ -15,9 +15,8 @@ class CopyLane(Lane):
         *,
         stream: StreamLane,
         place: Place,
-        consumer: str,
         host: object,
         call: object,
-        note: tuple[bytes, bytes, bytes] | None,
     ) -> None: ...
+    def begin(self, consumer: str, note: tuple[bytes, bytes, bytes] | None) -> None: ...
     def take_news(self) -> int: ...

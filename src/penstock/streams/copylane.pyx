@@ -39,13 +39,15 @@ cdef class Place:
 
 
 cdef class CopyLane(Lane):
-    def __cinit__(self, *, StreamLane stream not None, Place place not None,
-                  str consumer not None, host, call, tuple note):
+    def __cinit__(self, *, StreamLane stream not None, Place place not None, host, call):
         self.stream = stream
         self.place = place
         self.host = host
         self.call = call
         self.owner = stream.owner
+
+    def begin(self, str consumer not None, tuple note) -> None:
+        """Take what this consumer delivers; `note` are the parts of a copy's note, None: a mirror."""
         self.delivered_by = f"{consumer}.1.".encode("utf-8", "surrogateescape")
         if note is not None:
             self.note_head, self.note_tail, self.note_end = note
@@ -59,7 +61,8 @@ cdef class CopyLane(Lane):
         cdef char header[HEADER_BYTES_MAX]
         cdef Delivered delivered
         cdef size_t n
-        if not self.is_open or not self.read(msg, &delivered) or self.host.is_hindered:
+        if (not self.is_open or self.delivered_by is None or not self.read(msg, &delivered)
+                or self.host.is_hindered):
             return False
         if self.note_head is None:
             if delivered.seq <= self.stream.log.last_seq:

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.api import refusals
 from penstock.api.codec import encode_plain
+from penstock.base.nesting import check_nesting
 from penstock.store.contract import Cold, Missing
 from penstock.streams import names
 from penstock.wire import headers
@@ -93,8 +94,10 @@ def count(ledger: Ledger, draft: Draft) -> ApiError | Cold | None:
 
 def _add(draft: Draft, step: int, header: bytes, payload: bytes) -> None:
     """Header and payload are those of the subject's last message; empty if there is none."""
+    check_nesting(payload)
     total = (number(_VALUE.decode(payload).val.encode()) or 0) if payload or header else 0
     listed = headers.get(header, names.COUNTER_SOURCES)
+    check_nesting(listed or b"")
     sources = _SOURCES.decode(listed) if listed else {}
     origin = draft.fields.get(names.STREAM_SOURCE)
     if origin:

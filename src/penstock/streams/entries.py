@@ -15,6 +15,8 @@ from penstock.api.stream import StreamConfig  # noqa: TC001 - msgspec reads the 
 from penstock.store.contract import NOTHING_REMOVED, Range
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect, Send
     from penstock.store.contract import Cold, Removed
@@ -139,6 +141,8 @@ class Answer(NamedTuple):
     effects: tuple[Effect, ...] = ()
     refusal: ApiError | None = None
     is_duplicate: bool = False
+    at_fault: bytes = b""
+    """Header of the message refused, if that is another message of an atomic batch."""
 
 
 class NotLoaded(NamedTuple):
@@ -176,4 +180,6 @@ class Due(NamedTuple):
 
 
 Planned: TypeAlias = Entry | Answer | NotLoaded
+PlanNote: TypeAlias = "Callable[[Planned], None]"
+"""Is shown what a message leads to, before it is performed."""
 NOTHING: Final = Answer()

@@ -17,7 +17,7 @@ from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.store.contract import Cold
 from penstock.streams import names
 from penstock.streams.batch_checks import StagedLedger, judge_batched
-from penstock.streams.checks import USED_UP, Duplicate
+from penstock.streams.checks import USED_UP, Duplicate, expected_last_msg_id
 from penstock.streams.entries import Answer, FastMark, NotLoaded, Planned
 from penstock.streams.gathering import BATCH_ID_BYTES_MAX
 from penstock.streams.pubacks import error_json
@@ -214,6 +214,8 @@ class FastBatches:
             return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
         draft = self._planner.draft(*msg, now_ns)
         verdict = judge_batched(StagedLedger(self._ledger), draft)
+        if verdict is None:
+            verdict = expected_last_msg_id(self._ledger, draft)
         if isinstance(verdict, Cold):
             return NotLoaded(verdict)
         if verdict is None and self._ledger.is_used_up(1):
@@ -265,6 +267,17 @@ class FastBatches:
             return (*said, self._finish(mark.id, batch, reply))
         due = self._due_ack(batch, reply)
         return (*said, due) if due else said
+
+    def passed_over(self, mark: FastMark) -> tuple[Send, ...]:
+        """Count a message as taken that is not stored; a commit ends the batch without a reply."""
+        batch = self._running.get(mark.id)
+        if batch is None:
+            return ()
+        if mark.commit:
+            self._drop(mark.id)
+            return ()
+        said, batch.held = tuple(batch.held), []
+        return said
 
     def _finish(self, batch_id: str, batch: _Running, reply: str) -> Send:
         """The batch ends with what was stored of it."""

@@ -18,7 +18,7 @@ from penstock.base.sequences import SEQ_MAX
 from penstock.base.shorthash import short_hash
 from penstock.streams import names
 from penstock.streams.copylane import Place
-from penstock.subjects.transform import Transform
+from penstock.subjects.transform import shared_transform
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Progress:
         self._is_mirror = is_mirror
         self._consumer = ""
         self._transforms = tuple(
-            Transform(each.src, each.dest) for each in source.subject_transforms if each.dest
+            shared_transform(each.src, each.dest) for each in source.subject_transforms if each.dest
         )
 
     @property

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.api.requests import PurgeRequest
     from penstock.api.stream import StreamConfig
+    from penstock.base.effects import Send
     from penstock.base.message import Inbound
     from penstock.store.contract import Store
     from penstock.streams.gathering import Gatherings
@@ -95,7 +96,8 @@ class Stream:
         self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
         self._timing = Timing(self._ledger, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
-        self._begun = False  # purged, if never written to
+        # Shows its first sequence although it has no message: it was purged, or was given the 1.
+        self._begun = cfg.first_seq == 1
         self._configure()
 
     @property
@@ -177,6 +179,15 @@ class Stream:
             if batch_id:
                 return self._atomic.plan(batch_id, msg, now_ns)
         return self._planner.plan(subject, reply, header, payload, now_ns)
+
+    def stored_subject(self, subject: str) -> str:
+        """Return the subject that a message published on this one is stored under."""
+        return self._planner.stored_subject(subject)
+
+    def pass_over(self, planned: Publish) -> tuple[Send, ...]:
+        """Forget a planned message; returns what its publisher hears if it is of a fast batch."""
+        mark = planned.special.fast if planned.special is not None else None
+        return self._fast.passed_over(mark) if mark is not None else ()
 
     def plan_copy(self, msg: Inbound, seq: int, source: Progress, now_ns: int) -> Planned:
         """What a message of a source leads to; it has this sequence at its origin."""

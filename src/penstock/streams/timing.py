@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.streams.planner import Planner
     from penstock.streams.schedule import Schedules
 
-PER_TICK_MAX: Final = 1_000
+PER_TICK_MAX: Final = 200
 """Messages with markers, and schedules, that one tick handles; the rest are still due."""
 
 

@@ -279,6 +279,13 @@ def test_a_refused_message_may_come_again_later(consumer: Consumer, payload: byt
     assert places(consumer.fetch(1)) == [(2, 1, 4)]
 
 
+@pytest.mark.parametrize("delay", [2**62, 2**63 - 1, -(2**63)])
+def test_nak_delays_without_end_are_answered(consumer: Consumer, delay: int) -> None:
+    [message] = consumer.fetch(1)
+    consumer.answer(message, b'-NAK {"delay":%d}' % delay)
+    assert consumer.info()["num_ack_pending"] == 1
+
+
 def test_only_a_pending_message_can_be_refused(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message)

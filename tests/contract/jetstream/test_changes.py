@@ -94,6 +94,19 @@ def test_a_limit_removes_the_oldest_at_once(
     assert stream.sequences() == left
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_bytes": 220}])
+def test_a_limit_of_the_stream_counts_before_one_of_its_subjects(
+    jetstream: JetStream, storage: str, limit: dict[str, Any]
+) -> None:
+    """Both in one update: a message that only the limit of subjects would spare is removed."""
+    stream = jetstream.stream(storage=storage)
+    for subject in "abbbc":
+        stream.publish(subject, b"x" * 40)
+    stream.update(**limit, max_msgs_per_subject=1)
+    assert stream.sequences() == [4, 5]
+
+
 def test_consumers_skip_what_a_limit_removed(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d", "e")

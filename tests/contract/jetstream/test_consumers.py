@@ -332,6 +332,16 @@ BEGINNINGS: list[tuple[dict[str, Any], list[int], list[int]]] = [
 ]
 
 
+@pytest.mark.parametrize("header", ["Own", "Nats-Own", "Nats-Expected-Stream"])
+def test_every_message_is_pending_whatever_its_headers(stream: Stream, header: str) -> None:
+    consumer = stream.consumer(ack_policy="explicit")
+    stream.fill("a", "b", "c")
+    stream.publish("a", b"", **{header: stream.name})
+    stream.fill("a")
+    assert consumer.info()["num_pending"] == 10
+    assert [ack_fields(one)[3] for one in consumer.fetch(10)] == [*range(9, -1, -1)]
+
+
 @pytest.mark.parametrize(("config", "sequences", "later"), BEGINNINGS)
 def test_a_policy_says_where_to_begin(
     stream: Stream, config: dict[str, Any], sequences: list[int], later: list[int]

@@ -224,6 +224,13 @@ def test_priorities_decide_between_requests_that_arrive_together(stream: Stream)
 # -- pauses
 
 
+def test_remaining_time_of_a_pause_fits_64_bits(stream: Stream) -> None:
+    consumer = stream.consumer(ack_policy="explicit")
+    paused = consumer.call("PAUSE", {"pause_until": "9999-12-31T23:59:59Z"})
+    assert paused["pause_remaining"] == 2**63 - 1
+    assert consumer.info()["pause_remaining"] == 2**63 - 1
+
+
 def test_a_pause_stops_delivery_until_it_is_lifted(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     paused = consumer.call("PAUSE", {"pause_until": FAR})

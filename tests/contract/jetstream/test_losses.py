@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.api.levels import FORMER_KEYS, PENSTOCK_HEADER
-from support_servers import OURS
+from support_servers import OURS, until
 
 if TYPE_CHECKING:
     from support_assets import JetStream, Stream
@@ -68,7 +68,7 @@ def test_only_the_info_of_one_stream_reports_identity_and_losses(jetstream: JetS
     updated = jetstream.done(f"STREAM.UPDATE.{stream.name}", stream.created["config"])
     for info in (stream.created, updated, stream.info(), *listed):
         assert "penstock" not in info
-    assert reported(stream).keys() == {"incarnation", "loss_floor"}
+    assert reported(stream).keys() == {"incarnation", "loss_floor", "losses"}
 
 
 @pytest.mark.usefixtures("told")
@@ -86,6 +86,24 @@ def test_what_is_overwritten_is_not_lost_and_what_is_deleted_is(
     assert floor(stream) == 4
     stream.publish("d", Nats_Rollup="all")
     assert floor(stream) == 6
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_what_requests_remove_is_counted_and_what_is_overwritten_is_not(
+    jetstream: JetStream, storage: str
+) -> None:
+    stream = jetstream.stream(max_msgs_per_subject=2, allow_rollup_hdrs=True, storage=storage)
+    stream.fill("a", "b", "a", "b", "c", "a", "b")
+    stream.publish("c", Nats_Rollup="sub")
+    assert reported(stream)["losses"] == 0
+    jetstream.done(f"STREAM.MSG.DELETE.{stream.name}", {"seq": 6})
+    until(lambda: reported(stream)["losses"] == 1, "the count")
+    jetstream.done(f"STREAM.PURGE.{stream.name}", {"filter": stream.subject("b"), "keep": 1})
+    jetstream.done(f"STREAM.PURGE.{stream.name}", {"filter": stream.subject("b")})
+    until(lambda: reported(stream)["losses"] == 2, "the count")
+    stream.publish("d", Nats_Rollup="all")
+    until(lambda: reported(stream)["losses"] == 4, "the count")
 
 
 @pytest.mark.usefixtures("told")

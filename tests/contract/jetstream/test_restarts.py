@@ -130,6 +130,30 @@ def test_a_consumer_goes_on_where_it_was(server: ServerUnderTest) -> None:
         assert [ack_fields(one)[2] for one in messages] == [4, 5]
 
 
+@pytest.mark.parametrize("seq", [1, 2, 10])
+def test_reset_beyond_an_empty_stream_survives_restart(server: ServerUnderTest, seq: int) -> None:
+    with life(server) as client:
+        client.stream("S").consumer("c", ack_policy="explicit").call("RESET", {"seq": seq})
+    end(server)
+    with life(server) as client:
+        info = again(client, "S").consumer("c", ack_policy="explicit").info()
+        for key in ("delivered", "ack_floor"):
+            assert (info[key]["consumer_seq"], info[key]["stream_seq"]) == (0, seq - 1)
+
+
+def test_restart_moves_a_consumer_back_to_the_end_of_its_stream(server: ServerUnderTest) -> None:
+    with life(server) as client:
+        stream = client.stream("S")
+        stream.fill("a", "b", "c")
+        stream.consumer("c", ack_policy="explicit").call("RESET", {"seq": 10})
+    end(server)
+    with life(server) as client:
+        consumer = again(client, "S").consumer("c", ack_policy="explicit")
+        assert consumer.info()["delivered"]["stream_seq"] == 3
+        again(client, "S").publish("d")
+        assert stream_sequences(consumer.fetch(1)) == [4]
+
+
 def test_an_unacknowledged_message_comes_again_with_its_count(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S")

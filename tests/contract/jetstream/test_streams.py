@@ -128,6 +128,14 @@ def test_a_message_may_belong_to_one_stream_only(jetstream: JetStream, theirs: s
     assert jetstream.refused(f"STREAM.CREATE.{name}", config) == OVERLAP
 
 
+@pytest.mark.parametrize("first_seq", [0, 1])
+def test_new_stream_shows_the_first_sequence_it_was_given(
+    jetstream: JetStream, first_seq: int
+) -> None:
+    stream = jetstream.stream(first_seq=first_seq)
+    assert (stream.state()["first_seq"], stream.state()["last_seq"]) == (first_seq, 0)
+
+
 def test_the_first_sequence_can_be_chosen(jetstream: JetStream) -> None:
     stream = jetstream.stream(first_seq=1000)
     state = stream.state()

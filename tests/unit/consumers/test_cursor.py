@@ -175,6 +175,20 @@ def test_messages_nobody_announced_are_counted(filters: tuple[str, ...], many: i
     assert told == len(stage.seqs())
 
 
+@pytest.mark.parametrize("filters", [(), ("a",), ("w.>",)])
+def test_announced_message_does_not_hide_unannounced_ones(filters: tuple[str, ...]) -> None:
+    stage = Stage(pull_config(filter_subjects=filters), before=["a", "w.a"])
+    stage.consumer.info(T0)
+    for subject in ("a", "w.b", "x"):
+        stage._append(subject, b"", b"")
+    stage.consumer.stored_some()
+    for subject in ("a", "w.b"):
+        stage.consumer.stored(stage._append(subject, b"", b""), subject, T0)
+    told = stage.consumer.info(T0).num_pending
+    stage.pull("999")
+    assert told == len(stage.seqs())
+
+
 @pytest.mark.parametrize("pattern", ["a", "*"])
 def test_removals_are_taken_off_what_is_to_come(pattern: str) -> None:
     stage = Stage(pull_config(filter_subject=pattern), before=["a"] * 8 + ["b.c"] * 2)

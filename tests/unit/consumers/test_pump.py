@@ -19,7 +19,7 @@ FAR = 2**40
 def run_of(pump: Pump, subscribers: Subscribers, **how: object) -> tuple[Run, list[Deliver]]:
     """A run to `in` without bounds but for those given, and what came of it."""
     bounds: dict[str, object] = {
-        "takers": [(b"in", FAR)],
+        "takers": [(b"in", FAR, 0)],
         "start": 1,
         "consumer_seq": 0,
         "to_come": 0,

@@ -64,6 +64,39 @@ def test_known_ids_are_passed_over() -> None:
     assert copy.num_asked == 1
 
 
+@pytest.mark.parametrize("fields", KINDS)
+def test_what_is_delivered_before_the_answer_is_taken_after_it(fields: dict[str, object]) -> None:
+    """Others may listen where the origin delivers, so it need not wait for the copy to listen."""
+    copy = Copy(**fields)
+    to = copy.asked["deliver_subject"]
+    assert to in copy.wires, "it listens before it asks"
+    copy.deliver(1, 1, to=to)
+    copy.deliver(2, 2, to=to)
+    assert not copy.messages
+    copy.answer(config={"deliver_subject": to})
+    assert len(copy.messages) == 2
+    copy.deliver(3, 3, to=to)
+    copy.pass_time(5)
+    assert (len(copy.messages), list(copy.wires)) == (3, [to])
+    copy.beat(3, to=to)
+    assert copy.num_asked == 1
+
+
+@pytest.mark.parametrize("fields", KINDS)
+def test_what_was_delivered_to_an_attempt_that_failed_is_not_taken(
+    fields: dict[str, object],
+) -> None:
+    copy = Copy(**fields)
+    to = copy.asked["deliver_subject"]
+    copy.deliver(1, 1, to=to)
+    copy.refuse()
+    assert not copy.wires
+    copy.pass_time(60)
+    assert copy.asked["deliver_subject"] != to
+    copy.answer(config={"deliver_subject": copy.asked["deliver_subject"]})
+    assert not copy.messages
+
+
 def test_lag_is_what_is_to_come_besides_the_message() -> None:
     copy = connected(**SOURCE)
     copy.deliver(1, 1, pending=5)
@@ -130,7 +163,8 @@ def test_an_origin_that_does_not_answer_is_asked_again() -> None:
     assert copy.num_asked == 1
     copy.pass_time(10.5)
     assert copy.num_asked == 2
-    assert list(copy.wires) == [copy.requests[1].reply] != [inbox]
+    assert set(copy.wires) == {copy.requests[1].reply, copy.asked["deliver_subject"]}
+    assert copy.requests[1].reply != inbox
 
 
 def test_an_origin_that_refuses_is_asked_ever_more_seldom() -> None:

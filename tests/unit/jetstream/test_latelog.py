@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from penstock.jetstream.files import AccountFiles, ConsumerFiles, ConsumerMeta, StreamFiles
+from penstock.jetstream.disk_work import DiskWork, Vacancy, run_all
+from penstock.jetstream.files import (
+    AccountFiles,
+    ConsumerFiles,
+    ConsumerMeta,
+    StreamFiles,
+    Unreadable,
+)
+from penstock.jetstream.latelog import StateMaking
 from penstock.store.errors import StoreError
 from penstock.testing.simdisk import Fault, SimDisk
 from penstock.testing.simfiles import Lose
@@ -25,21 +33,27 @@ def made(disk: SimDisk) -> tuple[StreamFiles, ConsumerFiles]:
     stream = AccountFiles(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
     files = stream.begin_consumer("c")
     files.state.reset(0, BEGIN)
-    files.save(META)
+    run_all(files.save(META))
     return stream, files
 
 
 def reopened(disk: SimDisk) -> ConsumerState:
-    [(_, stream)], _ = AccountFiles(disk, make_incarnation=lambda: 7).open_streams()
-    [(_, files, report)], unreadable = stream.open_consumers()
-    assert not unreadable
+    [found] = AccountFiles(disk, make_incarnation=lambda: 7).open_streams()
+    assert not isinstance(found, Unreadable)
+    [consumer] = found[1].open_consumers()
+    assert not isinstance(consumer, Unreadable)
+    _, files, report = consumer
     assert not report.damage
     return files.state.state
 
 
 def settle(files: ConsumerFiles) -> None:
     while (work := files.state.pending_sync()) is not None:
-        work.run()
+        try:
+            work.run()
+        except StoreError as error:
+            files.state.synced(work, error)
+            raise
         files.state.synced(work)
 
 
@@ -72,10 +86,85 @@ def test_a_new_configuration_says_where_an_unused_consumer_is() -> None:
     disk = SimDisk()
     _, files = made(disk)
     files.state.reset(0, BEGIN + 5)
-    files.save(msgspec.structs.replace(META, created_ns=2))
+    run_all(files.save(msgspec.structs.replace(META, created_ns=2)))
     settle(files)
     assert suffixes(disk) == ["c.meta"]
     assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 5
+
+
+def test_changes_while_files_are_made_follow_with_the_next_sync() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    files.state.delivered(1, BEGIN + 1, 5)
+    making = files.state.pending_sync()
+    assert isinstance(making, StateMaking)
+    assert files.state.pending_sync() is None  # one at a time
+    files.state.delivered(2, BEGIN + 2, 6)
+    files.state.delivered(3, BEGIN + 3, 6)
+    awaited = files.state.recorded_seq
+    making.run()
+    files.state.synced(making)
+    assert files.state.recorded_seq == awaited
+    assert files.state.durable_seq < awaited
+    assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
+    settle(files)
+    assert files.state.durable_seq == awaited
+    after = reopened(disk.crash(Lose()))
+    assert after.delivered_stream == BEGIN + 3
+    assert len(after.pending) == 3
+
+
+def test_a_save_waits_while_files_are_made_and_keeps_the_state_in_them() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    files.state.delivered(1, BEGIN + 1, 5)
+    making = files.state.pending_sync()
+    assert isinstance(making, StateMaking)
+    save = files.save(msgspec.structs.replace(META, created_ns=2))
+    waits = next(save)
+    assert isinstance(waits, Vacancy)
+    resumed: list[bool] = []
+    waits.gate.when_free(lambda: resumed.append(True))
+    making.run()
+    files.state.synced(making)
+    assert resumed
+    work = next(save)
+    assert isinstance(work, DiskWork)
+    work.run()
+    assert next(save, None) is None
+    assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
+
+
+def test_no_files_are_made_while_a_save_is_out() -> None:
+    disk = SimDisk()
+    _, files = made(disk)
+    save = files.save(msgspec.structs.replace(META, created_ns=2))
+    work = next(save)
+    assert isinstance(work, DiskWork)
+    files.state.delivered(1, BEGIN + 1, 5)
+    assert files.state.pending_sync() is None
+    work.run()
+    assert next(save, None) is None
+    settle(files)
+    assert files.state.durable_seq == files.state.recorded_seq
+    assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
+
+
+@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.EIO])
+def test_whichever_call_fails_while_a_consumer_is_created_it_does_not_exist(fault: Fault) -> None:
+    for nth in range(1, CALLS_MAX):
+        disk = SimDisk()
+        stream = AccountFiles(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
+        disk.fail_nth(nth, fault)
+        try:
+            run_all(stream.begin_consumer("c").save(META))
+        except StoreError:
+            assert "c.meta" not in suffixes(disk)
+            continue
+        if not disk.faults_struck:
+            assert nth > 3
+            return
+    pytest.fail("creating a consumer takes no end of calls")
 
 
 def test_a_state_that_is_lost_is_told() -> None:
@@ -84,8 +173,9 @@ def test_a_state_that_is_lost_is_told() -> None:
     files.state.delivered(1, BEGIN + 1, 5)
     files.close()
     disk.subdir("S").subdir("obs").unlink("c.state")
-    found, unreadable = stream.open_consumers()
-    assert (found, [item.name for item in unreadable]) == ([], ["c"])
+    [found] = stream.open_consumers()
+    assert isinstance(found, Unreadable)
+    assert found.name == "c"
 
 
 @pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.SHORT_WRITE])

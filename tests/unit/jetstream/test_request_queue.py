@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.jetstream import request_queue
+from penstock.jetstream.disk_work import DiskWork
 from penstock.jetstream.endpoints import Request, Wait
-from penstock.jetstream.request_queue import AccountQueue, ServerQueue
+from penstock.jetstream.request_queue import AccountQueue, Keys, ServerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from penstock.jetstream.endpoints import Running
+    from penstock.jetstream.endpoints import Pause, Running
 
 STEP_NS = 1_000_000
 
@@ -41,7 +42,8 @@ class Scene:
 
 
 class Account:
-    """Serves requests named `stream:what`; `what` may be a number of steps."""
+    """Serves requests named `stream:what`; `what` may be a number of steps. `stream/consumer:save`
+    changes a consumer in memory and then waits for the disk."""
 
     def __init__(self, scene: Scene, name: str, waiting_max: int) -> None:
         self.scene = scene
@@ -57,7 +59,7 @@ class Account:
 
     def begin(self, request: Request) -> Running | None:
         what = request.subject.partition(":")[2]
-        if what.isdigit() or what == "cold":
+        if what.isdigit() or what in ("cold", "save"):
             return self._steps(request.subject, what)
         self._done(request.subject)
         return None
@@ -72,6 +74,9 @@ class Account:
                 host: Any = subject
                 cold: Any = "block"
                 yield Wait(host, cold)
+            elif what == "save":
+                self._done(subject)
+                yield DiskWork(lambda: None)
             else:
                 for number in range(int(what)):
                     self._done(f"{subject}#{number}")
@@ -80,12 +85,15 @@ class Account:
         finally:
             self.closed.append(subject)
 
-    def keys(self, request: Request) -> tuple[Hashable, ...]:
-        stream = request.subject.partition(":")[0]
+    def keys(self, request: Request) -> Keys:
+        named = request.subject.partition(":")[0]
+        stream, _, consumer = named.partition("/")
         keys: tuple[Hashable, ...] = (stream,) if stream else ()
-        return keys if request.client is None else (str(request.client), *keys)
+        if request.client is not None:
+            keys = (str(request.client), *keys)
+        return Keys((named,), keys) if consumer else Keys(keys)
 
-    def wait_for(self, wait: Wait, resume: Callable[[], None]) -> None:
+    def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
         self.resume.append(resume)
 
     def pause(self, client: object) -> None:
@@ -225,3 +233,74 @@ def test_closing_ends_the_steps_that_run_and_drops_the_rest(scene: Scene) -> Non
     assert scene.run(9 * STEP_NS) == []
     account.ask("S:y", is_late=False)
     assert scene.run(9 * STEP_NS) == []
+
+
+def test_changes_of_several_consumers_wait_for_the_disk_together(scene: Scene) -> None:
+    account = scene.account()
+    for name in "ab":
+        account.ask(f"S/{name}:save", is_late=False)
+    account.ask("S/c:save")
+    assert scene.log == ["A S/a:save", "A S/b:save"]
+    assert scene.run(9 * STEP_NS) == ["A S/c:save"]
+    for resume in reversed(account.resume):
+        resume()
+    assert scene.run(9 * STEP_NS) == ["A S/c:save.", "A S/b:save.", "A S/a:save."]
+    assert (len(account.queue), account.queue.lines) == (0, {})
+
+
+def test_the_same_consumer_is_not_changed_again_before_the_disk_has_the_first_change(
+    scene: Scene,
+) -> None:
+    account = scene.account()
+    account.ask("S/a:save", is_late=False)
+    account.ask("S/a:save", "other", is_late=False)
+    account.ask("S/b:save", "third", is_late=False)
+    assert scene.log == ["A S/a:save"]
+    assert scene.run(9 * STEP_NS) == []  # the third came after the second, on the same stream
+    account.resume[0]()
+    assert scene.run(9 * STEP_NS) == ["A S/a:save.", "A S/a:save", "A S/b:save"]
+
+
+def test_request_about_the_stream_waits_until_the_disk_has_all_changes(scene: Scene) -> None:
+    account = scene.account()
+    account.ask("S/a:save", "c", is_late=False)
+    account.ask("S/b:save", "d", is_late=False)
+    account.ask("S:list", "e", is_late=False)
+    account.ask("S/c:save", "f", is_late=False)
+    account.ask("T:list", "g", is_late=False)
+    assert scene.log == ["A S/a:save", "A S/b:save", "A T:list"]
+    account.resume[1]()
+    assert scene.run(9 * STEP_NS) == ["A S/b:save."]
+    account.resume[0]()
+    assert scene.run(9 * STEP_NS) == ["A S/a:save.", "A S:list", "A S/c:save"]
+
+
+def test_dropped_requests_leave_changes_that_wait_for_the_disk(scene: Scene) -> None:
+    account = scene.account(waiting_max=1)
+    account.ask("S/a:save", "c", is_late=False)
+    account.ask("S/b:save", "d", is_late=False)
+    account.ask("S:x")
+    account.ask("S:y")
+    assert account.drops == [2]
+    account.ask("S:list", "e", is_late=False)
+    for resume in account.resume:
+        resume()
+    assert scene.run(9 * STEP_NS) == ["A S/a:save.", "A S/b:save.", "A S:list"]
+    assert account.queue.lines == {}
+
+
+def test_steps_of_the_server_wait_for_their_keys_and_are_not_dropped(scene: Scene) -> None:
+    account = scene.account(waiting_max=1)
+
+    def steps() -> Running:
+        scene.log.append("own")
+        yield None
+        scene.log.append("own.")
+
+    account.ask("S:1", is_late=False)
+    account.queue.run_steps(Request("own", "", b"", b""), Keys(("S",)), steps())
+    account.ask("S:x")
+    account.ask("S:y")
+    assert account.drops == [2]
+    assert scene.run(9 * STEP_NS) == ["A S:1.", "own", "own."]
+    assert (len(account.queue), account.queue.lines) == (0, {})

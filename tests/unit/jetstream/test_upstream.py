@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from penstock.api.stream import External, SourceConsumer, StreamSource
+from penstock.jetstream.upstream import FEEDS_PER_TICK
 from penstock.store.contract import Cold, MessageRecord, Missing
 from penstock.store.memstore import MemStore
 from support_copies import CONSUMER, DELIVER, MIRROR, ORIGIN, SOURCE, Copy, connected
 from support_publishing import SECOND
+
+if TYPE_CHECKING:
+    from penstock.consumers.consumer import Consumer
 
 OTHER = StreamSource(name="P")
 DELETION = f"$JS.API.CONSUMER.DELETE.O.{CONSUMER}"
@@ -178,3 +184,22 @@ def test_activity_is_the_time_since_the_origin_was_heard_of() -> None:
     info = copy.upstream.mirror_info(copy.now_ns)
     assert info is not None
     assert info.active == 4 * SECOND
+
+
+def test_very_many_sources_ask_their_origins_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = connected(**SOURCE)
+    tick, asked = copy.host.tick, []
+
+    def counted(now_ns: int) -> list[Consumer]:
+        before = len(copy.host.now)
+        abandoned = tick(now_ns)
+        asked.append(len(copy.host.now) - before)
+        return abandoned
+
+    monkeypatch.setattr(copy.host, "tick", counted)
+    copy.update(sources=tuple(StreamSource(name=f"N{number}") for number in range(100)))
+    copy.pass_time(0)
+    assert sum(asked) == 100
+    assert max(asked) <= FEEDS_PER_TICK

@@ -10,7 +10,7 @@ from msgspec import structs
 from penstock.api import refusals, subjects
 from penstock.api.advisories import ConsumerAction as ConsumerEvent
 from penstock.api.codec import encode
-from penstock.api.consumer import CreateConsumerRequest
+from penstock.api.consumer import CreateConsumerRequest, pause_remaining
 from penstock.api.consumer_changes import (
     Surroundings,
     addressed,
@@ -52,7 +52,7 @@ from penstock.jetstream.handlers.bodies import (
     read_optional,
     stream_of,
 )
-from penstock.jetstream.making import make_consumer, unmake_consumer
+from penstock.jetstream.making import make_consumer, withdraw_consumer
 from penstock.jetstream.policy import consumer_caps
 from penstock.jetstream.showing import show_consumer
 from penstock.jetstream.views import ConsumerConfigs
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from penstock.api.consumer import ConsumerConfig, ConsumerInfo
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
+    from penstock.jetstream.disk_work import FileSteps
     from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
 
@@ -99,8 +100,9 @@ def create(call: Call) -> Steps:
         return refused
     try:
         if existing is None:
-            return _create(call, host, cfg, named=bool(whom.name or cfg.durable_name))
-        return _update(call, host, existing, cfg)
+            is_named = bool(whom.name or cfg.durable_name)
+            return (yield from _create(call, host, cfg, named=is_named))
+        return (yield from _update(call, host, existing, cfg))
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
 
@@ -129,15 +131,17 @@ def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
     )
 
 
-def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Outcome:
+def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Steps:
     name = cfg.name or call.assets.ambient.nuid()[-EPHEMERAL_NAME_LENGTH:]
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
     try:
         call.port.watch(host, consumer)
         info = show_consumer(consumer, call.now_ns)
-    except BaseException:
+        yield from _save(host, consumer, cfg)
+    except Exception:
         call.port.unwatch(consumer)
-        unmake_consumer(host, consumer, host.consumer_files.get(name), call.now_ns)
+        withdraw_consumer(host, name, call.now_ns)
+        call.port.mark(host)
         raise
     call.port.mark(host)
     created = consumer_told(subjects.CONSUMER_CREATED, host, name, "create")
@@ -148,9 +152,18 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
     return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
-def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Outcome:
+def _save(host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
+    """Write a configuration, if the consumer has files. Raises StoreError."""
+    files = host.consumer_files.get(consumer.name)
+    if files is not None:
+        config = msgspec.Raw(encode(cfg))
+        meta = ConsumerMeta(name=consumer.name, config=config, created_ns=consumer.created_ns)
+        yield from files.save(meta)
+
+
+def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Steps:
     if cfg != consumer.cfg:
-        _change(call, host, consumer, cfg)
+        yield from _change(call, host, consumer, cfg)
     if cfg.sourcing:
         _start_over(host, consumer, call.now_ns)
     call.port.mark(host)
@@ -158,40 +171,36 @@ def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfi
     return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
-def _change(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> None:
+def _change(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
     """Put a configuration into force, then write it down; if either fails, the old one stays.
 
     Raises StoreError if it cannot be written.
     """
     old = consumer.cfg
-    files = host.consumer_files.get(consumer.name)
+    is_saved = False
     try:
         effects = consumer.update(cfg, call.now_ns)
         call.port.unwatch(consumer)
         call.port.watch(host, consumer)
         show_consumer(consumer, call.now_ns)
-        if files is not None:
-            files.save(_meta(consumer, cfg))
-        host.filters_changed(call.now_ns)
-    except BaseException:
+        yield from _save(host, consumer, cfg)
+        is_saved = True
+        host.filters_changed(call.now_ns)  # takes messages out, so it comes last
+    except Exception:
         _take_back(call, host, consumer, old)
+        if is_saved:
+            yield from _save(host, consumer, old)
         raise
     host.touched(consumer, effects)
 
 
 def _take_back(call: Call, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
     """Each step is tried whatever becomes of the others; what raises is logged."""
-    files = host.consumer_files.get(consumer.name)
-
-    def save() -> None:
-        if files is not None:
-            files.save(_meta(consumer, old))
-
     for step in (
         lambda: consumer.update(old, call.now_ns),
         lambda: call.port.unwatch(consumer),
         lambda: call.port.watch(host, consumer),
-        save,
+        lambda: call.port.mark(host),
     ):
         try:
             step()
@@ -205,12 +214,6 @@ def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
     if not isinstance(done, ApiError):
         host.touched(consumer, done.effects)
         host.await_state(consumer)
-
-
-def _meta(consumer: Consumer, cfg: ConsumerConfig) -> ConsumerMeta:
-    return ConsumerMeta(
-        name=consumer.name, config=msgspec.Raw(encode(cfg)), created_ns=consumer.created_ns
-    )
 
 
 def consumer_told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
@@ -282,31 +285,33 @@ def delete(call: Call) -> Outcome | Steps:
     found = consumer_of(call)
     if isinstance(found, ApiError):
         return found
+    return _delete(call, *found)
+
+
+def _delete(call: Call, host: StreamHost, consumer: Consumer) -> Steps:
     try:
-        delete_consumer(call.port, *found, call.now_ns)
+        yield from delete_consumer(call.port, host, consumer, call.now_ns)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
-    return _deleted(call, found[0])
-
-
-def _deleted(call: Call, host: StreamHost) -> Steps:
     yield from host.chores.finish(call.now_ns)  # messages that were kept for it alone
     return Held(ConsumerDeleteResponse(success=True), host)
 
 
-def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> None:
-    """Takes a consumer away, its files first; waiting requests are told. Raises StoreError."""
+def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> FileSteps:
+    """Take a consumer away, its files first; waiting requests get a reply. Raises StoreError."""
     files = host.consumer_files.get(consumer.name)
     if files is not None:
-        files.delete()
+        yield from files.delete()
         del host.consumer_files[consumer.name]
     port.unwatch(consumer)
     host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
     port.mark(host)
     port.perform([consumer_told(subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
+    if files is not None:
+        yield from files.remove_rest()
 
 
-def pause(call: Call) -> Outcome:
+def pause(call: Call) -> Steps:
     """CONSUMER.PAUSE; without a time, or with one that has passed, it goes on."""
     request = read_optional(call, PauseRequest)
     if isinstance(request, ApiError):
@@ -318,16 +323,16 @@ def pause(call: Call) -> Outcome:
     until_ns = request.pause_until or None
     cfg = with_level(structs.replace(consumer.cfg, pause_until=until_ns))
     try:
-        _change(call, host, consumer, cfg)
+        yield from _change(call, host, consumer, cfg)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
     call.port.mark(host)
-    is_paused = until_ns is not None and until_ns > call.now_ns
+    remaining_ns = pause_remaining(until_ns, call.now_ns)
     return Held(
         ConsumerPauseResponse(
-            paused=is_paused,
+            paused=remaining_ns > 0,
             pause_until=until_ns or 0,
-            pause_remaining=until_ns - call.now_ns if is_paused and until_ns else 0,
+            pause_remaining=remaining_ns,
         ),
         host,
     )
@@ -379,13 +384,13 @@ def unpin(call: Call) -> Outcome:
 
 
 ENDPOINTS: Final = {
-    "CONSUMER.CREATE": Endpoint(ConsumerCreateResponse, create, 1, 1_000_000),
-    "CONSUMER.DURABLE.CREATE": Endpoint(ConsumerCreateResponse, create, 2, 2),
+    "CONSUMER.CREATE": Endpoint(ConsumerCreateResponse, create, 1, 1_000_000, is_brief=True),
+    "CONSUMER.DURABLE.CREATE": Endpoint(ConsumerCreateResponse, create, 2, 2, is_brief=True),
     "CONSUMER.INFO": Endpoint(ConsumerInfoResponse, info, 2, 2),
     "CONSUMER.NAMES": Endpoint(ConsumerNamesResponse, names, 1, 1),
     "CONSUMER.LIST": Endpoint(ConsumerListResponse, list_all, 1, 1),
     "CONSUMER.DELETE": Endpoint(ConsumerDeleteResponse, delete, 2, 2),
-    "CONSUMER.PAUSE": Endpoint(ConsumerPauseResponse, pause, 2, 2),
+    "CONSUMER.PAUSE": Endpoint(ConsumerPauseResponse, pause, 2, 2, is_brief=True),
     "CONSUMER.RESET": Endpoint(ConsumerResetResponse, reset, 2, 2),
     "CONSUMER.UNPIN": Endpoint(ConsumerUnpinResponse, unpin, 2, 2),
 }

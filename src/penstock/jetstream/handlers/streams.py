@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from penstock.api.stream import StreamConfig, StreamInfo
     from penstock.jetstream.assets import Assets, Page
+    from penstock.jetstream.disk_work import FileSteps
     from penstock.jetstream.endpoints import Call, Outcome, Port, Steps
     from penstock.jetstream.host import StreamHost
     from penstock.jetstream.making import Made
@@ -171,15 +172,17 @@ def update(call: Call) -> Steps:
     old = host.stream.cfg
     entry = host.stream.plan_update(cfg, call.now_ns)  # raises if it cannot be put into force
     try:
-        if host.files is not None:
-            host.files.save(_meta(host, encode(cfg)))
+        yield from _save(call.assets, host, cfg)
     except StoreError as error:
         return refusals.STREAM_UPDATE(err=str(error))
+    if host.is_closed:
+        return refusals.STREAM_NOT_FOUND
     try:
         _put_in_force(call, host, entry)
         show_stream(call.assets, host, call.now_ns, with_cluster=False)  # it can be shown
-    except BaseException as error:
+    except Exception as error:
         _take_back(call, host, old)
+        yield from _save_again(call, host, old)
         if isinstance(error, StoreError):
             return refusals.STREAM_UPDATE(err=str(error))
         raise
@@ -188,6 +191,32 @@ def update(call: Call) -> Steps:
     call.port.perform([_told(subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return Held(StreamUpdateResponse(info=info), host)
+
+
+def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
+    """Write a configuration, durably, on a disk thread. Raises StoreError.
+
+    Nothing is admitted meanwhile that the new configuration might not go with.
+    """
+    files = host.files
+    if files is None:
+        return
+    meta = _meta(host, encode(cfg))
+    work = DiskWork(lambda: files.save(meta))
+    assets.is_making = True
+    try:
+        yield work
+    finally:
+        assets.is_making = False
+    work.result()
+
+
+def _save_again(call: Call, host: StreamHost, old: StreamConfig) -> FileSteps:
+    """Write the old configuration again; if that fails, it is logged."""
+    try:
+        yield from _save(call.assets, host, old)
+    except Exception as error:
+        call.port.failed(call.request, error)
 
 
 def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
@@ -201,7 +230,7 @@ def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
 
 
 def _take_back(call: Call, host: StreamHost, old: StreamConfig) -> None:
-    """An update failed half way: the stream is as before, in memory and on disk.
+    """An update failed half way: the stream is as before, in memory.
 
     Each step is tried whatever becomes of the others; what raises is logged.
     """
@@ -212,17 +241,13 @@ def _take_back(call: Call, host: StreamHost, old: StreamConfig) -> None:
             host.propose(Update(call.now_ns, old))
             call.assets.changed(host, new)
 
-    def save() -> None:
-        if host.files is not None:
-            host.files.save(_meta(host, encode(old)))
-
     def tell() -> None:
         host.config_changed(call.now_ns)
 
     def serve() -> None:
         call.port.serve(host)
 
-    for step in (restore, save, tell, serve):
+    for step in (restore, tell, serve):
         try:
             step()
         except Exception as error:

@@ -22,15 +22,16 @@ from penstock.server.jetstream.perform import Performer
 from penstock.server.jetstream.transfers import Transfers
 from penstock.server.logs import log
 from penstock.server.requesters import asked_by
-from penstock.store.errors import StoreError
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
     from penstock.api.account import AccountLimits
     from penstock.api.advisories import ClientInfo
     from penstock.base.effects import Effect
+    from penstock.base.slices import Sliced
     from penstock.consumers.consumer import Consumer
     from penstock.jetstream.assets import Assets
+    from penstock.jetstream.disk_work import FileSteps
     from penstock.jetstream.endpoints import Request
     from penstock.jetstream.files import AccountFiles
     from penstock.jetstream.host import StreamHost
@@ -85,15 +86,21 @@ class AccountEdge:
         is_system = account.name == edge.service.system_account
         self._api = ApiRequests(self, self._called, is_system=is_system)
 
-    def start(self) -> None:
-        """Begins to answer. Streams that are there already begin to take messages."""
+    def start(self) -> Sliced[None]:
+        """Serve the streams that are there, one per slice; requests wait until all are served."""
+        for host in list(self.assets):
+            self._serve_recovered(host)
+            yield
+        self._api.queue.release()
+
+    def open(self) -> None:
+        """Take requests and acknowledgements; requests wait for the end of `start`."""
+        self._api.queue.hold()
         self.listen("$JS.API.>", self._api.reads.lane, lane=True)
         if self.assets.ambient.domain:
             self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
         self.listen("$JS.ACK.>", self.acks.lane, lane=True)
         self.listen("$JS.FC.>", self._flow_answered)
-        for host in list(self.assets):
-            self._serve_recovered(host)
 
     def _serve_recovered(self, host: StreamHost) -> None:
         """Serve a stream that was found on disk; one that cannot be served is left there."""
@@ -201,9 +208,16 @@ class AccountEdge:
 
     def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
         """Nobody used the consumer for as long as its threshold says."""
+        self._api.in_order(host, consumer.name, self._delete_abandoned(host, consumer))
+
+    def _delete_abandoned(self, host: StreamHost, consumer: Consumer) -> FileSteps:
+        now_ns = self.edge.now_ns()
+        is_there = not host.is_closed and host.consumers.get(consumer.name) is consumer
+        if not is_there or not consumer.is_abandoned(now_ns):
+            return  # a request came first
         try:
-            delete_consumer(self, host, consumer, self.edge.now_ns())
-        except StoreError as error:
+            yield from delete_consumer(self, host, consumer, now_ns)
+        except Exception as error:
             log.error("consumer %s of %s can not be removed: %s", consumer.name, host.name, error)
 
     def mark(self, host: StreamHost) -> None:

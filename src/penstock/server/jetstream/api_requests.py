@@ -13,16 +13,16 @@ from penstock.api import subjects
 from penstock.api.advisories import ApiLimitReached
 from penstock.api.subjects import DIRECT_GET_PREFIX, NEXT_PREFIX
 from penstock.base.message import Inbound
-from penstock.jetstream.disk_work import DiskWork
-from penstock.jetstream.endpoints import Endpoints, Request
+from penstock.jetstream.disk_work import DiskWork, Vacancy
+from penstock.jetstream.endpoints import Endpoints, Request, consumer_key
 from penstock.jetstream.handlers import ENDPOINTS
-from penstock.jetstream.request_queue import AccountQueue
+from penstock.jetstream.request_queue import AccountQueue, Keys
 from penstock.server.jetstream.reads import DirectReads
 from penstock.server.logs import log
 from penstock.server.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Generator
 
     from penstock.jetstream.endpoints import Pause, Running
     from penstock.jetstream.host import StreamHost
@@ -49,7 +49,7 @@ class ApiRequests:
         self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
     ) -> None:
         """Serve a request, now or later."""
-        is_late = self._plane.is_late()
+        is_late = self._plane.is_late() or self.queue.is_held
         if not is_late and not self._lines:
             if subject.startswith(NEXT_PREFIX):
                 self._next(Inbound(subject, reply, header, payload), source)
@@ -69,6 +69,12 @@ class ApiRequests:
         """Drop what waits."""
         self.queue.close()
 
+    def in_order(self, host: StreamHost, name: str, steps: Generator[Pause, None, None]) -> None:
+        """Run steps about a consumer that no client asked for, in order with requests about it."""
+        request = Request(f"inactive consumer {host.name} > {name}", "", b"", b"")
+        keys = Keys((host.name, consumer_key(host.name, name)))
+        self.queue.run_steps(request, keys, steps)
+
     # -- what the queue asks
 
     def begin(self, request: Request) -> Running | None:
@@ -82,17 +88,19 @@ class ApiRequests:
         self.reads.lane.clear()  # any request may change who answers reads
         return self._endpoints.handle(request, self._edge.now_ns())
 
-    def keys(self, request: Request) -> tuple[Hashable, ...]:
+    def keys(self, request: Request) -> Keys:
         subject = request.subject
         for prefix in (NEXT_PREFIX, DIRECT_GET_PREFIX):
             if subject.startswith(prefix):
                 stream = subject.removeprefix(prefix).split(".", 1)[0]
-                return (stream,) if request.client is None else (request.client, stream)
+                return Keys(brief=(stream,) if request.client is None else (request.client, stream))
         return self._endpoints.keys(request)
 
     def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
         if isinstance(wait, DiskWork):
-            self._edge.committer.run(wait, lambda _: resume())
+            self._edge.disk_queue.run(self._account.name, wait, lambda _: resume())
+        elif isinstance(wait, Vacancy):
+            wait.gate.when_free(resume)
         elif wait is not None:
             self._account.driver(wait.host).fetch(wait.cold, resume)
 

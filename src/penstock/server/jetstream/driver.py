@@ -52,6 +52,18 @@ class Together:
         self.span_ns = time.monotonic_ns() - began_ns
 
 
+class Farewell:
+    """Closes the files of a deleted stream."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: StreamHost) -> None:
+        self._host = host
+
+    def run(self) -> None:
+        self._host.let_go()
+
+
 class HostDriver:
     """What the edge does for one host."""
 
@@ -61,6 +73,7 @@ class HostDriver:
         self._edge = account.edge
         self._syncing = False
         self._compacting = False
+        self._making = False
         self._is_leaving = False
         self._is_frozen = False
         self._is_waiting = False
@@ -116,7 +129,7 @@ class HostDriver:
     ) -> None:
         """A traced message on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
-        trace_publish(trace, self.host, msg, self._edge.now_ns())
+        trace_publish(trace, self.host, self._account.name, msg, self._edge.now_ns())
         self.mark()
 
     def mark(self) -> None:
@@ -227,9 +240,10 @@ class HostDriver:
         self._leave()
 
     def _leave(self) -> None:
-        if self._is_leaving and not (self._syncing or self._compacting or self._fetching):
+        is_out = self._syncing or self._compacting or self._making or self._fetching
+        if self._is_leaving and not is_out:
             self._is_leaving = False
-            self.host.let_go()
+            self._edge.disk_queue.run(self._account.name, Farewell(self.host), lambda _: None)
 
     def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
         self._edge.committer.took(together.span_ns)
@@ -327,6 +341,32 @@ class HostDriver:
             self.host.flush_consumers()
         except StoreError as error:
             log.error("state of consumers of %s can not be written: %s", self.host.name, error)
+        self._make_states()
+
+    def _make_states(self) -> None:
+        """Has the files of consumers' states made, one consumer after the other."""
+        if self._making or self._is_frozen or self.host.is_closed:
+            return
+        making = self.host.commits.next_making()
+        if making is not None:
+            self._making = True
+            self._edge.disk_queue.run(
+                self._account.name, making.work, lambda failure: self._made(making, failure)
+            )
+
+    def _made(self, making: Commit, failure: Exception | None) -> None:
+        self._making = False
+        making.told(failure)
+        if self.host.is_closed:
+            self._leave()
+            return
+        if failure is not None:
+            log.error("state of consumers of %s can not be written: %s", self.host.name, failure)
+            self._edge.upkeep.want(self)
+        else:
+            self._make_states()
+        self.mark()  # acknowledgements may wait for it
+        self._edge.settle()
 
     def compact(self) -> None:
         """Has a block written anew that is half dead, while everything goes on."""

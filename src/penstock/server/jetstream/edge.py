@@ -16,26 +16,28 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api.account import AccountLimits
 from penstock.base.effects import Advise
+from penstock.base.slices import finish
 from penstock.broker.replies import PREFIX as REPLY_PREFIX
 from penstock.consumers.surroundings import Outlet
 from penstock.jetstream.agenda import Agenda
 from penstock.jetstream.ambient import Ambient
 from penstock.jetstream.assets import Assets, ServerRoom
 from penstock.jetstream.files import AccountFiles, file_name
-from penstock.jetstream.policy import Policy
-from penstock.jetstream.recovery import recover_account
+from penstock.jetstream.recovery import recover_in_slices
 from penstock.jetstream.request_queue import ServerQueue
 from penstock.server.jetstream.account import AccountEdge
 from penstock.server.jetstream.account_limits import granted
+from penstock.server.jetstream.account_recovery import AccountRecoveries
 from penstock.server.jetstream.commit import Committer
 from penstock.server.jetstream.directory import open_store_dir
+from penstock.server.jetstream.disk_queue import DiskQueue
 from penstock.server.jetstream.nuid import Nuids
+from penstock.server.jetstream.server_policy import policy_of
 from penstock.server.jetstream.upkeep import Upkeep
 from penstock.server.logs import log
 from penstock.server.loop_watch import NOTED_NS
 from penstock.server.session import Session
 from penstock.store.errors import NotFound
-from penstock.streams.batch import BatchLimits
 from penstock.streams.gathering import InFlight
 
 if TYPE_CHECKING:
@@ -44,14 +46,12 @@ if TYPE_CHECKING:
 
     from msgspec import Struct
 
+    from penstock.base.slices import Sliced
     from penstock.jetstream.recovery import AccountRecovery
     from penstock.server.accounts import Account
     from penstock.server.jetstream.driver import HostDriver
     from penstock.server.link import Link
-    from penstock.server.options import JetStreamOptions, Options
     from penstock.server.service import Service
-    from penstock.store.disk import Disk
-    from penstock.store.encryption import ServerKey
     from penstock.subjects.trie import SubList
 
 SEED_BITS: Final = 63
@@ -69,7 +69,6 @@ SPARE_PART: Final = 32
 SPACE_EVERY_NS: Final = 10_000_000
 """How often it is asked how much is free, while something is stored. On a small disk, always."""
 NS: Final = 1_000_000_000
-SALT_FILE: Final = "salt"
 
 
 class JetStreamEdge:
@@ -82,6 +81,7 @@ class JetStreamEdge:
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
         self.committer = Committer(service.loop)
+        self.disk_queue = DiskQueue(self.committer)
         self.has_lanes = True
         """Whether streams made from now on have fast lanes; tests compare both."""
         self.dirty: dict[HostDriver, None] = {}
@@ -91,6 +91,8 @@ class JetStreamEdge:
         self.accounts: dict[str, AccountEdge] = {}
         self._by_interest: dict[SubList, AccountEdge] = {}
         self.store_dir, self._disk = open_store_dir(options.store_dir)
+        self.recoveries = AccountRecoveries(self._recover_soon)
+        self.is_started = False
         self.unserved: list[str] = []
         """What is on disk and cannot be served, each with the reason."""
         self.room = ServerRoom(
@@ -137,6 +139,7 @@ class JetStreamEdge:
         started_ns = time.monotonic_ns()
         with no_collections():
             self.serve_accounts()
+        self.is_started = True
         self.plane.set_epilogue(self._after_turn)
         self.plane.set_pace(self.committer)
         if self.options.sync_interval_ns:
@@ -175,9 +178,32 @@ class JetStreamEdge:
         )
         edge = self.accounts[account.name] = AccountEdge(self, account, assets)
         self._by_interest[account.interest] = edge
-        if limits is not None:
-            self._report(account, recover_account(assets, self.now_ns()))
-        edge.start()
+        edge.open()
+        steps = self._recover(account, edge)
+        if self.is_started and limits is not None:
+            self.recoveries.begin(steps)
+        else:
+            finish(steps)
+
+    def _recover(self, account: Account, edge: AccountEdge) -> Sliced[None]:
+        """Open the streams of an account, then serve them."""
+        try:
+            found = yield from recover_in_slices(edge.assets, self.now_ns())
+        except Exception as error:
+            if not self.is_started:
+                raise
+            log.error("recovery of account %s: not all is served", account.name, exc_info=error)
+            self.unserved.append(f"account {account.name}: {error}")
+        else:
+            self._report(account, found)
+        yield from edge.start()
+
+    def _recover_soon(self, run: Callable[[], None]) -> None:
+        def run_and_settle() -> None:
+            run()
+            self.settle()
+
+        self._soon("the recovery of an account", run_and_settle)
 
     def _report(self, account: Account, found: AccountRecovery) -> None:
         self.unserved += [f"account {account.name}: {what}" for what in found.unserved]
@@ -241,6 +267,7 @@ class JetStreamEdge:
 
     def close(self) -> None:
         """Makes everything durable, and lets go of the directory."""
+        self.recoveries.close()
         self.committer.close()
         for account in self.accounts.values():
             account.close()
@@ -413,59 +440,3 @@ def no_collections() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def policy_of(options: Options, disk: Disk) -> Policy:
-    """What the options say about all accounts."""
-    jetstream = options.jetstream_options
-    limits = jetstream.limits
-    key, former = server_keys(jetstream)
-    return Policy(
-        strict=jetstream.strict,
-        lazy=jetstream.sync_interval_ns > 0,
-        key=key,
-        former_keys=former,
-        key_salt=None if key is None else key_salt(disk),
-        max_ack_pending=limits.max_ack_pending,
-        max_request_batch=limits.max_request_batch,
-        default_max_consumers=limits.default_max_consumers,
-        duplicate_window_ns=limits.duplicate_window_ns,
-        max_payload=options.max_payload,
-        batches=BatchLimits(
-            msgs_max=limits.batch.max_msgs,
-            atomic_max=limits.batch.max_inflight_per_stream,
-            atomic_total_max=limits.batch.max_inflight_total,
-            idle_ns_max=limits.batch.timeout_ns,
-        ),
-    )
-
-
-def server_keys(options: JetStreamOptions) -> tuple[ServerKey | None, tuple[ServerKey, ...]]:
-    """The key to encrypt with, and the one that was used before."""
-    if not options.key:
-        return None, ()
-    from penstock.store.encryption import ServerKey
-
-    former = (ServerKey(options.prev_key),) if options.prev_key else ()
-    return ServerKey(options.key), former
-
-
-def key_salt(disk: Disk) -> bytes:
-    """The server's salt: made once, so that the key is derived once however many streams there are.
-
-    Every store keeps what it needs to be opened, so losing this costs only time.
-    """
-    from penstock.store.encryption import SALT_BYTES
-
-    try:
-        salt = disk.read_small(SALT_FILE, SALT_BYTES)
-    except NotFound:
-        salt = b""
-    if len(salt) != SALT_BYTES:
-        salt = secrets.token_bytes(SALT_BYTES)
-        file = disk.open(SALT_FILE, create=True)
-        disk.pwrite(file, salt, 0)
-        disk.fdatasync(file)
-        disk.close_file(file)
-        disk.sync_dir()
-    return salt

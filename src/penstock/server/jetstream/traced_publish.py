@@ -1,74 +1,98 @@
 """A traced message that a stream stores, refuses, or would store if it were not only traced.
 
-The stream plans the message to learn its fate, and plans it again to store it: a plan changes
-nothing. Messages of batches are the exception; their event says only where they went.
+The stream plans an ordinary message to learn its fate, and plans it again to store it: a plan
+changes nothing. A message of a batch is planned once, because that changes the batch. A message
+that only joins an atomic batch, and one of a fast batch that is none (a ping, an end, a gap), has
+no trace, as in the reference. One that is only traced counts in its batch: an atomic batch stores
+it if an ordinary message commits, and stores nothing if it commits itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from penstock.api import refusals
-from penstock.server.message_trace import DUPLICATE
+from penstock.server.jetstream.trace_errors import trace_error
 from penstock.store.errors import StoreError
 from penstock.streams import names
-from penstock.streams.entries import Answer, Publish
+from penstock.streams.entries import Answer, Batch, Publish
 from penstock.streams.fastbatch import SUFFIX
 from penstock.wire import headers
 from penstock.wire.trace_headers import DEST, DISABLED
 
 if TYPE_CHECKING:
-    from penstock.api.refusals import ApiError
     from penstock.base.message import Inbound
     from penstock.jetstream.host import StreamHost
     from penstock.server.message_trace import MessageTrace
-
-WRONG_LAST_SEQUENCE: Final = 10071
-_TEXTS: Final = {
-    refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code: "maximum payload exceeded",
-}
-"""What the reference says in a trace where it differs from what it answers."""
+    from penstock.streams.entries import Planned
 
 
-def trace_publish(trace: MessageTrace, host: StreamHost, msg: Inbound, now_ns: int) -> None:
+def trace_publish(
+    trace: MessageTrace, host: StreamHost, account: str, msg: Inbound, now_ns: int
+) -> None:
     """Add the stream's event, and store the message unless it is only traced."""
-    stored = msg._replace(header=headers.replaced(msg.header, DEST, DISABLED))
-    planned = None
-    if not _is_batched(msg):
-        host.hear_lane()
-        try:
-            planned = host.stream.plan(msg if trace.only else stored, now_ns)
-        except StoreError as error:
-            trace.jetstream(host.name, error=str(error))
-            return
-    if isinstance(planned, Publish):
-        skipped = planned.special is not None and planned.special.skip
-        trace.jetstream(host.name, subject=planned.subject, no_interest=skipped)
-    elif isinstance(planned, Answer):
-        trace.jetstream(host.name, error=_error(planned, msg, host))
-        if trace.only:
-            host.commits.promise(planned.effects)
-    else:
-        trace.jetstream(host.name, subject=msg.subject)
+    stored = (
+        msg if trace.only else msg._replace(header=headers.replaced(msg.header, DEST, DISABLED))
+    )
+    batch_account = account if _is_batched(msg) else ""
+    if batch_account and not trace.only:
+        _publish_batched(trace, host, batch_account, stored, now_ns)
+        return
+    host.hear_lane()
+    try:
+        planned = host.stream.plan(stored, now_ns)
+    except StoreError as error:
+        trace.jetstream(host.name, error=str(error))
+        return
+    is_answered = _add_event(trace, planned, host, msg, batch_account)
     if not trace.only:
         host.publish(stored, now_ns)
+    elif is_answered:
+        _answer_only(host, planned)
+
+
+def _publish_batched(
+    trace: MessageTrace, host: StreamHost, account: str, stored: Inbound, now_ns: int
+) -> None:
+    """Publish a message of a batch; one that waits for others has an event without outcome."""
+    plans: list[Planned] = []
+    host.publish(stored, now_ns, plans.append)
+    if plans:
+        _add_event(trace, plans[0], host, stored, account)
+    else:
+        trace.jetstream(host.name, subject=stored.subject)
 
 
 def _is_batched(msg: Inbound) -> bool:
     return msg.reply.endswith(SUFFIX) or headers.get(msg.header, names.BATCH_ID) is not None
 
 
-def _error(answer: Answer, msg: Inbound, host: StreamHost) -> str:
-    if answer.is_duplicate:
-        return DUPLICATE
-    if answer.refusal is None:
-        return ""
-    return _text(answer.refusal, msg, host)
+def _add_event(
+    trace: MessageTrace, planned: Planned, host: StreamHost, msg: Inbound, account: str
+) -> bool:
+    """Return whether a publisher is answered; `account` is given for messages of batches.
+
+    A single message that is only traced is not asked whether the store has room for it.
+    """
+    last = planned.items[-1] if isinstance(planned, Batch) else planned
+    if isinstance(last, Publish):
+        skipped = last.special is not None and last.special.skip
+        trace.jetstream(host.name, subject=last.subject, no_interest=skipped)
+    elif not isinstance(last, Answer):
+        trace.jetstream(host.name, subject=msg.subject)
+    elif last.refusal is not None or last.is_duplicate:
+        batched_in = f"{account} > {host.name}" if account else ""
+        error, is_of_store = trace_error(last, msg.header, batched_in)
+        is_unasked = is_of_store and trace.only
+        subject = host.stream.stored_subject(msg.subject) if is_of_store else ""
+        trace.jetstream(host.name, subject=subject, error="" if is_unasked else error)
+        return not is_unasked
+    else:
+        trace.drop()
+    return True
 
 
-def _text(refusal: ApiError, msg: Inbound, host: StreamHost) -> str:
-    expected = headers.get(msg.header, names.EXPECTED_LAST_SEQ)
-    if expected is not None and refusal.err_code == WRONG_LAST_SEQUENCE:
-        last = host.stream.state().last_seq
-        return f"last sequence mismatch: {expected.decode(errors='replace')} vs {last}"
-    return _TEXTS.get(refusal.err_code, refusal.description)
+def _answer_only(host: StreamHost, planned: Planned) -> None:
+    if isinstance(planned, Answer):
+        host.commits.promise(planned.effects)
+    elif isinstance(planned, Publish):
+        host.commits.promise(host.stream.pass_over(planned))
