@@ -8,6 +8,7 @@ from penstock.subjects.trie cimport SubList
 
 cdef enum:
     LANES_PER_MESSAGE = 4
+    PROGRESS_NS = 100_000_000     # a socket that took nothing for this long is stuck
 
 cdef enum SinkFlag:
     SINK_HEADERS = 1       # understands HMSG
@@ -19,6 +20,7 @@ cdef enum SinkFlag:
     SINK_BLOCKED = 64      # the socket takes nothing now
     SINK_NOTES_REPLIES = 128  # may answer the replies it is shown, so they are written down
     SINK_TRACED = 256      # what is delivered is told to the log
+    SINK_WRITABLE = 512    # epoll has reported that the blocked socket takes more
 
 cdef enum Settled:         # what a lane did at the end of a turn
     LANE_BROKEN = -1
@@ -96,7 +98,7 @@ cdef class Router:
     cdef uint64_t rng
     cdef int64_t now_ns       # of the turn; set by whoever runs it
     cdef int64_t wall_ns      # the same, since 1970
-    cdef bint pressure        # a receiver of the last message is close to its limit
+    cdef Sink* pressed        # a receiver of the last messages that is close to its limit
     cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
     cdef Sub* offered[LANES_PER_MESSAGE]   # lanes of the message that is being routed
     cdef uint32_t noffered
@@ -129,8 +131,14 @@ cdef class Router:
     cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil
     cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept
     cdef void mark_dirty(self, Sink* sink) noexcept nogil
+    cdef void list_dirty(self, Sink* sink) noexcept nogil
     cdef void note_spent(self, Sub* sub) noexcept nogil
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg)
     cdef uint32_t below(self, uint32_t n) noexcept nogil
+
+cdef inline bint is_pressed(Sink* sink, int64_t now_ns) noexcept nogil:
+    """Whether much waits for a full socket that took something within PROGRESS_NS."""
+    return (sink.flags & (SINK_BLOCKED | SINK_CLOSING) == SINK_BLOCKED
+            and sink.out.pending > sink.pressure_at and now_ns - sink.progress_ns < PROGRESS_NS)
 
 cdef size_t put_number(char* at, size_t value) noexcept nogil

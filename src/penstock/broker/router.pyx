@@ -39,7 +39,6 @@ TRACE_DENIED = "Not delivered because subscription denies this subject"
 TRACE_CLOSED = "Not delivered because client is closed"
 TRACE_EXCEEDED = "Not delivered because auto-unsubscribe exceeded"
 
-cdef int64_t PROGRESS_NS = 100_000_000    # a socket that took nothing for this long is stuck
 
 
 cdef const char* PAIRS = (
@@ -409,7 +408,8 @@ cdef class Router:
         out_append(&self.pool, &sink.out, p, n)
         self.mark_dirty(sink)
 
-    cdef void mark_dirty(self, Sink* sink) noexcept nogil:
+    cdef void list_dirty(self, Sink* sink) noexcept nogil:
+        """Has the sink flushed at the end of the turn."""
         if not sink.flags & SINK_DIRTY:
             sink.flags |= SINK_DIRTY
             sink.next_dirty = NULL
@@ -418,17 +418,20 @@ cdef class Router:
             else:
                 self.dirty_last.next_dirty = sink
             self.dirty_last = sink
+
+    cdef void mark_dirty(self, Sink* sink) noexcept nogil:
+        """As `list_dirty`; a sink that much waits for is also urgent, a reason to wait, or too slow."""
+        self.list_dirty(sink)
         if sink.out.pending < sink.urgent_at:
             return
         if sink.flags & SINK_BLOCKED:
             if sink.out.pending > sink.max_pending:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
-            elif (sink.out.pending > sink.pressure_at
-                    and self.now_ns - sink.progress_ns < PROGRESS_NS
+            elif (is_pressed(sink, self.now_ns)
                     and sink.out.pending - sink.progress_left < sink.max_pending - sink.pressure_at):
                 # Holding publishers back helps a reader that reads; for one that took nothing
                 # while much was added, it would only slow everybody else.
-                self.pressure = True
+                self.pressed = sink
             return
         if sink.out.pending > sink.pressure_at:
             self.crowded = True

@@ -53,9 +53,6 @@ class Refusals:
     def reply_refused(self, reply: str) -> None:
         self._refuse(violations.reply_violation(reply))
 
-    def payload_exceeded(self, size: int, allowed: int) -> None:
-        self.service.violations.write(self, f"maximum payload exceeded: {size} vs {allowed}")
-
     def _refuse(self, violation: violations.Violation) -> None:
         self.link.error(violation.told)
-        self.service.violations.write(self, violation.logged)
+        self.service.violations.write(self, self.account.name, violation.logged)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.base.nesting import check_nesting
 from penstock.base.version import PROTOCOL, REFERENCE_API_LEVEL, REFERENCE_VERSION, VERSION
 
 
@@ -99,14 +100,10 @@ def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions
     Keys match in any case, nulls count as absent, text that is none becomes U+FFFD, and a value
     of another type is refused. Raises ValueError.
     """
-    try:
-        found = json.loads(
-            payload.decode("utf-8", "replace"),
-            parse_constant=_no_constant,
-            object_pairs_hook=_Pairs,
-        )
-    except RecursionError as error:
-        raise ValueError("CONNECT is nested too deep") from error
+    check_nesting(payload)
+    found = json.loads(
+        payload.decode("utf-8", "replace"), parse_constant=_no_constant, object_pairs_hook=_Pairs
+    )
     if found is None:
         return said_before
     if not isinstance(found, _Pairs):

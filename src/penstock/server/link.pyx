@@ -350,7 +350,8 @@ cdef class Link(Owner):
         elif frame.verb == LINE_TOO_LONG:
             self.close("Maximum Control Line Exceeded", "maximum control line exceeded")
         elif frame.verb == PAYLOAD_TOO_BIG:
-            self.handler.payload_exceeded(frame.size, self.limits.max_payload)
+            self.handler.payload_exceeded(frame.size, self.limits.max_payload, frame.body[
+                :frame.hdr_len], text_of(frame.subject.p, frame.subject.n))
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
         elif frame.verb == HEADERS_NOT_ENABLED:
             self.close("Message Header Violation")
@@ -421,8 +422,7 @@ cdef class Link(Owner):
         cdef Parcel parcel
         cdef uint32_t reached
         self.router.work += WORK_PER_LOOK
-        trace, header = self.handler.begin_trace(
-            <bytes>asked.body[:asked.hdr_len], subject, asked.size)
+        trace, header = self.handler.begin_trace(asked.body[:asked.hdr_len], subject, asked.size)
         if header is None:
             return 0
         parcel = Parcel(subject, asked.body[asked.hdr_len:asked.size], reply, header)

@@ -12,7 +12,8 @@ cdef extern from "<strings.h>" nogil:
     int strncasecmp(const char* a, const char* b, size_t n)
 
 cdef enum:
-    TRACE_BLOCK_BYTES_MIN = 32   # shorter header blocks hold no key that asks for a trace
+    TRACE_LINE_BYTES_MIN = 19    # the shortest rest of a block from a key that asks for a trace
+    OTHER_LINE_BYTES_MIN = 4     # the shortest line of another key
 
 
 cdef inline uint32_t count_tokens(const char* subject, size_t n) noexcept nogil:
@@ -49,23 +50,24 @@ cdef inline bint reserved_subject(const char* subject, size_t n, bint is_system)
 cdef inline bint asks_for_trace(const char* header, size_t n, bint samples) noexcept nogil:
     """Whether a key asks for a trace; the block's reader decides. `samples`: traceparent counts.
 
-    Every header passes here. A line costs a search for its end and a look at one byte: few keys
-    have a T as their sixth.
+    Every header passes here. A line costs a look at one byte, since few keys have a T as their
+    sixth, and a search for its end, if another line of this kind has room after it.
     """
     cdef const char* end = header + n
-    cdef const char* at
-    if n < TRACE_BLOCK_BYTES_MIN:
-        return False
-    at = <const char*>memchr(header, c'\n', n)
-    while at != NULL:
-        at += 1
-        if end - at < 15:
-            return False
+    cdef const char* at = header
+    if n > 10 and header[9] == c'\n':     # a status line without a status, as in every publish
+        at = header + 10
+    while end - at >= TRACE_LINE_BYTES_MIN:
         if at[5] == c'T' and memcmp(at, b"Nats-Trace-Dest", 15) == 0:
             return True
         if samples and strncasecmp(at, b"traceparent", 11) == 0:
             return True
+        if end - at < TRACE_LINE_BYTES_MIN + OTHER_LINE_BYTES_MIN:
+            return False
         at = <const char*>memchr(at, c'\n', end - at)
+        if at == NULL:
+            return False
+        at += 1
     return False
 
 

@@ -35,6 +35,7 @@ UNTRACED_API: Final = ("$JS.API.DIRECT.GET.", "$JS.API.CONSUMER.MSG.NEXT.")
 """Requests that go straight to their stream or consumer."""
 
 DUPLICATE: Final = "msgid is duplicate"
+TOO_LARGE: Final = "maximum payload exceeded"
 
 
 def disabled(header: bytes) -> bytes:
@@ -64,6 +65,7 @@ class MessageTrace:
         self._request: Final = {"header": request.headers, "msgsize": size}
         self._encoding: Final = request.first(ACCEPT_ENCODING).lower()
         self._pending = 1
+        self._is_dropped = False
         self._events: list[dict[str, Any]] = []
         self._ingress = self._add(
             "in",
@@ -89,6 +91,9 @@ class MessageTrace:
 
     def refused_reply(self, reply: str) -> None:
         self._ingress["error"] = reply_violation(reply).told
+
+    def refused_size(self) -> None:
+        self._ingress["error"] = TOO_LARGE
 
     def mapped(self, subject: str) -> None:
         self._add("sm", to=subject)
@@ -123,6 +128,10 @@ class MessageTrace:
             nointerest=no_interest or None,
             error=error or None,
         )
+
+    def drop(self) -> None:
+        """Never send the trace: the reference sends none of a message that only joins a batch."""
+        self._is_dropped = True
 
     # -- receivers of this process
 
@@ -181,7 +190,7 @@ class MessageTrace:
         from penstock.server.monitor.values import compact, timestamp
 
         system = self._service.system
-        if system is None:
+        if system is None or self._is_dropped:
             return
         events = [
             {name: value for name, value in event.items() if value is not None}

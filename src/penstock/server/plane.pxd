@@ -30,6 +30,7 @@ cdef class Plane(Reader):
     cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept
     cdef int linger(self, epoll_event* events) except -2
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1
+    cdef int writable(self, Link link) except -1
     cdef bint is_crowded(self) except -1
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept

@@ -13,13 +13,14 @@ may keep of received bytes (one read, its control line and payload limits), what
 """
 
 from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 
 import os
 
 from penstock.broker.outbox cimport out_append, out_clear
 from penstock.broker.router cimport (
-    NOT_SETTLED, SETTLED, SINK_DIRTY, Lane, Parcel, Router, Settled,
+    NOT_SETTLED, SETTLED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, Settled,
 )
 from penstock.subjects.nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
@@ -49,6 +50,12 @@ cdef int64_t NOTED_NS = 1_000_000              # a turn from this length on is r
 cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
 cdef int64_t TURN_NS = 5_000_000               # reading and obeying; the rest is for later turns
 cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
+
+
+cdef class Sums:
+    """Traffic of the links that share a subject space."""
+    cdef Link link
+    cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes
 
 
 cdef class Plane(Reader):
@@ -93,6 +100,28 @@ cdef class Plane(Reader):
 
     def all_links(self) -> list:
         return list(self.links.values())
+
+    def traffic(self) -> list:
+        """(a link, in_msgs, in_bytes, out_msgs, out_bytes): sums over the links of each subject space.
+
+        In C, because a monitoring page must not hold the loop however many clients there are.
+        """
+        cdef Link link
+        cdef Sums sums
+        cdef dict by_interest = {}
+        for link in self.links.values():
+            if link.closed:
+                continue         # counted among the closed ones
+            sums = by_interest.get(link.interest)
+            if sums is None:
+                sums = by_interest[link.interest] = Sums()
+                sums.link = link
+            sums.in_msgs += link.in_msgs
+            sums.in_bytes += link.in_bytes
+            sums.out_msgs += link.sink.out_msgs
+            sums.out_bytes += link.sink.out_bytes
+        return [(sums.link, sums.in_msgs, sums.in_bytes, sums.out_msgs, sums.out_bytes)
+                for sums in by_interest.values()]
 
     def add_interest(self, SubList interest not None) -> None:
         """A subject space that links live in."""
@@ -189,7 +218,7 @@ cdef class Plane(Reader):
             for i in range(n):
                 link = <Link>events[at].data.ptr
                 if events[at].events & EPOLLOUT:
-                    self.flush(link)
+                    self.writable(link)
                 if events[at].events & ~(<uint32_t>EPOLLOUT):
                     self.readable(link)
                 at = at + 1 if at + 1 < n else 0
@@ -204,6 +233,18 @@ cdef class Plane(Reader):
             self.short_turns += 1
         elif self.watch is not None:
             self.watch.turn_ended(self.answered_ns - now)
+        return 0
+
+    cdef int writable(self, Link link) except -1:
+        """Has a blocked link flushed after the ready sockets were read.
+
+        Sockets that can be written must not crowd those out that can be read: when epoll may have
+        more to report, it is not asked about this one again before it was flushed.
+        """
+        link.sink.flags |= SINK_WRITABLE
+        self.router.list_dirty(&link.sink)
+        if self.events == EVENTS_PER_TURN:
+            self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
         return 0
 
     def settle(self) -> None:
@@ -274,6 +315,7 @@ cdef class Plane(Reader):
                 if self.doomed and monotonic_ns() >= until:
                     self.continue_later()
                     break
+            self.flush_until_ns = 0
             for interest in self.interests:
                 interest.reclaim()
         finally:
@@ -404,6 +446,8 @@ cdef class Plane(Reader):
             out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
             self.drain(link, &link.encoded)
         self.router.asked = True
+        if self.router.pressed == &link.sink:
+            self.router.pressed = NULL
         link.closed = True
         epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
         shutdown(link.fd, SHUT_WR)

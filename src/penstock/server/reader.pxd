@@ -15,7 +15,7 @@ cdef class Reader(InternalCalls):
     cdef char* buffer
     cdef int events               # of this turn
     cdef uint32_t reads           # of the link that is being read
-    cdef list stalled             # publishers that are not read for a moment
+    cdef list stalled             # (publisher that is not read, its receiver, until when)
     cdef bint stall_publishers
     cdef readonly uint64_t stalled_clients
 
@@ -33,4 +33,4 @@ cdef class Reader(InternalCalls):
     cdef int keep_rest(self, Link link, char* rest, size_t n) except -1
     cdef uint32_t reads_wanted(self, uint64_t written) noexcept
     cdef ssize_t receive(self, Link link, char* at, size_t room) except -2
-    cdef int hold_back(self, Link link) except -1
+    cdef int hold_back(self, Link link, Link receiver) except -1

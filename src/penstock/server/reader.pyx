@@ -13,6 +13,7 @@ from libc.errno cimport EAGAIN, ECONNRESET, EINTR, errno
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
+from penstock.broker.router cimport is_pressed
 from penstock.subjects.nodes cimport xalloc
 
 from penstock.server.link cimport WORK_PER_LOOK
@@ -26,7 +27,9 @@ cdef enum:
     CARRY_KEPT_BYTES = 512
     CARRY_SLACK = 4                # times the bytes of an unfinished frame that may stay allocated
 
-cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits this long
+cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits so long
+cdef int64_t STALL_FACTOR = 8                  # or so many times as long as its messages took
+cdef int64_t STALL_MAX_NS = 100_000_000
 
 
 cdef class Reader(InternalCalls):
@@ -62,9 +65,9 @@ cdef class Reader(InternalCalls):
             link.ended = None
         if self.router.urgent != NULL:
             self.flush_urgent()
-        if self.router.pressure:
-            self.router.pressure = False
-            self.hold_back(link)
+        if self.router.pressed != NULL:
+            self.hold_back(link, <Link>self.router.pressed.owner)
+            self.router.pressed = NULL
         return 0
 
     cdef int defer(self, Link link) except -1:
@@ -140,7 +143,7 @@ cdef class Reader(InternalCalls):
         if n > 0:
             self.received(link, self.buffer, kept + n)
         # A link that is held or deferred may have kept more than the buffer has room for.
-        return (n == READ_BYTES and link.close_reason is None and not self.router.pressure
+        return (n == READ_BYTES and link.close_reason is None and self.router.pressed == NULL
                 and not link.held and not link.deferred)
 
     cdef int take_encoded(self, Link link) except -1:
@@ -246,8 +249,13 @@ cdef class Reader(InternalCalls):
             self.obey(link, True)
         self.settle()
 
-    cdef int hold_back(self, Link link) except -1:
-        """Some receiver of this publisher is near its limit: give it a moment."""
+    cdef int hold_back(self, Link link, Link receiver) except -1:
+        """Does not read a publisher for a while, because that receiver is near its limit.
+
+        The more time its messages took to deliver, the more the receiver gets to take them.
+        """
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t span = min(STALL_FACTOR * (now - self.router.now_ns), STALL_MAX_NS)
         if not self.stall_publishers or link.stalled or link.close_reason is not None:
             return 0
         link.stalls += 1
@@ -256,13 +264,19 @@ cdef class Reader(InternalCalls):
         self.listen(link)
         if not self.stalled:
             self.arm(STALL_NS / 1e9, self.resume_stalled)
-        self.stalled.append(link)
+        self.stalled.append((link, receiver, now + span))
         return 0
 
     def resume_stalled(self) -> None:
-        """Publishers that were held back have waited long enough."""
-        cdef Link link
+        """Reads the publishers again whose receiver has room or does not read, or that waited long."""
+        cdef Link link, receiver
+        cdef int64_t until, now = monotonic_ns()
         waiting, self.stalled = self.stalled, []
-        for link in waiting:
+        for link, receiver, until in waiting:
+            if now < until and link.close_reason is None and is_pressed(&receiver.sink, now):
+                self.stalled.append((link, receiver, until))
+                continue
             link.stalled = False
             self.listen(link)
+        if self.stalled:
+            self.arm(STALL_NS / 1e9, self.resume_stalled)

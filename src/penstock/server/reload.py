@@ -7,8 +7,9 @@ have changed, are judged again.
 
 from __future__ import annotations
 
+import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.server import reasons
 from penstock.server.auth.values import Accepted, NeedsBcrypt, NeedsCallout
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from penstock.server.session import Session
 
 
+SLICE_NS: Final = 2_000_000
+"""Spent on changed rights of clients before clients are served again."""
+
+
 def take_over(service: Service, fresh: Options) -> list[str]:
     """Makes the running server one of the fresh options; answers what that changed.
 
@@ -31,10 +36,7 @@ def take_over(service: Service, fresh: Options) -> list[str]:
     """
     changes = reloadable_changes(service.options, fresh)
     service.configure(fresh)
-    for session in list(service.sessions.values()):
-        session.link.set_traced(fresh.trace)
     judge(service, service.sessions.values())
-    service.plane.settle()
     for change in changes:
         log.info("%s", change)
     log.info("Reloaded server configuration (%s)", fresh.config_digest)
@@ -42,12 +44,52 @@ def take_over(service: Service, fresh: Options) -> list[str]:
 
 
 def judge(service: Service, sessions: Iterable[Session]) -> None:
-    """Their users and accounts have changed: clients have what is their due now, or have to go."""
-    for session in list(sessions):
-        session.apply_limits()
-        session.apply_crossings()
-        _judge_again(session)
-    _close_surplus(service)
+    """Applies changed users and accounts to clients, or closes them; of many, most come later."""
+    service.judged.add(sessions)
+
+
+class JudgedSessions:
+    """The sessions that changed options still have to be applied to.
+
+    One slice is done at once, the rest between the turns of clients: until then they keep the
+    rights that they had. Connections above a limit are closed after the last of them.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: dict[int, Session] = {}
+        self._is_armed = False
+
+    def add(self, sessions: Iterable[Session]) -> None:
+        self._waiting |= {session.cid: session for session in sessions}
+        self._run()
+
+    def _continue(self) -> None:
+        self._is_armed = False
+        self._run()
+
+    def _run(self) -> None:
+        until_ns = time.monotonic_ns() + SLICE_NS
+        try:
+            while self._waiting:
+                self._judge(self._waiting.pop(next(iter(self._waiting))))
+                if time.monotonic_ns() >= until_ns:
+                    break
+        finally:
+            if self._waiting and not self._is_armed:
+                self._is_armed = True
+                service = self._service
+                service.loop.call_soon(service.watch.run, "a reload", self._continue)
+        if not self._waiting:
+            _close_surplus(self._service)
+        self._service.plane.settle()
+
+    def _judge(self, session: Session) -> None:
+        if session.link.close_reason is None:
+            session.link.set_traced(self._service.options.trace)
+            session.apply_limits()
+            session.apply_crossings()
+            _judge_again(session)
 
 
 def _judge_again(session: Session) -> None:

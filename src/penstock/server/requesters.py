@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.api.advisories import ClientInfo
 from penstock.api.codec import encode
+from penstock.base.nesting import check_nesting
 from penstock.server.session import Session
 from penstock.wire import headers
 
@@ -47,9 +48,10 @@ def _passed_on(header: bytes, joined: Joined) -> ClientInfo:
 
 def _known(header: bytes) -> dict[str, object]:
     try:
-        raw = headers.get(header, REQUEST_INFO)
-        return msgspec.json.decode(raw or b"{}", type=dict[str, object])
-    except msgspec.DecodeError:
+        raw = headers.get(header, REQUEST_INFO) or b"{}"
+        check_nesting(raw)
+        return msgspec.json.decode(raw, type=dict[str, object])
+    except ValueError:
         return {}
 
 

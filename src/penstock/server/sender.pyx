@@ -6,7 +6,8 @@ and never more than max_pending may wait. A link with a codec has its outbox enc
 only as fast as the socket takes the result.
 
 Flushing is sliced: one link sends at most DRAIN_BYTES before the next one, and after FLUSH_NS the
-rest of the dirty links wait for the next turn, in their order.
+rest of the dirty links wait for the next turn, in their order. Links with less than HEAVY_BYTES to
+send come first: a short reply does not wait until a thousand others have taken a large message.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -17,7 +18,7 @@ import os
 
 from penstock.broker.outbox cimport Chunk, chunk_bytes, out_append, out_consume
 from penstock.broker.router cimport (
-    SINK_BLOCKED, SINK_CLOSING, SINK_DIRTY, SINK_SLOW, SINK_URGENT, Sink,
+    SINK_BLOCKED, SINK_CLOSING, SINK_DIRTY, SINK_SLOW, SINK_URGENT, SINK_WRITABLE, Sink,
 )
 from penstock.server.posix cimport (
     EPOLL_CTL_MOD, EPOLLOUT, MSG_DONTWAIT, MSG_NOSIGNAL, epoll_ctl, epoll_event, iovec,
@@ -30,6 +31,7 @@ cdef enum:
     PIECES_PER_SEND = 32
     ENCODE_BYTES = 65536           # handed to a codec at a time
     DRAIN_BYTES = 1048576          # sent to one link before others get their turn
+    HEAVY_BYTES = 65536            # pending of a link that is flushed after those with less
     SINKS_PER_LOOK = 32            # links flushed between two looks at the clock
     BYTES_PER_LOOK = 524288        # bytes sent between two looks at the clock
 
@@ -48,34 +50,83 @@ cdef class Sender:
         return 0
 
     cdef int flush_dirty(self) except -1:
-        """Flushes dirty links in order, for FLUSH_NS; what is left is continued in a later turn."""
+        """Flushes dirty links for FLUSH_NS a turn, the light ones first; the rest follows later.
+
+        One heavy link is flushed even if the light ones took all the time: they cannot starve it.
+        """
         cdef Sink* sink
         cdef uint32_t flushed = 0
         cdef uint64_t sent = self.sent_bytes
-        cdef int64_t until = 0, now
+        cdef int64_t now
         self.forget_urgent()
-        while self.router.dirty_first != NULL:
+        while True:
+            sink = self.take_dirty()
+            if sink == NULL:
+                sink = self.take_heavy()
+                if sink == NULL:
+                    break
+            self.flush_listed(sink)
+            flushed += 1
             if flushed >= SINKS_PER_LOOK or self.sent_bytes - sent >= BYTES_PER_LOOK:
                 flushed = 0
                 sent = self.sent_bytes
                 now = monotonic_ns()
-                if until == 0:
-                    until = now + FLUSH_NS
-                elif now >= until:
-                    self.continue_later()
+                if self.flush_until_ns == 0:
+                    self.flush_until_ns = now + FLUSH_NS
+                elif now >= self.flush_until_ns:
+                    sink = self.take_heavy()
+                    if sink != NULL:
+                        self.flush_listed(sink)
                     break
-            sink = self.router.dirty_first
-            self.router.dirty_first = sink.next_dirty
-            if sink.next_dirty == NULL:
-                self.router.dirty_last = NULL
-            sink.flags &= ~(<uint32_t>SINK_DIRTY)
-            flushed += 1
-            # A full socket is not asked again before epoll reports it writable.
-            if not sink.flags & SINK_BLOCKED or sink.flags & SINK_SLOW:
-                self.flush(<Link>sink.owner)
         self.forget_urgent()
-        if self.router.dirty_first == NULL:
-            self.unlisted.clear()
+        if self.router.dirty_first != NULL or self.heavy_first != NULL:
+            self.continue_later()
+        if self.unlisted:
+            self.forget_unlisted()
+        return 0
+
+    cdef Sink* take_dirty(self) noexcept:
+        """Takes the next light sink off its list, and puts off the heavy ones before it."""
+        cdef Sink* sink = self.router.dirty_first
+        cdef Sink* following
+        while sink != NULL:
+            following = sink.next_dirty
+            if sink.out.pending < HEAVY_BYTES or sink.flags & SINK_SLOW:
+                break
+            sink.next_dirty = NULL
+            if self.heavy_last == NULL:
+                self.heavy_first = sink
+            else:
+                self.heavy_last.next_dirty = sink
+            self.heavy_last = sink
+            sink = following
+        if sink == NULL:
+            self.router.dirty_first = self.router.dirty_last = NULL
+        else:
+            self.router.dirty_first = following
+            if following == NULL:
+                self.router.dirty_last = NULL
+        return sink
+
+    cdef Sink* take_heavy(self) noexcept:
+        cdef Sink* sink = self.heavy_first
+        if sink != NULL:
+            self.heavy_first = sink.next_dirty
+            if self.heavy_first == NULL:
+                self.heavy_last = NULL
+        return sink
+
+    cdef int flush_listed(self, Sink* sink) except -1:
+        """Flushes a link that was taken off its list, unless its socket is known to be full."""
+        sink.flags &= ~(<uint32_t>SINK_DIRTY)
+        if not sink.flags & SINK_BLOCKED or sink.flags & (SINK_SLOW | SINK_WRITABLE):
+            self.flush(<Link>sink.owner)
+        return 0
+
+    cdef int forget_unlisted(self) except -1:
+        """Releases closed links that no list of dirty sinks names any more."""
+        cdef Link link
+        self.unlisted[:] = [link for link in self.unlisted if link.sink.flags & SINK_DIRTY]
         return 0
 
     cdef void forget_urgent(self) noexcept:
@@ -113,6 +164,7 @@ cdef class Sender:
         Returns SEND_MORE if the socket may take more; the link is then flushed again.
         """
         cdef int rounds = 0
+        link.sink.flags &= ~(<uint32_t>SINK_WRITABLE)
         if link.closed:
             return 0
         if link.sink.flags & SINK_SLOW:
@@ -210,9 +262,9 @@ cdef class Sender:
     cdef int note_blocked(self, Link link) except -1:
         """The socket is full. From its first refusal on, what waits then has a deadline."""
         cdef int64_t pending = link.sink.out.pending + link.encoded.pending
+        self.set_events(link, link.events | EPOLLOUT)
         if not link.sink.flags & SINK_BLOCKED:
             link.sink.flags |= SINK_BLOCKED
-            self.set_events(link, link.events | EPOLLOUT)
             link.blocked_since_ns = self.router.now_ns
             link.blocked_goal = link.sent + pending
             self.await_deadline(link)

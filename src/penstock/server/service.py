@@ -36,6 +36,7 @@ from penstock.server.logs import log
 from penstock.server.loop_watch import LoopWatch
 from penstock.server.monitor.sliced import PageRoom
 from penstock.server.plane import Plane
+from penstock.server.reload import JudgedSessions
 from penstock.server.trusting import Trusting
 from penstock.server.violations import ViolationLog
 from penstock.subjects.trie import SubList
@@ -99,6 +100,7 @@ class Service:
         self.trusting = Trusting(self)
         self.violations = ViolationLog(loop.call_later)
         self.sessions: dict[int, Session] = {}
+        self.judged = JudgedSessions(self)
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
         )

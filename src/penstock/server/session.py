@@ -12,6 +12,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from penstock.base.nesting import check_nesting
 from penstock.broker.permissions import ResponseGrants
 from penstock.server import callouts, reasons
 from penstock.server.auth.values import Accepted, Login, NeedsBcrypt, NeedsCallout, Refused
@@ -423,8 +424,9 @@ class Session(Refusals, TraceIngress):
     def peer_info(self, payload: bytes) -> None:
         """INFO from a client means nothing, but must be JSON."""
         try:
+            check_nesting(payload)
             json.loads(payload)
-        except (ValueError, RecursionError):
+        except ValueError:
             self.link.close(reasons.PROTOCOL_VIOLATION)
 
     def peer_erred(self, text: bytes) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from penstock.base.nesting import check_nesting
 from penstock.server import reasons
 from penstock.server.clients import Now
 from penstock.server.confscan import ConfigError
 from penstock.server.monitor import absent
-from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz
+from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz_steps
 from penstock.server.monitor.connz import ConnzOptions, connz_steps
 from penstock.server.monitor.healthz import HealthOptions, healthz
 from penstock.server.monitor.query import BadQuery
@@ -71,8 +72,9 @@ class CommandFailed(Exception):
 def read_body(payload: bytes, kind: type[Asked]) -> Asked:
     """Raises Malformed."""
     try:
+        check_nesting(payload)
         return msgspec.json.decode(payload or b"{}", type=kind)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Malformed(str(error)) from error
 
 
@@ -140,7 +142,7 @@ def statz(service: Service, now: Now, payload: bytes, account: str = "") -> obje
     options = read_body(payload, StatzOptions)
     names = (account,) if account else options.accounts
     unused = options.include_unused or bool(account)
-    return accstatz(service, now, unused=unused, names=names)
+    return accstatz_steps(service, now, unused=unused, names=names)
 
 
 def _account_leafz(service: Service, now: Now, payload: bytes, account: str) -> object:

@@ -70,6 +70,27 @@ class TraceIngress:
             return None, None
         return MessageTrace(self, dest, request, subject, size), header
 
+    def payload_exceeded(self, size: int, allowed: int, header: bytes, subject: str) -> None:
+        """Log a message over `max_payload`; trace it if the header lines received ask for that.
+
+        The message may lie unread: only `Nats-Trace-Dest` counts, and only if its line is there.
+        """
+        self.service.violations.write(
+            self, self.account.name, f"maximum payload exceeded: {size} vs {allowed}"
+        )
+        request = read_trace(header)
+        if request is None or request.is_external or request.first(ORIGIN_ACCOUNT):
+            return
+        dest = request.dest
+        if not is_valid_subject(dest) or has_wildcard(dest):
+            return
+        if not self._may_trace_to(dest):
+            self.publish_refused(dest)
+        else:
+            trace = MessageTrace(self, dest, request, subject, size)
+            trace.refused_size()
+            trace.release()
+
     def publish_refused(self, subject: str) -> None:
         raise NotImplementedError
 

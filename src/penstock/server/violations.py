@@ -1,9 +1,10 @@
 """Refused publishes and subscriptions: what the client is told, and what the log says.
 
 Both texts are the reference's. The reference logs every refusal; here the log takes at most
-`VIOLATION_LINES_PER_S` lines and `VIOLATION_BYTES_PER_S` bytes of them in a second and then one
-line with the number left out, because one thread serves all clients and a line costs more than the
-refused message itself. Sessions call this; nothing here may raise.
+`VIOLATION_LINES_PER_S` lines and `VIOLATION_BYTES_PER_S` bytes of an account in a second, a part of
+that (`CLIENT_PART`) from a single client, and then one line with the number left out: one thread
+serves all clients, and a line costs more than the refused message itself. So no client can hide the
+refusals of others. Sessions call this; nothing here may raise.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from penstock.base.text import go_quoted
 from penstock.server.logs import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 VIOLATION_LINES_PER_S: Final = 500
 VIOLATION_BYTES_PER_S: Final = 1_048_576
+CLIENT_PART: Final = 4
+"""One client may take this part of the lines and bytes of its account."""
 WINDOW_S: Final = 1.0
 
 
@@ -72,29 +75,55 @@ def removed_subscription(subject: str, queue: str | None, sid: str) -> Violation
     return Violation(f"Permissions Violation for Subscription to {what}", f"Removed sub {what}")
 
 
+class _Share:
+    """What an account or a client has taken of a window."""
+
+    __slots__ = ("bytes", "left_out", "lines")
+
+    def __init__(self) -> None:
+        self.lines = self.bytes = self.left_out = 0
+
+    def has_room(self, size: int, part: int) -> bool:
+        """Whether another line fits into this part of the bounds."""
+        return (
+            self.lines * part < VIOLATION_LINES_PER_S
+            and (self.bytes + size) * part <= VIOLATION_BYTES_PER_S
+        )
+
+    def add(self, size: int) -> None:
+        self.lines += 1
+        self.bytes += size
+
+
 class ViolationLog:
-    """Writes the lines of one server, within the bounds."""
+    """Writes the lines of one server, within the bounds of each account and client."""
 
     def __init__(self, arm: Callable[[float, Callable[[], object]], object]) -> None:
         """`arm(seconds, call)` calls later; used while the window holds lines."""
         self._arm: Final = arm
-        self._lines = 0
-        self._bytes = 0
-        self._left_out = 0
+        self._accounts: dict[str, _Share] = {}
+        self._clients: dict[object, _Share] = {}
 
-    def write(self, client: object, text: str) -> None:
-        if self._lines == 0:
+    def write(self, client: Hashable, account: str, text: str) -> None:
+        if not self._accounts:
             self._arm(WINDOW_S, self._end_window)
-        self._lines += 1
-        self._bytes += len(text)
-        if self._lines > VIOLATION_LINES_PER_S or self._bytes > VIOLATION_BYTES_PER_S:
-            self._left_out += 1
+        whole = self._accounts.setdefault(account, _Share())
+        own = self._clients.setdefault(client, _Share())
+        size = len(text)
+        if not (whole.has_room(size, 1) and own.has_room(size, CLIENT_PART)):
+            whole.left_out += 1
             return
+        whole.add(size)
+        own.add(size)
         log.error("%s - %s", client, text)
 
     def _end_window(self) -> None:
-        if self._left_out:
-            log.error(
-                "%d more violations within a second are not logged one by one", self._left_out
-            )
-        self._lines = self._bytes = self._left_out = 0
+        for account, share in self._accounts.items():
+            if share.left_out:
+                log.error(
+                    "Account %s: %d more violations within a second are not logged one by one",
+                    go_quoted(account),
+                    share.left_out,
+                )
+        self._accounts.clear()
+        self._clients.clear()

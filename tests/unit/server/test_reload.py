@@ -8,8 +8,10 @@ import bcrypt
 import nats
 import pytest
 
+from penstock.server import reload
 from penstock.server.app import Server
 from penstock.server.auth import authenticator
+from support_following import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,4 +66,28 @@ async def test_a_negative_limit_lets_in_as_many_as_come(tmp_path: Path) -> None:
         server.reload()
         for client in clients:
             await client.flush()
+            await client.close()
+
+
+async def test_many_clients_are_judged_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slice is one client here; the clients of the removed user are all closed in the end."""
+    monkeypatch.setattr(reload, "SLICE_NS", 0)
+    file = tmp_path / "server.conf"
+    users = "{ user: amy, password: x }, { user: bob, password: x }"
+    file.write_text(f'listen: "127.0.0.1:-1"\nauthorization {{ users: [ {users} ] }}\n')
+    async with Server(config=file) as server:
+        clients = [
+            await nats.connect(server.url, user=name, password="x", allow_reconnect=False)
+            for name in ("amy", "bob") * 5
+        ]
+        sessions = list(server.service.sessions.values())
+        file.write_text(file.read_text().replace(", { user: bob, password: x }", ""))
+        server.reload()
+        assert sum(one.link.close_reason is not None for one in sessions) < 5
+        server.reload()  # while the first one is under way
+        await until(lambda: len(server.service.sessions) == 5, "the others are closed")
+        assert {one.user for one in server.service.sessions.values()} == {"amy"}
+        for client in clients:
             await client.close()

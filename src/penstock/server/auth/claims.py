@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock.base import nkeys
+from penstock.base.nesting import check_nesting
 
 TOKEN_CHARS_MAX: Final = 1024 * 1024
 VERSION_MAX: Final = 2
@@ -362,8 +363,10 @@ def _check_header(header: dict[str, Any]) -> None:
 
 def _json(chunk: str) -> dict[str, Any]:
     try:
-        value = _without_nulls(msgspec.json.decode(_bytes(chunk)))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raw = _bytes(chunk)
+        check_nesting(raw)
+        value = _without_nulls(msgspec.json.decode(raw))
+    except ValueError:
         raise ClaimsFault("not JSON") from None
     if not isinstance(value, dict):
         raise ClaimsFault("not a JSON object")

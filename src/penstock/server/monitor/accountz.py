@@ -8,13 +8,14 @@ from msgspec import Struct
 
 from penstock.server.monitor.query import BadQuery
 from penstock.server.monitor.sharing import ShownDestination, ShownExport, ShownImport, shown
+from penstock.server.monitor.sliced import Rows
 from penstock.server.monitor.subsz import SublistStats, sum_stats
 from penstock.server.monitor.totals import traffic_by_account
 from penstock.server.monitor.values import timestamp
 from penstock.server.service import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Generator
 
     from penstock.server.accounts import Account
     from penstock.server.clients import Now
@@ -84,12 +85,6 @@ class AccountStat(Struct, frozen=True, kw_only=True):
     slow_consumers: int
 
 
-class Accstatz(Struct, frozen=True, kw_only=True):
-    server_id: str
-    now: str
-    account_statz: list[AccountStat]
-
-
 def accountz(service: Service, options: AccountzOptions, now: Now) -> Accountz:
     """Raises BadQuery for an account that is not there."""
     detail = None
@@ -106,20 +101,21 @@ def accountz(service: Service, options: AccountzOptions, now: Now) -> Accountz:
     )
 
 
-def accstatz(
+def accstatz_steps(
     service: Service, now: Now, *, unused: bool = False, names: Collection[str] = ()
-) -> Accstatz:
+) -> Generator[None, None, dict[str, Any]]:
     """Accounts in use; with `unused` all of them; with `names` those."""
     traffic = traffic_by_account(service)
-    return Accstatz(
-        server_id=service.server_id,
-        now=timestamp(now.wall_ns),
-        account_statz=[
+    yield
+    return {
+        "server_id": service.server_id,
+        "now": timestamp(now.wall_ns),
+        "account_statz": Rows(
             account_stat(account, traffic.get(account.name, Traffic()))
-            for account in service.accounts
+            for account in list(service.accounts)
             if (account.connections or unused) and (not names or account.name in names)
-        ],
-    )
+        ),
+    }
 
 
 def account_stat(account: Account, traffic: Traffic) -> AccountStat:

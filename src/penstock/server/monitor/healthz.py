@@ -6,7 +6,7 @@ where there is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from penstock.server.jetstream.edge import JetStreamEdge
     from penstock.server.monitor.query import Query
     from penstock.server.service import Service
+
+UNSERVED_LISTED_MAX: Final = 8
+"""Streams and consumers that cannot be served and are named in the page; the log names all."""
 
 
 class HealthOptions(Struct, frozen=True, kw_only=True):
@@ -104,7 +107,7 @@ def _broken_store(edge: JetStreamEdge, options: HealthOptions) -> tuple[int, Hea
     if options.js_enabled_only or options.js_server_only or options.js_meta_only:
         return None
     if edge.unserved:
-        return _missing(options, "STREAM", f"JetStream can not serve {edge.unserved[0]}", 503)
+        return _missing(options, "STREAM", _unserved_text(edge.unserved), 503)
     for account in edge.accounts.values():
         for host in account.assets:
             hindrance = host.failure or host.commits.full
@@ -112,6 +115,12 @@ def _broken_store(edge: JetStreamEdge, options: HealthOptions) -> tuple[int, Hea
                 text = f"JetStream stream '{account.name} > {host.name}' failed: {hindrance}"
                 return _missing(options, "STREAM", text, 503)
     return None
+
+
+def _unserved_text(unserved: list[str]) -> str:
+    listed = "; ".join(unserved[:UNSERVED_LISTED_MAX])
+    more = len(unserved) - UNSERVED_LISTED_MAX
+    return f"JetStream can not serve {listed}" + (f"; and {more} more" if more > 0 else "")
 
 
 def _missing(options: HealthOptions, kind: str, text: str, code: int = 404) -> tuple[int, Health]:

@@ -1,14 +1,14 @@
 """/metrics: counters and gauges in the text format of Prometheus.
 
-The registry lives for one scrape and holds one collector, which reads the service when asked:
-nothing is counted twice, and a server nobody scrapes pays nothing. Imported on the first scrape.
+The families are made for each scrape from what the service counts anyway: nothing is counted twice,
+and a server that is not scraped pays nothing. A page of many accounts is made and sent in slices,
+between the turns of clients. Imported on the first scrape.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -22,12 +22,14 @@ from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server.monitor.answers import ANY_ORIGIN, Answer
 from penstock.server.monitor.jsz import hosts_of, stats, totals
 from penstock.server.monitor.process import resident_bytes
+from penstock.server.monitor.sliced import is_done_soon
 from penstock.server.monitor.totals import subscriptions_of, sum_of, traffic_by_account
 from penstock.server.options import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
     from penstock.server.jetstream.edge import JetStreamEdge
@@ -36,16 +38,17 @@ if TYPE_CHECKING:
     from penstock.server.service import Service, Traffic
 
 PREFIX: Final = "penstock_"
+SAMPLES_PER_PIECE: Final = 256
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 
 
-class ServiceCollector(Collector):
-    """What a service counts, as metrics."""
+class ServiceCollector:
+    """What a service counts, as metrics; None where a long collection may pause."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric | None]:
         yield InfoMetricFamily(
             f"{PREFIX}server",
             "What this server is.",
@@ -96,20 +99,24 @@ class ServiceCollector(Collector):
         for name, prose, value in values:
             yield CounterMetricFamily(PREFIX + name, prose, value=value)
 
-    def _accounts(self, traffic: dict[str, Traffic]) -> Iterator[Metric]:
+    def _accounts(self, traffic: dict[str, Traffic]) -> Iterator[Metric | None]:
         service = self._service
         connections = _labelled(GaugeMetricFamily, "connections", "Clients of the account.")
         subscriptions = _labelled(
             GaugeMetricFamily, "subscriptions", "Subscriptions in the account."
         )
-        for account in service.accounts:
-            connections.add_metric([account.name], account.connections)
-            subscriptions.add_metric([account.name], len(account.interest))
         received = _labelled(CounterMetricFamily, "received_messages", "Messages from clients.")
         sent = _labelled(CounterMetricFamily, "sent_messages", "Messages to clients.")
-        for name, one in traffic.items():
+        for number, account in enumerate(list(service.accounts), 1):
+            connections.add_metric([account.name], account.connections)
+            subscriptions.add_metric([account.name], len(account.interest))
+            if number % SAMPLES_PER_PIECE == 0:
+                yield None
+        for number, (name, one) in enumerate(traffic.items(), 1):
             received.add_metric([name], one.in_msgs)
             sent.add_metric([name], one.out_msgs)
+            if number % SAMPLES_PER_PIECE == 0:
+                yield None
         yield from (connections, subscriptions, received, sent)
 
 
@@ -155,6 +162,34 @@ def _labelled(family: type[Family], name: str, prose: str) -> Family:
 
 
 def metrics(service: Service) -> Answer:
-    registry = CollectorRegistry()
-    registry.register(ServiceCollector(service))
-    return Answer(200, CONTENT_TYPE_LATEST, generate_latest(registry), ANY_ORIGIN)
+    """A short page is complete at once; one of many accounts is made while it is sent."""
+    pieces = _pieces(service)
+    made: list[bytes] = []
+    rest = None if is_done_soon(pieces, made) else pieces
+    return Answer(200, CONTENT_TYPE_LATEST, b"".join(made), ANY_ORIGIN, rest)
+
+
+def _pieces(service: Service) -> Iterator[bytes]:
+    for family in ServiceCollector(service).collect():
+        if family is None:
+            yield b""
+            continue
+        samples = family.samples
+        for at in range(0, max(1, len(samples)), SAMPLES_PER_PIECE):
+            family.samples = samples[at : at + SAMPLES_PER_PIECE]
+            text = generate_latest(cast("CollectorRegistry", Part(family)))
+            if at:
+                text = b"".join(
+                    line for line in text.splitlines(keepends=True) if not line.startswith(b"#")
+                )
+            yield text
+
+
+class Part(Collector):
+    """One family, as the renderer of the library takes it: in the place of a registry."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family

@@ -1,7 +1,8 @@
 """The pages of monitoring: which path is answered by what, and how often it was asked.
 
-/connz, /subsz and /jsz can be long: they are made and sent in slices between the turns of clients
-(`sliced`), each row from the state of its moment. The other pages show the state of one moment.
+/connz, /subsz, /jsz, /accstatz and /metrics can be long: they are made and sent in slices between
+the turns of clients (`sliced`), each row from the state of its moment. The other pages show the
+state of one moment; sums over clients are made in C (`Plane.traffic`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 
 from penstock.server.clients import Now
 from penstock.server.monitor import absent, connz, subsz
-from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz
+from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz_steps
 from penstock.server.monitor.answers import (
     NOT_FOUND,
     Answer,
@@ -129,7 +130,7 @@ class Pages:
 
     def _accstatz(self, query: Query) -> Answer:
         unused = query.flag("unused")
-        return json_answer(accstatz(self._service, Now.read(), unused=unused))
+        return sliced_answer(accstatz_steps(self._service, Now.read(), unused=unused))
 
     def _routez(self, query: Query) -> Answer:
         absent.check_subscriptions_flag(query)

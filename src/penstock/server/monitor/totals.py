@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.server.service import Traffic
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.server.service import Service
+    from penstock.server.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,11 @@ class Totals:
 
 def totals_of(service: Service) -> Totals:
     plane = service.plane
-    in_msgs, in_bytes = plane.in_msgs_closed, plane.in_bytes_closed
-    out_msgs, out_bytes = plane.out_msgs_closed, plane.out_bytes_closed
-    for link in plane.all_links():
-        in_msgs += link.in_msgs
-        in_bytes += link.in_bytes
-        out_msgs += link.out_msgs
-        out_bytes += link.out_bytes
-    return Totals(in_msgs, in_bytes, out_msgs, out_bytes)
+    sums = [plane.in_msgs_closed, plane.in_bytes_closed]
+    sums += [plane.out_msgs_closed, plane.out_bytes_closed]
+    for _, *flow in plane.traffic():
+        sums = [before + more for before, more in zip(sums, flow, strict=True)]
+    return Totals(*sums)
 
 
 def traffic_by_account(service: Service) -> dict[str, Traffic]:
@@ -43,13 +41,13 @@ def traffic_by_account(service: Service) -> dict[str, Traffic]:
         )
         for name, gone in service.traffic_closed.items()
     }
-    for session in service.sessions.values():
-        traffic = sums.setdefault(session.account.name, Traffic())
-        link = session.link
-        traffic.in_msgs += link.in_msgs
-        traffic.in_bytes += link.in_bytes
-        traffic.out_msgs += link.out_msgs
-        traffic.out_bytes += link.out_bytes
+    for link, in_msgs, in_bytes, out_msgs, out_bytes in service.plane.traffic():
+        account = cast("Session", link.handler).account
+        traffic = sums.setdefault(account.name, Traffic())
+        traffic.in_msgs += in_msgs
+        traffic.in_bytes += in_bytes
+        traffic.out_msgs += out_msgs
+        traffic.out_bytes += out_bytes
     return sums
 
 
