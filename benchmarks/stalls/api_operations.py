@@ -10,7 +10,7 @@ from benchmarks.stalls.site import publish, requests
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.stalls.site import Site
+    from benchmarks.stalls.site import Peer, Site
 
 SOME, MANY = 4_000, 100_000
 PIPELINE_BYTES = 128 * 1024
@@ -160,17 +160,57 @@ def delete_streams(site: Site) -> Iterator[None]:
         peer.wait_replies(before + 1_000)
 
 
+def consumer_wave(peer: Peer, **config: object) -> None:
+    """Create or change 2,000 consumers at once."""
+    before = peer.replies
+    for i in range(2_000):
+        body = {"durable_name": f"c{i}", "ack_policy": "explicit", **config}
+        request = {"stream_name": "S", "config": body}
+        peer.send(requests(peer, f"{API}CONSUMER.DURABLE.CREATE.S.c{i}", [request]))
+    peer.wait_replies(before + 2_000)
+
+
 @operation("create 2,000 durable consumers at once")
 def create_consumers(site: Site) -> Iterator[None]:
     with site.connect() as peer:
         create_stream(peer, "S", subjects=["s.>"])
         yield
+        consumer_wave(peer)
+
+
+@operation("change 2,000 durable consumers at once")
+def change_consumers(site: Site) -> Iterator[None]:
+    with site.connect() as peer:
+        create_stream(peer, "S", subjects=["s.>"])
+        consumer_wave(peer)
+        yield
+        consumer_wave(peer, description="changed")
+
+
+@operation("delete 2,000 durable consumers at once")
+def delete_consumers(site: Site) -> Iterator[None]:
+    with site.connect() as peer:
+        create_stream(peer, "S", subjects=["s.>"])
+        consumer_wave(peer)
+        yield
         before = peer.replies
         for i in range(2_000):
-            config = {"durable_name": f"c{i}", "ack_policy": "explicit"}
-            body = {"stream_name": "S", "config": config}
-            peer.send(requests(peer, f"{API}CONSUMER.DURABLE.CREATE.S.c{i}", [body]))
+            peer.send(requests(peer, f"{API}CONSUMER.DELETE.S.c{i}", [None]))
         peer.wait_replies(before + 2_000)
+
+
+@operation("first deliveries of 2,000 durable consumers")
+def first_deliveries(site: Site) -> Iterator[None]:
+    with site.connect() as peer:
+        create_stream(peer, "S", subjects=["s.>"])
+        fill(peer, "S", 1, lambda _: "s.a")
+        consumer_wave(peer)
+        yield
+        before = peer.replies
+        for i in range(2_000):
+            peer.send(requests(peer, f"{API}CONSUMER.MSG.NEXT.S.c{i}", [{"batch": 1}]))
+        peer.wait_replies(before + 2_000)
+        peer.wait_replies(peer.replies + 1, 3.0)  # their states are written meanwhile
 
 
 @operation("50,000 pull requests at once")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import struct
+import time
 import zlib
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 SUBSCRIPTIONS = 300_000
 READERS = 1_000
+CLIENTS = 2_000
 MIB = 1 << 20
 REACHED_S = 10.0
 
@@ -126,6 +129,43 @@ def page_jsz(site: Site) -> Iterator[None]:
                 create_consumer(peer, f"S{i}", name, ack_policy="explicit")
         yield
         site.page("/jsz?accounts=1&streams=1&consumers=1&config=1")
+
+
+@contextlib.contextmanager
+def connected(site: Site, count: int) -> Iterator[None]:
+    socks = []
+    for i in range(count):
+        sock = socket.create_connection(site.address)
+        login(sock, "busy")
+        sock.sendall(b"SUB m.%d 1\r\n" % i)
+        socks.append(sock)
+    try:
+        yield
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+@operation("monitoring: /varz, /accstatz and /accountz with 2,000 clients")
+def page_sums(site: Site) -> Iterator[None]:
+    with connected(site, CLIENTS):
+        yield
+        for path in ("/varz", "/accstatz", "/accountz?acc=BUSY"):
+            site.page(path)
+
+
+@operation("reload with 2,000 clients")
+def reload_many(site: Site) -> Iterator[None]:
+    with connected(site, CLIENTS):
+        before = site.facts()["config_load_time"]
+        yield
+        site.reload("password: busy }", 'password: busy, permissions: { publish: ">" } }')
+        deadline = time.monotonic() + REACHED_S
+        while site.facts()["config_load_time"] == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with site.connect() as other:
+            for _ in range(50):
+                other.sync()
 
 
 @operation("8 messages of 1 MiB to 1,000 readers that do not read")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import select
+import signal
 import socket
 import subprocess
 import tempfile
@@ -172,6 +174,18 @@ class Site:
         url = str(self._ports["monitoring"][0]) + path
         with urllib.request.urlopen(url, timeout=REPLY_S) as answer:
             return len(answer.read())
+
+    def facts(self) -> Json:
+        """What /varz says."""
+        url = str(self._ports["monitoring"][0]) + "/varz"
+        with urllib.request.urlopen(url, timeout=REPLY_S) as answer:
+            return dict(json.loads(answer.read()))
+
+    def reload(self, old: str, new: str) -> None:
+        """Change the configuration file and have the server read it again."""
+        config = self.folder / "server.conf"
+        config.write_text(config.read_text().replace(old, new))
+        os.kill(self.pid, signal.SIGHUP)
 
     @property
     def memory(self) -> int:

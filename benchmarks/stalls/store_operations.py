@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from benchmarks.stalls.operation import (
     API,
+    FILL_WINDOW,
     create_consumer,
     create_stream,
     fill,
@@ -15,6 +17,8 @@ from benchmarks.stalls.operation import (
 )
 from benchmarks.stalls.site import encode, publish, requests
 
+from penstock.bench.failure import BenchError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 MESSAGES = 500_000
 DONE_S = 30.0
+TTL_S = 90.0
+"""How long 500,000 messages with a TTL may take to be stored."""
 
 
 def distinct(i: int) -> str:
@@ -113,6 +119,38 @@ def expire(site: Site) -> Iterator[None]:
             peer, "S", subjects=["s.>"], max_age=100_000_000, duplicate_window=100_000_000
         )
         wait_until(peer, "S", lambda state: state["messages"] == 0, DONE_S)
+
+
+def fill_timed(peer: Peer, first_end: float) -> None:
+    """Store messages whose TTLs all end in the same second, however long storing them takes."""
+    reply, end = f"{peer.inbox}.f".encode(), int(first_end)
+    for first in range(0, MESSAGES, FILL_WINDOW):
+        seconds = max(1, round(end - time.time()))
+        header = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % seconds
+        wanted = peer.replies + FILL_WINDOW
+        peer.send(
+            b"".join(
+                b"HPUB %b %b %d %d\r\n%bx\r\n"
+                % (distinct(i).encode(), reply, len(header), len(header) + 1, header)
+                for i in range(first, first + FILL_WINDOW)
+            )
+        )
+        if not peer.wait_replies(wanted, DONE_S):
+            raise BenchError("the stream was not filled in time")
+
+
+def timed_wave(site: Site, **config: object) -> Iterator[None]:
+    with site.connect() as peer:
+        create_stream(peer, "S", subjects=["s.>"], allow_msg_ttl=True, **config)
+        fill_timed(peer, time.time() + TTL_S)
+        yield
+        wait_until(peer, "S", lambda state: state["num_deleted"] > 0, 2 * TTL_S)
+        wait_until(peer, "S", lambda state: state["messages"] == 0, DONE_S)
+
+
+@operation("500,000 TTLs end in the same second")
+def timed(site: Site) -> Iterator[None]:
+    yield from timed_wave(site)
 
 
 @operation("one message rolls up 500,000")

@@ -199,7 +199,8 @@ class Fuzz:
 def shown(sent: Sent) -> str:
     """An operation on one line."""
     operation = sent.operation
-    parts = [f"{sent.number} {operation.subject}"]
+    subject = operation.subject.encode("utf-8", "backslashreplace").decode()
+    parts = [f"{sent.number} {subject}"]
     shown_max = 1000 if operation.kind != "publish" else 30
     if operation.header:
         parts.append(f"header {operation.header[:300]!r}")

@@ -108,6 +108,10 @@ def _code(header: bytes, payload: bytes) -> str:
     return status[1].decode() if status is not None else "ok"
 
 
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
 class Peer:
     """One connection; `number` is part of its inbox."""
 
@@ -157,7 +161,7 @@ class Peer:
         words = f"{subject} {reply}" if reply else subject
         size = len(header) + len(payload)
         line = f"HPUB {words} {len(header)} {size}" if header else f"PUB {words} {size}"
-        self._out += line.encode() + b"\r\n" + header + payload + b"\r\n"
+        self._out += line.encode("utf-8", "surrogateescape") + b"\r\n" + header + payload + b"\r\n"
 
     def send(self) -> None:
         """Send the batch, and a PING after it."""
@@ -217,7 +221,7 @@ class Peer:
             reply = words[3] if has_reply else b""
             body = end + 2 + header_size
             header, payload = bytes(data[end + 2 : body]), bytes(data[body : end + 2 + size])
-            self._message(words[1].decode(), reply.decode(), header, payload, int(words[2]))
+            self._message(_text(words[1]), _text(reply), header, payload, int(words[2]))
             at = end + 4 + size
         del data[:at]
 

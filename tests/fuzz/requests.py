@@ -27,10 +27,12 @@ BODY_BYTES_MAX: Final = 1_000_000
 """The server closes the connection of a client that sends more than `max_payload`, 1 MiB."""
 ACK_VERBS: Final = (
     b"", b"+ACK", b"+ACK", b"-NAK", b'-NAK {"delay": 1000000}', b"-NAK 5ms", b'-NAK {"delay": -1}',
-    b"+WPI", b"+TERM", b"+TERM because", b"+NXT", b'+NXT {"batch": 2}', b"+NXT 3", b"+NXT {",
-    b"+nxt",
+    b"+WPI", b"+TERM", b"+TERM because", b"+NXT", b'-NAK {"delay": 9223372036854775807}',
+    b'-NAK {"delay": -9223372036854775808}', b'+NXT {"batch": 2}', b"+NXT 3", b"+NXT {", b"+nxt",
     b"garbage", b"\x00", b'-NAK {"delay": 99999999999999999999}', b"-NAK \xff",
 )  # fmt: skip
+ACK_VERBS_OF_DELIVERIES: Final = 13
+"""The first so many also acknowledge deliveries that were received."""
 
 
 class Need(Enum):
@@ -116,7 +118,7 @@ class Operations:
 
     def _consumer(self) -> str:
         return self.dice.choice(
-            cfg.CONSUMERS if self.dice.random() < 0.97 else ("nobody", "ü", "*")
+            cfg.CONSUMERS if self.dice.random() < 0.97 else ("nobody", "ü", "*", "\udcff")
         )
 
     def _body(self, document: Json, mutate: float = 0.2) -> bytes:
@@ -189,7 +191,7 @@ class Operations:
         )
 
     def _ack_delivery(self) -> Operation:
-        verb = self.dice.choice(ACK_VERBS[:11])
+        verb = self.dice.choice(ACK_VERBS[:ACK_VERBS_OF_DELIVERIES])
         made = self._ack_guess()
         made.payload, made.fill = verb, Fill.ACK_OF_DELIVERY
         return made

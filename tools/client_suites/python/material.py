@@ -58,8 +58,23 @@ def _certificate(name, signer):
         .not_valid_after(now + LIFE)
         .add_extension(names, critical=False)
         .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(_issuer_id(signer[0] if signer else key), critical=False)
     )
+    if not signer:
+        builder = builder.add_extension(_signs_certificates(), critical=True)
     return key, builder.sign(signer[0] if signer else key, hashes.SHA256())
+
+
+def _issuer_id(key):
+    """Python 3.13 and newer refuse certificates without it."""
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+
+
+def _signs_certificates():
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+             "key_agreement", "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
+    return x509.KeyUsage(key_cert_sign=True, **dict.fromkeys(names, False))
 
 
 def write_keys(where: Path) -> None:
