@@ -13,6 +13,10 @@ cdef class Window:
     cdef readonly int64_t next
     cdef readonly int64_t answered
     cdef readonly int64_t duplicates
+    cdef int64_t* repeats  # pairs: the number of a duplicate, the sequence of its original
+    cdef Py_ssize_t repeat_count
+    cdef Py_ssize_t repeat_room
 
     cdef bint awaits(self, int64_t number) noexcept nogil
     cdef bint answer(self, int64_t number) noexcept nogil
+    cdef bint note_repeat(self, int64_t number, int64_t sequence) noexcept nogil

@@ -2,14 +2,15 @@
 
 Every publish has a number, the last token of the subject its answer comes to. An ordinary answer
 (stored by the stream we mean, or a duplicate of what it has) marks its number and is done with;
-whatever else is said about a number is told like any other message, for Python to judge.
+whatever else is said about a number is told like any other message, for Python to judge. Duplicates
+are listed with the sequence of the message they repeat, until `take_repeats` returns them.
 
 Invariant: numbers below `oldest` are answered, those from `next` on were not sent, and at most
 `slots` lie between, so a slot never stands for two.
 """
 
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp
 
 from penstock.bulk.intake cimport STEP_MESSAGE, WANTING, Intake, Step, number_in
@@ -17,6 +18,8 @@ from penstock.bulk.intake cimport STEP_MESSAGE, WANTING, Intake, Step, number_in
 cdef enum:
     SLOTS_MAX = 1048576
     DUPLICATE_BYTES = 12
+    SEQUENCE_BYTES = 6
+    REPEATS_FIRST = 256
 
 
 cdef class Window:
@@ -35,6 +38,7 @@ cdef class Window:
 
     def __dealloc__(self):
         free(self.waiting)
+        free(self.repeats)
 
     @property
     def room(self):
@@ -58,6 +62,32 @@ cdef class Window:
     def settle(self, int64_t number):
         """Nothing more is expected for this number; False if nothing was."""
         return self.answer(number)
+
+    def take_repeats(self):
+        """Duplicates since the last call, as (number, sequence of the original)."""
+        cdef Py_ssize_t index
+        found = [
+            (self.repeats[2 * index], self.repeats[2 * index + 1])
+            for index in range(self.repeat_count)
+        ]
+        self.repeat_count = 0
+        return found
+
+    cdef bint note_repeat(self, int64_t number, int64_t sequence) noexcept nogil:
+        """List a duplicate; False if there is no memory for it."""
+        cdef Py_ssize_t room
+        cdef int64_t* larger
+        if self.repeat_count == self.repeat_room:
+            room = max(2 * self.repeat_room, REPEATS_FIRST)
+            larger = <int64_t*> realloc(self.repeats, 2 * room * sizeof(int64_t))
+            if larger == NULL:
+                return False
+            self.repeats = larger
+            self.repeat_room = room
+        self.repeats[2 * self.repeat_count] = number
+        self.repeats[2 * self.repeat_count + 1] = sequence
+        self.repeat_count += 1
+        return True
 
     cdef bint awaits(self, int64_t number) noexcept nogil:
         return self.oldest <= number < self.next and self.waiting[number % self.slots] == 1
@@ -97,8 +127,13 @@ cdef class AckIntake(Intake):
         if memcmp(text, self.window.start, self.window.start_bytes) != 0:
             return False
         number = last_token(self.delivery.subject.data, self.delivery.subject.size)
-        if self.window.answer(number) and is_duplicate(text, size):
+        if not self.window.awaits(number):
+            return True
+        if value_of(text, size, b'"duplicate":', DUPLICATE_BYTES) != NULL:
+            if not self.window.note_repeat(number, sequence_in(text, size)):
+                return False
             self.window.duplicates += 1
+        self.window.answer(number)
         return True
 
 
@@ -109,12 +144,25 @@ cdef int64_t last_token(const char* subject, size_t size) noexcept nogil:
     return number_in(subject + start, size - start)
 
 
-cdef bint is_duplicate(const char* text, size_t size) noexcept nogil:
-    """Whether the key is there; nothing else in an ordinary answer has quotes and this word."""
+cdef int64_t sequence_in(const char* text, size_t size) noexcept nogil:
+    """The sequence an answer names; negative if it names none."""
+    cdef const char* digits = value_of(text, size, b'"seq":', SEQUENCE_BYTES)
+    cdef size_t count = 0
+    if digits == NULL:
+        return -1
+    while digits + count < text + size and c"0" <= digits[count] <= c"9":
+        count += 1
+    return number_in(digits, count)
+
+
+cdef const char* value_of(
+    const char* text, size_t size, const char* key, Py_ssize_t key_bytes
+) noexcept nogil:
+    """What follows a key; NULL if it is not there. No value of an ordinary answer has such text."""
     cdef const char* end = text + size
     cdef const char* quote = <const char*> memchr(text, c'"', size)
-    while quote != NULL and end - quote >= DUPLICATE_BYTES:
-        if memcmp(quote, b'"duplicate":', DUPLICATE_BYTES) == 0:
-            return True
+    while quote != NULL and end - quote >= key_bytes:
+        if memcmp(quote, key, key_bytes) == 0:
+            return quote + key_bytes
         quote = <const char*> memchr(quote + 1, c'"', end - quote - 1)
-    return False
+    return NULL

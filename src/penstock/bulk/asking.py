@@ -5,6 +5,7 @@ An answer with an error becomes `Refused`; nothing else is decided here.
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -82,6 +83,28 @@ class Questions:
             raise
         return int(found["message"]["seq"])
 
+    async def time_of(self, link: Link, stream: str, seq: int) -> int | None:
+        """The time of the first record at or after a sequence; None if there is none."""
+        try:
+            found = await self.call(
+                link, f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": ">"}
+            )
+        except Refused as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return None
+            raise
+        return parse_time(found["message"]["time"])
+
+    async def newest_payload(self, link: Link, stream: str, subject: str) -> bytes | None:
+        """The payload of the newest record of a subject; None if there is none."""
+        try:
+            found = await self.call(link, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except Refused as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return None
+            raise
+        return base64.b64decode(found["message"].get("data", ""))
+
     async def create_consumer(
         self, link: Link, stream: str, name: str, deliver: str, selection: Selection
     ) -> int:
@@ -122,20 +145,24 @@ class Questions:
 
 
 def ordered_config(name: str, deliver: str, selection: Selection) -> dict[str, Any]:
-    """A consumer that lives in memory, is pushed under flow control, and never redelivers."""
+    """A consumer in memory that never redelivers: pushed to `deliver` under flow control, or a
+    pull consumer if that is empty."""
     config: dict[str, Any] = {
         "name": name,
-        "deliver_subject": deliver,
         "deliver_policy": "all",
         "ack_policy": "none",
         "replay_policy": "instant",
         "max_deliver": 1,
-        "flow_control": True,
-        "idle_heartbeat": round(selection.heartbeat * SECOND_NS),
         "inactive_threshold": INACTIVE_SECONDS * SECOND_NS,
         "mem_storage": True,
         "num_replicas": 1,
     }
+    if deliver:
+        config |= {
+            "deliver_subject": deliver,
+            "flow_control": True,
+            "idle_heartbeat": round(selection.heartbeat * SECOND_NS),
+        }
     if selection.start_seq is not None:
         config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": selection.start_seq}
     elif selection.last_per_subject:

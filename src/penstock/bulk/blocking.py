@@ -52,6 +52,7 @@ class BlockingReader:
         skip_evicted: bool = False,
         heartbeat: float = RANGE_HEARTBEAT_SECONDS,
         check: Callable[[StreamState, int], None] | None = None,
+        pulls: bool = True,
     ) -> Iterator[Batch]:
         """As `BulkReader.range`."""
         return self._batches(
@@ -64,6 +65,7 @@ class BlockingReader:
                 skip_evicted=skip_evicted,
                 heartbeat=heartbeat,
                 check=check,
+                pulls=pulls,
             )
         )
 
@@ -78,6 +80,18 @@ class BlockingReader:
     def first_since(self, stream: str, time_ns: int) -> int | None:
         """As `BulkReader.first_since`."""
         return self._thread.call(self._reader.first_since(stream, time_ns))
+
+    def time_of(self, stream: str, seq: int) -> int | None:
+        """As `BulkReader.time_of`."""
+        return self._thread.call(self._reader.time_of(stream, seq))
+
+    def newest_payload(self, stream: str, subject: str) -> bytes | None:
+        """As `BulkReader.newest_payload`."""
+        return self._thread.call(self._reader.newest_payload(stream, subject))
+
+    def store(self, subject: str, payload: bytes, header: bytes = b"") -> int:
+        """As `BulkReader.store`."""
+        return self._thread.call(self._reader.store(subject, payload, header))
 
     def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False

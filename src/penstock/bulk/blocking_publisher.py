@@ -15,7 +15,7 @@ from penstock.bulk.loop_thread import LoopThread
 if TYPE_CHECKING:
     from penstock.bulk.frames import Values
     from penstock.bulk.intake import Heard
-    from penstock.bulk.publishing import Publisher, Refusal
+    from penstock.bulk.publishing import Publisher, Refusal, Repeat
 
 #: One write to the socket: large enough to be worth a change of threads.
 ROWS_PER_WRITE: Final = 2048
@@ -54,6 +54,10 @@ class BlockingPublisher:
         return self._publisher.duplicates
 
     @property
+    def oldest_number(self) -> int:
+        return self._publisher.oldest_number
+
+    @property
     def payload_bytes_max(self) -> int:
         return self._publisher.payload_bytes_max
 
@@ -64,8 +68,12 @@ class BlockingPublisher:
         *,
         ids: Values | None = None,
         lines: Values | None = None,
+        common: bytes = b"",
     ) -> int:
-        """Send every row; the number of the first. Answers come with `settle`."""
+        """Send every row; return the number of the first. Answers come with `settle`.
+
+        `common` are header lines that every row has.
+        """
         publisher = self._publisher
         number = publisher.next_number
         row = 0
@@ -75,6 +83,7 @@ class BlockingPublisher:
                 payloads,
                 ids=ids,
                 lines=lines,
+                common=common,
                 start=row,
                 first=number + row,
                 inbox=publisher.inbox,
@@ -93,6 +102,10 @@ class BlockingPublisher:
     def take_refused(self) -> list[Refusal]:
         """Refusals since this was last asked."""
         return self._publisher.take_refused()
+
+    def take_repeats(self) -> list[Repeat]:
+        """Duplicates since the last call; see `Publisher.take_repeats`."""
+        return self._thread.call(self._publisher.take_repeats())
 
     def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""

@@ -101,20 +101,7 @@ class DirectReading:
 
     async def _single(self, seq: int) -> Row | None:
         subject = f"{self.prefix}.STREAM.MSG.GET.{self.stream}"
-        heard = await self.link.request(subject, b'{"seq":%d}' % seq)
-        answer: dict[str, Any] = json.loads(heard.payload)
-        if error := answer.get("error"):
-            if error.get("err_code") == NO_MESSAGE_FOUND:
-                return None
-            raise Refused.said(error)
-        told = answer["message"]
-        return Row(
-            seq=told["seq"],
-            time_ns=parse_time(told["time"]),
-            subject=told["subject"].encode(),
-            header=base64.b64decode(told.get("hdrs", "")),
-            payload=base64.b64decode(told.get("data", "")),
-        )
+        return stored_row((await self.link.request(subject, b'{"seq":%d}' % seq)).payload)
 
     def _is_wanted(self, subject: bytes) -> bool:
         if not self.filters:
@@ -126,6 +113,23 @@ class DirectReading:
             if len(self._wanted) < SUBJECTS_KEPT:
                 self._wanted[subject] = known
         return known
+
+
+def stored_row(reply: bytes) -> Row | None:
+    """The record in a reply to STREAM.MSG.GET; None if there is none."""
+    answer: dict[str, Any] = json.loads(reply)
+    if error := answer.get("error"):
+        if error.get("err_code") == NO_MESSAGE_FOUND:
+            return None
+        raise Refused.said(error)
+    told = answer["message"]
+    return Row(
+        seq=told["seq"],
+        time_ns=parse_time(told["time"]),
+        subject=told["subject"].encode(),
+        header=base64.b64decode(told.get("hdrs", "")),
+        payload=base64.b64decode(told.get("data", "")),
+    )
 
 
 def _check_end(status: Status) -> None:

@@ -71,7 +71,14 @@ class Broken:
     reason: str
 
 
-Item = Batch | Status | CaughtUpMark | PastEndMark | Broken
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The server does not let us ask for messages."""
+
+    reason: str
+
+
+Item = Batch | Status | CaughtUpMark | PastEndMark | Broken | Denied
 
 
 class Feed:
@@ -92,6 +99,11 @@ class Feed:
         self._items: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._byte_count = 0
+
+    @property
+    def byte_count(self) -> int:
+        """What waits for the reader."""
+        return self._byte_count
 
     @property
     def is_full(self) -> bool:

@@ -25,9 +25,10 @@ from penstock.bulk.errors import (
     AnswerLate,
     BulkError,
     LinkLost,
+    NotPermitted,
     may_pass,
 )
-from penstock.bulk.feed import Broken, CaughtUpMark, PastEndMark, Status
+from penstock.bulk.feed import Broken, CaughtUpMark, Denied, PastEndMark, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 #: So many heartbeats may stay out before the consumer counts as gone.
 HEARTBEATS_MISSED_MAX: Final = 3
+QUIET_HEARTBEATS: Final = 1.25
+"""After so many without a word from the server the caller is told."""
 RECONNECT_SECONDS: Final = 60.0
 RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
@@ -69,7 +72,12 @@ class PastEnd:
     """Nothing up to the last sequence wanted is to come any more."""
 
 
-Event = Batch | Idle | CaughtUp | PastEnd
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A heartbeat is missing. The stream may have been deleted; comes once for each silence."""
+
+
+Event = Batch | Idle | CaughtUp | PastEnd | Quiet
 
 
 class Following:
@@ -108,6 +116,7 @@ class Following:
         self._is_in_doubt = False
         """Nothing came for a while: what was pending may be gone, or on its way."""
         self._has_begun = False
+        self._is_quiet = False
         self.position = after
         self.recreated = 0
 
@@ -134,7 +143,7 @@ class Following:
             if not self._is_caught_up and self._initial == 0:
                 return self._caught_up()
             item = await self._next_item()
-            event = self._judge(item)
+            event = Quiet() if item is None else self._judge(item)
             if self._is_in_doubt:
                 self._is_in_doubt = False
                 event = self._caught_up() if await self._has_nothing_pending() else event
@@ -157,13 +166,19 @@ class Following:
 
     # -- what came
 
-    async def _next_item(self) -> Item:
+    async def _next_item(self) -> Item | None:
+        """What came; None once if nothing did for longer than a heartbeat."""
         assert self._feed is not None
-        seconds = HEARTBEATS_MISSED_MAX * self._selection.heartbeat
+        was_quiet, self._is_quiet = self._is_quiet, False
+        heartbeats = HEARTBEATS_MISSED_MAX - QUIET_HEARTBEATS if was_quiet else QUIET_HEARTBEATS
         try:
-            return await self._feed.next(seconds)
+            return await self._feed.next(heartbeats * self._selection.heartbeat)
         except TimeoutError:
-            return Broken(f"nothing was heard for {seconds:g} s")
+            if was_quiet:
+                seconds = HEARTBEATS_MISSED_MAX * self._selection.heartbeat
+                return Broken(f"nothing was heard for {seconds:g} s")
+            self._is_quiet = True
+            return None
 
     def _judge(self, item: Item) -> Event | None:
         if isinstance(item, Batch):
@@ -176,6 +191,8 @@ class Following:
             return None if self._is_caught_up else self._caught_up()
         if isinstance(item, PastEndMark):
             return PastEnd()
+        if isinstance(item, Denied):
+            raise NotPermitted(item.reason)
         self._break(item.reason)
         return None
 
@@ -258,9 +275,7 @@ class Following:
         if self._check is not None and position is not None:
             self._check(await self._questions.stream_state(link, self._stream), position)
         name = self._selection.name_prefix + secrets.token_hex(8)
-        deliver, feed = link.follow(
-            stop_seq=self._stop_seq, mark_caught_up=True, whole_batches=self._whole_batches
-        )
+        deliver, feed = self._subscribe(link)
         selection = self._selection
         if position is not None:
             selection = replace(selection, start_seq=position + 1)
@@ -269,6 +284,12 @@ class Following:
         self._unconfirmed = position if self._check is not None else None
         self._handed = 0
         self._feed = feed
+
+    def _subscribe(self, link: Link) -> tuple[str, Feed]:
+        """Listen for deliveries; the subject a consumer shall push to, if it shall."""
+        return link.follow(
+            stop_seq=self._stop_seq, mark_caught_up=True, whole_batches=self._whole_batches
+        )
 
     async def _create(self, link: Link, feed: Feed, deliver: str, selection: Selection) -> int:
         """How many records the consumer had to deliver; 1 if the answer is lost behind some.

@@ -34,4 +34,5 @@ def encode(
     payload_bytes_max: int = ...,
     rows_max: int = ...,
     batch: bytes = b"",
+    common: bytes = b"",
 ) -> Frames: ...

@@ -129,6 +129,8 @@ cdef struct Plan:
     size_t inbox_bytes
     int64_t first
     size_t payload_bytes_max
+    const char* common  # header lines of every row
+    size_t common_bytes
     const char* batch  # the id of an atomic batch, whose members count from one; or empty
     size_t batch_bytes
 
@@ -137,10 +139,12 @@ def encode(
     Values subjects not None, Values payloads not None, *, Values ids=None, Values lines=None,
     Py_ssize_t start=0, int64_t first=0, bytes inbox=b"", size_t bytes_max=INT32_MAX,
     size_t payload_bytes_max=INT32_MAX, Py_ssize_t rows_max=INT32_MAX, bytes batch=b"",
+    bytes common=b"",
 ):
     """Rows from `start` on, as many as `rows_max` and `bytes_max` allow, but one at least.
 
     `ids` are message ids, `lines` header lines with their line ends; an empty one is left out.
+    `common` are header lines that every row has, before its own.
     With an inbox, answers are asked for at `inbox` + number. With a batch, rows are members of that
     atomic batch, the first of them its first. `RowError` names the row at fault.
     """
@@ -160,6 +164,8 @@ def encode(
     plan.payload_bytes_max = payload_bytes_max
     plan.batch = batch
     plan.batch_bytes = len(batch)
+    plan.common = common
+    plan.common_bytes = len(common)
     stop = start
     bytes_max = min(bytes_max, <size_t> INT32_MAX)
     while stop < count and stop - start < rows_max:
@@ -223,7 +229,7 @@ cdef size_t needed_for(
 cdef size_t header_bytes(
     const Plan* plan, int64_t member, size_t id_bytes, size_t lines_bytes
 ) noexcept nogil:
-    cdef size_t size = lines_bytes
+    cdef size_t size = plan.common_bytes + lines_bytes
     if plan.batch_bytes:
         size += BATCH_START_BYTES + plan.batch_bytes + BATCH_NUMBER_BYTES + digits_in(member) + 2
     if id_bytes:
@@ -298,6 +304,7 @@ cdef char* put_block(
         at = put(at, b"Nats-Msg-Id: ", ID_START_BYTES)
         at = put(at, id.data, id.size)
         at = put(at, b"\r\n", 2)
+    at = put(at, plan.common, plan.common_bytes)
     at = put(at, lines.data, lines.size)
     return put(at, b"\r\n", 2)
 

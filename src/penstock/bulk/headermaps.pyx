@@ -7,7 +7,7 @@ text is for the caller to see. No Python object is made for a record with few li
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -235,3 +235,69 @@ cdef void append(Texts* texts, const char* data, int32_t size) noexcept nogil:
 
 cdef bytes offsets_of(Texts* texts):
     return PyBytes_FromStringAndSize(<char*> texts.ends, (texts.count + 1) * sizeof(int32_t))
+
+
+cdef const char* SIZE_LINE = b"Nats-Msg-Size: "
+cdef enum:
+    SIZE_LINE_BYTES = 15
+    FIRST_LINE_BYTES = 10  # NATS/1.0 and CRLF
+    END_BYTES = 4  # CRLF of the last line, and the empty line
+    VALUE_MAX = 200000000  # another digit still fits 32 bits
+
+
+def without_sizes(bytes blocks not None, bytes offsets not None):
+    """Header blocks of deliveries without payload, as they were stored, and the payloads' sizes.
+
+    A server adds the size as the last line of each block. Returns blocks, offsets and sizes, the
+    latter two as 32-bit numbers. A block that has no other line becomes empty; one without a size
+    stays as it is and has size 0.
+    """
+    cdef Py_ssize_t count = len(offsets) // 4 - 1
+    cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets)
+    if count < 0 or at[0] != 0 or at[count] != len(blocks) or not ascend(at, count):
+        raise ValueError("offsets do not fit their data")
+    cdef bytes kept = PyBytes_FromStringAndSize(NULL, len(blocks))
+    cdef bytes ends = PyBytes_FromStringAndSize(NULL, len(offsets))
+    cdef bytes sizes = PyBytes_FromStringAndSize(NULL, 4 * count)
+    cdef char* out = PyBytes_AS_STRING(kept)
+    cdef int32_t* end_at = <int32_t*> PyBytes_AS_STRING(ends)
+    cdef int32_t* size_at = <int32_t*> PyBytes_AS_STRING(sizes)
+    cdef const char* block
+    cdef Py_ssize_t index, length, line, used = 0
+    end_at[0] = 0
+    for index in range(count):
+        block = PyBytes_AS_STRING(blocks) + at[index]
+        length = at[index + 1] - at[index]
+        line = last_line(block, length)
+        size_at[index] = size_in(block + line, length - line)
+        if size_at[index] >= 0:
+            length = line if line > FIRST_LINE_BYTES else 0
+        memcpy(out + used, block, length)
+        used += length
+        if size_at[index] >= 0 and length:
+            memcpy(out + used, b"\r\n", 2)
+            used += 2
+        size_at[index] = max(size_at[index], 0)
+        end_at[index + 1] = <int32_t> used
+    return kept[:used], ends, sizes
+
+
+cdef Py_ssize_t last_line(const char* block, Py_ssize_t length) noexcept nogil:
+    """Where the last line of a block begins that is not the empty one."""
+    cdef Py_ssize_t start = length - END_BYTES
+    while start > 0 and block[start - 1] != c"\n":
+        start -= 1
+    return max(start, 0)
+
+
+cdef int32_t size_in(const char* line, Py_ssize_t length) noexcept nogil:
+    """The number of a line that tells a size, its end of block included; -1 if it is none."""
+    cdef int64_t value = 0
+    cdef Py_ssize_t index
+    if length <= SIZE_LINE_BYTES + END_BYTES or memcmp(line, SIZE_LINE, SIZE_LINE_BYTES) != 0:
+        return -1
+    for index in range(SIZE_LINE_BYTES, length - END_BYTES):
+        if not c"0" <= line[index] <= c"9" or value > VALUE_MAX:
+            return -1
+        value = value * 10 + (line[index] - c"0")
+    return <int32_t> value

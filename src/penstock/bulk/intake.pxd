@@ -73,6 +73,8 @@ cdef class Intake:
     cdef Column headers
     cdef Column payloads
     cdef readonly int64_t gap_at
+    cdef readonly int64_t last_seq         # of the followed consumer's last delivery
+    cdef readonly int64_t delivered_bytes  # of all its deliveries
 
     cdef int grow(self, size_t size) except -1
     cdef Step advance(self) noexcept nogil

@@ -24,6 +24,8 @@ class Heard:
 
 class Intake:
     gap_at: int
+    last_seq: int
+    delivered_bytes: int
     def __init__(self, *, frame_bytes_max: int, records_max: int, bytes_max: int) -> None: ...
     def follow(self, sid: int, *, stop_seq: int = 0, mark_caught_up: bool = False) -> None: ...
     @property

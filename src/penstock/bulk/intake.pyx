@@ -96,6 +96,7 @@ cdef class Intake:
         self.stop_seq = stop_seq
         self.names_bytes = 0
         self.marking = mark_caught_up
+        self.last_seq = self.delivered_bytes = 0
 
     @property
     def gathered(self):
@@ -257,6 +258,10 @@ cdef class Intake:
             self.gap_at = position[2]
             return STEP_GAP
         self.expected += 1
+        self.last_seq = position[1]
+        self.delivered_bytes += (
+            self.delivery.subject.size + self.delivery.header.size + self.delivery.payload.size
+        )
         if self.stop_seq > 0 and position[1] > self.stop_seq:
             return STEP_PAST_END
         if not self.gather(position):

@@ -27,7 +27,7 @@ from penstock.bulk.errors import (
     NoResponders,
     NotPermitted,
 )
-from penstock.bulk.feed import Broken, CaughtUpMark, Feed, PastEndMark, Status
+from penstock.bulk.feed import Broken, CaughtUpMark, Denied, Feed, PastEndMark, Status
 from penstock.bulk.intake import Heard, Intake, WireError
 from penstock.bulk.login import Address, Credentials, connect_line
 
@@ -46,6 +46,7 @@ NO_RESPONDERS: Final = 503
 ANSWERS_SID: Final = 1
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
+MSG_NEXT: Final = ".CONSUMER.MSG.NEXT."
 
 L = TypeVar("L", bound="Link")
 
@@ -89,6 +90,7 @@ class Link(asyncio.BufferedProtocol):
         self._numbers = itertools.count(ANSWERS_SID + 1)
         self._followed = 0
         self._feed: Feed | None = None
+        self._on_arrival: Callable[[], None] | None = None
         self._paused = False
         self._error = ""
         self.info: dict[str, Any] = {}
@@ -164,18 +166,27 @@ class Link(asyncio.BufferedProtocol):
         finally:
             del self._answers[token], self._asked[token]
 
-    def publish(self, subject: str, payload: bytes = b"") -> None:
-        self._publish(subject, payload)
+    def publish(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None:
+        self._publish(subject, payload, reply=reply)
 
     def follow(
-        self, *, stop_seq: int = 0, mark_caught_up: bool = False, whole_batches: bool = False
+        self,
+        *,
+        stop_seq: int = 0,
+        mark_caught_up: bool = False,
+        whole_batches: bool = False,
+        on_arrival: Callable[[], None] | None = None,
     ) -> tuple[str, Feed]:
-        """Subscribe to a new subject, for a consumer to deliver to; ends what was followed."""
+        """Subscribe to a new subject, for a consumer to deliver to; ends what was followed.
+
+        `on_arrival` is called after each read from the socket.
+        """
         self.unfollow()
         self._followed = next(self._numbers)
         subject = f"{self._inbox}.d.{self._followed}"
         self._intake.follow(self._followed, stop_seq=stop_seq, mark_caught_up=mark_caught_up)
         self._feed = Feed(self._intake, self._resume, whole_batches=whole_batches)
+        self._on_arrival = on_arrival
         self._write(b"SUB %b %d\r\n" % (subject.encode(), self._followed))
         return subject, self._feed
 
@@ -184,6 +195,16 @@ class Link(asyncio.BufferedProtocol):
         """Deliveries of the followed consumer that were read off the wire."""
         return self._intake.delivered
 
+    @property
+    def delivered_bytes(self) -> int:
+        """Bytes of these: subjects, headers and payloads."""
+        return self._intake.delivered_bytes
+
+    @property
+    def last_seq(self) -> int:
+        """The stream sequence of the last of these; 0 if there was none."""
+        return self._intake.last_seq
+
     def unfollow(self) -> None:
         if self._followed:
             with contextlib.suppress(LinkLost):
@@ -191,7 +212,7 @@ class Link(asyncio.BufferedProtocol):
         self._followed = 0
         self._intake.follow(0)
         self._intake.take()
-        self._feed = None
+        self._feed = self._on_arrival = None
         self._resume()
 
     async def close(self) -> None:
@@ -228,6 +249,8 @@ class Link(asyncio.BufferedProtocol):
             self._fail(str(error))
         if self._feed is not None:
             self._feed.wake()
+            if self._on_arrival is not None:
+                self._on_arrival()
             if self._feed.is_full and not self._paused and self._transport is not None:
                 self._paused = True
                 self._transport.pause_reading()
@@ -314,6 +337,8 @@ class Link(asyncio.BufferedProtocol):
         for token, answer in self._answers.items():
             if self._deaf or self._asked[token] == subject:
                 _fail_future(answer, NotPermitted(text))
+        if MSG_NEXT in subject and self._feed is not None:
+            self._feed.put(Denied(text))
 
     def _fail(self, reason: str) -> None:
         self._error = reason

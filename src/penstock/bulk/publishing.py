@@ -60,6 +60,14 @@ class Refusal:
     err_code: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A publish that was answered as a duplicate of the message at `seq`."""
+
+    number: int
+    seq: int
+
+
 class PublishLink(Link):
     """A link that gives the answers of one inbox to a window, and tells `owner` of the others."""
 
@@ -132,6 +140,8 @@ class Publisher:
         self._due: set[int] = set()
         self._due_at = 0.0
         self._refused: list[Refusal] = []
+        self._repeats: list[Repeat] = []
+        self._resent_stop = 0  # numbers below it may be duplicates of our own first sending
         self._denied = ""
         self._moved = asyncio.Event()
         self._answered = 0
@@ -148,8 +158,13 @@ class Publisher:
         return self._window.next
 
     @property
+    def oldest_number(self) -> int:
+        """Every publish below this number is answered."""
+        return self._window.oldest
+
+    @property
     def duplicates(self) -> int:
-        """Publishes that the stream had already."""
+        """Publishes that were answered as duplicates, those sent again by us included."""
         return self._window.duplicates
 
     @property
@@ -182,6 +197,12 @@ class Publisher:
     def take_refused(self) -> list[Refusal]:
         """Refusals since this was last asked."""
         taken, self._refused = self._refused, []
+        return taken
+
+    async def take_repeats(self) -> list[Repeat]:
+        """Duplicates since the last call, without those that this publisher sent twice itself."""
+        self._note_repeats()
+        taken, self._repeats = self._repeats, []
         return taken
 
     async def ask(
@@ -261,6 +282,13 @@ class Publisher:
 
     # -- sending again
 
+    def _note_repeats(self) -> None:
+        self._repeats += (
+            Repeat(number, seq)
+            for number, seq in self._window.take_repeats()
+            if number >= self._resent_stop
+        )
+
     def _send_due(self) -> None:
         """What was refused for a passing reason, in its order."""
         for frames in self._flying:
@@ -278,6 +306,9 @@ class Publisher:
         self._due.clear()
         self._due_at = 0.0
         self._link.listen(self._inbox, self._window)
+        self._note_repeats()  # answered before anything is sent again
+        if self._flying:
+            self._resent_stop = self._window.next
         for frames in self._flying:
             self._write(frames.unanswered(self._window))
         return self._link

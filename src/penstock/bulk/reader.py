@@ -8,23 +8,27 @@ caller says otherwise; nothing is left out in silence.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.bulk.asking import Questions, Selection, StreamState
 from penstock.bulk.batch import Batch
-from penstock.bulk.direct import DirectReading
-from penstock.bulk.errors import Evicted
+from penstock.bulk.direct import SINGLE_WINDOW, DirectReading, stored_row
+from penstock.bulk.errors import Evicted, Refused
 from penstock.bulk.following import RECONNECT_SECONDS, CaughtUp, Following, PastEnd
 from penstock.bulk.link import Dialling, open_link
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
+from penstock.bulk.pulled_range import PulledRange
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from penstock.bulk.direct import Row
     from penstock.bulk.link import Link
     from penstock.bulk.pool import LinkPool
 
@@ -70,6 +74,19 @@ class BulkReader:
             reconnect_seconds=reconnect_seconds,
         )
 
+    async def lookup(self, stream: str, questions: Sequence[dict[str, object]]) -> list[Row | None]:
+        """Return a record, or None if there is none, for each question (`seq`, `last_by_subj`)."""
+        subject = f"{self._questions.prefix}.STREAM.MSG.GET.{stream}"
+        rows: list[Row | None] = []
+        async with self._linked() as link:
+            for start in range(0, len(questions), SINGLE_WINDOW):
+                asked = questions[start : start + SINGLE_WINDOW]
+                heard = await asyncio.gather(
+                    *(link.request(subject, json.dumps(one).encode()) for one in asked)
+                )
+                rows += [stored_row(one.payload) for one in heard]
+        return rows
+
     async def stream_state(self, stream: str) -> StreamState:
         async with self._linked() as link:
             return await self._questions.stream_state(link, stream)
@@ -85,11 +102,14 @@ class BulkReader:
         skip_evicted: bool = False,
         heartbeat: float = RANGE_HEARTBEAT_SECONDS,
         check: Callable[[StreamState, int], None] | None = None,
+        pulls: bool = True,
     ) -> AsyncGenerator[Batch, None]:
         """Records with start <= sequence < stop; the whole stream as it is now by default.
 
         `Evicted` if the stream begins behind `start`, or passes us while we read, unless skipped;
         a `check` of the caller's stands in place of that. What it raises is raised here.
+        With `pulls` the server sends what the range holds and stops; without, the reader stops it
+        after it has sent more. Users who may not request messages need the latter.
         """
         state = await self.stream_state(stream)
         check = check or (None if skip_evicted else _check_not_evicted)
@@ -105,8 +125,10 @@ class BulkReader:
             heartbeat=heartbeat,
             name_prefix=self.consumer_prefix,
         )
-        following = self._following(
-            stream, selection, stop_seq=last, whole_batches=True, check=check
+        following = (
+            self._pulled(state, selection, last, check)
+            if pulls
+            else self._following(stream, selection, stop_seq=last, whole_batches=True, check=check)
         )
         async with contextlib.aclosing(_until(following, last)) as batches:
             async for batch in batches:
@@ -129,6 +151,25 @@ class BulkReader:
         """The sequence of the first record at or after a time; None if there is none."""
         async with self._linked() as link:
             return await self._questions.first_since(link, stream, time_ns)
+
+    async def time_of(self, stream: str, seq: int) -> int | None:
+        """The time of the first record at or after a sequence; None if there is none."""
+        async with self._linked() as link:
+            return await self._questions.time_of(link, stream, seq)
+
+    async def newest_payload(self, stream: str, subject: str) -> bytes | None:
+        """The payload of the newest record of a subject; None if there is none."""
+        async with self._linked() as link:
+            return await self._questions.newest_payload(link, stream, subject)
+
+    async def store(self, subject: str, payload: bytes, header: bytes = b"") -> int:
+        """Publish one message to a stream; its sequence. For the odd message, not for many."""
+        async with self._linked() as link:
+            heard = await link.request(subject, payload, header=header)
+        answer: dict[str, Any] = json.loads(heard.payload)
+        if error := answer.get("error"):
+            raise Refused.said(error)
+        return int(answer["seq"])
 
     async def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
@@ -188,6 +229,26 @@ class BulkReader:
             check=check,
             reconnect_seconds=self.reconnect_seconds,
             release=self._release,
+        )
+
+    def _pulled(
+        self,
+        state: StreamState,
+        selection: Selection,
+        last: int,
+        check: Callable[[StreamState, int], None] | None,
+    ) -> PulledRange:
+        return PulledRange(
+            self._dial,
+            self._questions,
+            state.name,
+            selection,
+            stop_seq=last,
+            check=check,
+            reconnect_seconds=self.reconnect_seconds,
+            release=self._release,
+            mean_bytes=state.byte_count / max(1, state.messages),
+            last_seq=state.last_seq,
         )
 
     @contextlib.asynccontextmanager

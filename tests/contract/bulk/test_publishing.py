@@ -85,6 +85,9 @@ async def test_an_id_that_the_stream_has_is_stored_once_and_counted(
                 )
             publisher.settle()
             assert publisher.duplicates == 3
+            found = publisher.take_repeats()
+            assert [(one.number, one.seq) for one in found] == [(3, 1), (4, 2), (5, 3)]
+            assert publisher.take_repeats() == []
 
     await in_thread(work)
     assert len(await stored(jetstream, stream.name)) == 3
@@ -187,6 +190,7 @@ async def test_a_connection_that_answers_nothing_is_given_up_and_all_is_sent_aga
         await publisher.send(encode(subjects, rows, ids=rows, inbox=publisher.inbox))
         await publisher.settle()
         assert (publisher.duplicates, proxy.connections) == (2, 2)
+        assert await publisher.take_repeats() == [], "they repeat what this publisher sent itself"
         await publisher.close()
     assert await stored(jetstream, stream.name) == [b"a", b"b"]
 

@@ -120,3 +120,17 @@ def test_other_subscriptions_are_told_as_ever() -> None:
 def test_a_window_has_a_bounded_number_of_slots(slots: int) -> None:
     with pytest.raises(ValueError, match="slots"):
         Window(slots)
+
+
+def test_duplicates_are_listed_with_the_sequence_of_their_original() -> None:
+    window = Window(1024, "EV")
+    window.open(1000)
+    data = b"".join(
+        answer(number, b'{"stream":"EV","domain":"d","seq":%d,"duplicate":true}' % (number + 7))
+        if number % 2
+        else stored(number)
+        for number in range(1000)
+    )
+    assert feed(made(window), data) == []
+    assert window.take_repeats() == [(number, number + 7) for number in range(1, 1000, 2)]
+    assert (window.duplicates, window.take_repeats()) == (500, [])

@@ -11,7 +11,7 @@ from penstock.bulk.asking import Selection, StreamState
 from penstock.bulk.batch import Batch
 from penstock.bulk.errors import AccessDenied, BulkError, ConnectFailed, LinkLost, Refused
 from penstock.bulk.feed import Broken, CaughtUpMark, PastEndMark, Status
-from penstock.bulk.following import CaughtUp, Following, Idle, PastEnd
+from penstock.bulk.following import CaughtUp, Following, Idle, PastEnd, Quiet
 
 if TYPE_CHECKING:
     from penstock.bulk.feed import Item
@@ -207,6 +207,8 @@ async def test_silence_is_a_break() -> None:
         return await original(*args)
 
     world.create_consumer = create  # type: ignore[method-assign]
+    assert isinstance(await following.next(), Quiet)
+    assert following.recreated == 0
     event = await following.next()
     assert isinstance(event, Batch)
     assert following.recreated == 1

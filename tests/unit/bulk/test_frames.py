@@ -137,3 +137,11 @@ def test_offsets_that_lead_outside_are_refused(count: int, offsets: list[int]) -
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="one length"):
         encode(column([b"a"]), column([b"", b""]))
+
+
+def test_common_header_lines_come_before_those_of_a_row() -> None:
+    two = Values.one(b"x", 2)
+    lines = Values(2, struct.pack("<3i", 0, 0, 6), b"A: b\r\n")
+    frames = encode(two, two, lines=lines, common=b"C: d\r\n")
+    assert frames.frame(0) == b"HPUB x 18 19\r\nNATS/1.0\r\nC: d\r\n\r\nx\r\n"
+    assert frames.frame(1) == b"HPUB x 24 25\r\nNATS/1.0\r\nC: d\r\nA: b\r\n\r\nx\r\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.headermaps import parse_headers
-from penstock.bulk.headermaps import header_columns
+from penstock.bulk.headermaps import header_columns, without_sizes
 
 names = st.sampled_from([b"A", b"B", b"Nats-Msg-Id", b"", b"\xff"]) | st.binary(max_size=3)
 lines = st.tuples(names, st.sampled_from([b":", b": ", b"", b":\t "]), st.binary(max_size=5))
@@ -73,3 +73,30 @@ def test_no_offset_beyond_the_data_is_read(middle: list[int]) -> None:
         return
     with pytest.raises(ValueError, match="offsets"):
         header_columns(b"abc", array("i", offsets).tobytes())
+
+
+def test_sizes_are_taken_out_of_blocks_and_nothing_else_is() -> None:
+    stored = [b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nNats-Msg-Size: 3\r\nB:\r\n\r\n"]
+    sent = [
+        b"NATS/1.0\r\nNats-Msg-Size: 0\r\n\r\n",
+        stored[1][:-2] + b"Nats-Msg-Size: 8192\r\n\r\n",
+        stored[2][:-2] + b"Nats-Msg-Size: 77\r\n\r\n",
+    ]
+    offsets = array("i", accumulate(map(len, sent), initial=0)).tobytes()
+    blocks, kept, sizes = without_sizes(b"".join(sent), offsets)
+    assert texts(blocks, kept) == stored
+    assert numbers(sizes) == [0, 8192, 77]
+
+
+@given(st.lists(blocks, max_size=20))
+def test_blocks_without_a_size_stay_as_they_are(whole: list[bytes]) -> None:
+    plain = [one for one in whole if b"Nats-Msg-Size: " not in one]
+    offsets = array("i", accumulate(map(len, plain), initial=0)).tobytes()
+    kept, ends, sizes = without_sizes(b"".join(plain), offsets)
+    assert texts(kept, ends) == plain
+    assert numbers(sizes) == [0] * len(plain)
+
+
+def test_sizes_need_offsets_that_fit() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        without_sizes(b"abc", array("i", [0, 2]).tobytes())
