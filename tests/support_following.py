@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.fold import BatchConfig, Fold
@@ -45,6 +46,11 @@ async def until(condition: Callable[[], bool], what: str = "") -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - conditions of other threads ring no bell
             await asyncio.sleep(pause_after(loop.time() - began))
+
+
+def fold_threads() -> int:
+    """Threads of this process that change stores."""
+    return sum(one.name.startswith("penstock fold") for one in threading.enumerate())
 
 
 async def ready(fold: Fold) -> Fold:

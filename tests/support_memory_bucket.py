@@ -79,12 +79,12 @@ class MemoryBucket:
         self._check(key, expected)
         return self.set(key, value)
 
-    async def delete(self, key: str) -> None:
-        self.set(key, None)
+    async def delete(self, key: str) -> VersionToken:
+        return self.set(key, None)
 
-    async def delete_if(self, key: str, expected: VersionToken) -> None:
+    async def delete_if(self, key: str, expected: VersionToken) -> VersionToken:
         self._check(key, expected)
-        self.set(key, None)
+        return self.set(key, None)
 
     def _check(self, key: str, expected: VersionToken) -> None:
         meanwhile, self.meanwhile = self.meanwhile, lambda: None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.fold import AppendLogSnapshot, KvUpdate, Op
 from support_servers import until
 
 if TYPE_CHECKING:
@@ -47,6 +48,18 @@ def test_a_fold_of_a_part_has_only_that(cli: Cli, bucket: str) -> None:
     assert cli.done("fold", "ls", "fold").out.split() == ["us.limit"]
     reason = cli.refused("fold", "open", bucket, "fold", "--prefix", "eu.")
     assert "us." in reason
+
+
+def test_what_verify_finds_is_repaired_and_kept_aside(cli: Cli, bucket: str) -> None:
+    cli.done("fold", "open", bucket, "fold", "--backend", "append-log")
+    store = AppendLogSnapshot.open(cli.directory / "fold")
+    store.apply([KvUpdate(Op.PUT, "stray", b"last copy", 2)], store.cursor)
+    store.close()
+    assert "differ" in cli.refused("fold", "verify", "fold", "--bucket", bucket)
+    done = cli.done("fold", "repair", bucket, "fold", "--json").json
+    assert (done["removed"], done["entries"]) == (1, 3)
+    cli.done("fold", "verify", "fold", "--bucket", bucket)
+    assert cli.done("fold", "get", done["aside"], "stray", "--raw").raw == b"last copy"
 
 
 def test_mistakes_are_told_in_one_line(cli: Cli, bucket: str) -> None:

@@ -21,7 +21,9 @@ from penstock.cli.command import (
 )
 from penstock.cli.fold_copies import compact, convert, export, import_, verified
 from penstock.cli.fold_files import described, dump, facts, get, ls, scan, sql
+from penstock.cli.fold_http import address
 from penstock.cli.fold_live import compared, fleet, lag, open_, run, watch
+from penstock.cli.fold_repair import repair
 from penstock.cli.output import Facts, show_count
 from penstock.cli.session import hold
 from penstock.cli.values import SECOND_NS, pair, positive, positive_duration
@@ -124,6 +126,9 @@ def _open_arguments() -> tuple[Argument, ...]:
             help="when the bucket has forgotten what the fold did not read: auto never loses a "
             "value, mirror drops what the bucket does not list, none keeps everything",
         ),
+        argument(
+            "--keys-only", action="store_true", help="store keys and versions, without values"
+        ),
         argument("--digest", action="store_true", help="keep a digest, to compare copies by"),
         STORAGE,
     )
@@ -147,6 +152,21 @@ def _run_arguments() -> tuple[Argument, ...]:
         ),
         argument(
             "--leases", default="", metavar="BUCKET", help="bucket that says who ships a round"
+        ),
+        argument(
+            "--http",
+            type=address,
+            metavar="[HOST:]PORT",
+            help="serve /healthz and /metrics there (default host: 127.0.0.1)",
+        ),
+        argument(
+            "--max-lag", type=positive, metavar="N", help="healthy up to so many revisions behind"
+        ),
+        argument(
+            "--max-age",
+            type=positive_duration,
+            metavar="DURATION",
+            help="healthy if the server was heard within this time",
         ),
         _form(),
     )
@@ -249,6 +269,12 @@ NOUN: Final = Noun(
             "convert", "make the same fold in another store", _convert_arguments, local=convert
         ),
         Command("verify", "read everything, and compare", _verify_arguments, local=_verify),
+        Command(
+            "repair",
+            "make a fold what its bucket is, and keep what it removes aside",
+            lambda: (BUCKET, PATH),
+            online=repair,
+        ),
         Command("compact", "give back disk space", lambda: (PATH,), local=compact),
         Command("dump", "show the records of an append log", lambda: (PATH,), local=dump),
         Command("fleet", "show the nodes that fold buckets", _fleet_arguments, online=fleet),

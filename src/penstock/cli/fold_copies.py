@@ -147,10 +147,33 @@ async def _import(screen: Screen, options: Namespace) -> None:
         source = source_at(options.source, options, bar)
         manifest = await source.latest()
         if manifest is None:
-            raise Failure(f"{options.source}: there is no artifact")
-        kind = _kind(options.backend or manifest.backend)
-        store = await bootstrap(source, options.path, kind)
+            store = await _import_shards(options, bar)
+        else:
+            kind = _kind(options.backend or manifest.backend)
+            store = await bootstrap(source, options.path, kind)
     _tell(screen, store, Path(options.path))
+
+
+async def _import_shards(options: Namespace, bar: TransferBar) -> SnapshotStore:
+    """One fold of all shards that a job has published below a name."""
+    from penstock.fold.exporting import APPEND_LOG
+    from penstock.fold.shards import import_shards
+    from penstock.fold.staging import check_free, staged_beside
+    from penstock.fold.transport import transport_for
+
+    place, slash, name = options.source.rstrip("/").rpartition("/")
+    with meant():
+        transport = transport_for(place or slash or ".", **storage_options(options))
+    keys = await transport.keys(name)
+    if not keys:
+        raise Failure(f"{options.source}: there is no artifact")
+    path = Path(options.path)
+    check_free(path)
+    with staged_beside(path) as stage:
+        parts = [stage / f"shard-{number}" for number in range(len(keys))]
+        for key, part in zip(keys, parts, strict=True):
+            await transport.download(key, part, progress=bar)
+        return import_shards(_kind(options.backend or APPEND_LOG), parts, path)
 
 
 def convert(screen: Screen, options: Namespace) -> None:

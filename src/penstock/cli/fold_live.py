@@ -19,6 +19,7 @@ from penstock.cli.connect import read_seed, tls_context
 from penstock.cli.failures import Failure
 from penstock.cli.fold_copies import TransferBar, meant, published_at, source_at
 from penstock.cli.fold_files import described, facts
+from penstock.cli.fold_http import FoldMonitor
 from penstock.cli.jsapi import checked_name
 from penstock.cli.output import Listing, printable, show_count, show_duration
 from penstock.cli.rendering import payload_document, payload_text
@@ -26,12 +27,12 @@ from penstock.cli.values import SECOND_NS
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 
     from penstock.cli.connect import Target
     from penstock.cli.output import Screen
     from penstock.cli.session import Session
-    from penstock.fold import ArtifactSource, Fold, KvUpdate, Repair, SnapshotReader
+    from penstock.fold import ArtifactSource, Fold, KvUpdate, Observer, Repair, SnapshotReader
     from penstock.fold.fleet import BucketComparison, Fleet, NodeStatus
     from penstock.kv.bucket import NatsBucket
     from penstock.kv.connection import NatsConfig
@@ -106,9 +107,11 @@ def _repair(options: Namespace, source: ArtifactSource | None) -> Repair:
 
 
 @contextlib.asynccontextmanager
-async def _opened(session: Session, options: Namespace) -> AsyncIterator[Fold]:
+async def _opened(
+    session: Session, options: Namespace, observers: Sequence[Observer] = ()
+) -> AsyncIterator[Fold]:
     """The fold, following its bucket."""
-    from penstock.fold import Fold, FoldDigest
+    from penstock.fold import KEYS_ONLY, Fold, FoldDigest
 
     await bucket_info(session, options.bucket, f"KV_{checked_name(options.bucket, 'bucket')}")
     with TransferBar(session.screen, "Fetching the artifact") as bar:
@@ -122,6 +125,8 @@ async def _opened(session: Session, options: Namespace) -> AsyncIterator[Fold]:
                 config=config_of(session.target),
                 bootstrap=source,
                 repair=_repair(options, source),
+                observers=observers,
+                keep=KEYS_ONLY if options.keys_only else None,
                 extensions=[FoldDigest()] if options.digest else [],
             )
         await fold.__aenter__()
@@ -172,7 +177,7 @@ async def _described(fold: Fold, path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _told_of_troubles(screen: Screen | None) -> Iterator[None]:
+def told_of_troubles(screen: Screen | None) -> Iterator[None]:
     """What the fold logs becomes remarks, or nothing where the command tells it itself."""
     handler: logging.Handler = logging.NullHandler() if screen is None else _Remarks(screen)
     loggers = [logging.getLogger(f"penstock.{package}") for package in ("fold", "kv", "bulk")]
@@ -196,7 +201,7 @@ class _Remarks(logging.Handler):
 
 
 async def open_(session: Session, options: Namespace) -> None:
-    with _told_of_troubles(None):
+    with told_of_troubles(None):
         async with _opened(session, options) as fold:
             await _caught_up(session.screen, fold)
             document = await _described(fold, Path(options.path))
@@ -216,8 +221,10 @@ async def watch(session: Session, options: Namespace) -> None:
 
 async def _follow(session: Session, options: Namespace, *, shows: bool) -> None:
     screen = session.screen
-    with _told_of_troubles(screen):
-        async with _opened(session, options) as fold:
+    monitor = FoldMonitor(options) if options.http else None
+    observers = () if monitor is None else (monitor.observer,)
+    with told_of_troubles(screen):
+        async with _opened(session, options, observers) as fold, _monitored(screen, monitor, fold):
             changes = fold.changes()
             if not options.all:
                 await _caught_up(screen, fold)
@@ -233,6 +240,18 @@ async def _follow(session: Session, options: Namespace, *, shows: bool) -> None:
                         if number == options.count:
                             return
             await fold.ready()  # says why, where the fold ended by itself
+
+
+@contextlib.asynccontextmanager
+async def _monitored(
+    screen: Screen, monitor: FoldMonitor | None, fold: Fold
+) -> AsyncIterator[None]:
+    if monitor is None:
+        yield
+        return
+    async with monitor.serving(fold) as (host, port):
+        screen.remark(f"Health and metrics are on http://{host}:{port}")
+        yield
 
 
 def _change_document(update: KvUpdate) -> dict[str, Any]:

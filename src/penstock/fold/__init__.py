@@ -6,7 +6,7 @@ Stores on LMDB and RocksDB need their extras, and ask for the library when one i
 from penstock.fold.append_log import AppendLogSnapshot, Snapshot, SnapshotWriter, load, read
 from penstock.fold.applied import watch_applied
 from penstock.fold.batching import BatchConfig
-from penstock.fold.blocking import BlockingFold
+from penstock.fold.blocking import BlockingFold, FoldThread
 from penstock.fold.bootstrapping import bootstrap
 from penstock.fold.codecs import Codec, Json, MessagePack, Pydantic, Raw, Undecodable, Zstd
 from penstock.fold.contract import SnapshotReader, SnapshotStore
@@ -24,13 +24,17 @@ from penstock.fold.errors import (
     StoreIOError,
     StorePoisoned,
     TransportError,
+    VersionReset,
+    WaitTimeout,
 )
 from penstock.fold.exports import Exports
 from penstock.fold.extending import Behind, Extension
-from penstock.fold.fold import Fold, FoldState, FoldStatus
+from penstock.fold.fold import Fold
+from penstock.fold.fold_status import FoldState, FoldStatus
 from penstock.fold.following import ChangesLost
 from penstock.fold.importing import read_manifest
 from penstock.fold.indexes import Index
+from penstock.fold.keep import KEYS_ONLY, Keep
 from penstock.fold.lease import ExportLease, LeaseGuard, LeaseRecord
 from penstock.fold.lmdb_store import LmdbReader, LmdbSnapshot
 from penstock.fold.manifest import ArtifactFile, Manifest
@@ -38,9 +42,12 @@ from penstock.fold.manifest import Manifest as ExportManifest
 from penstock.fold.memory import MemorySnapshot
 from penstock.fold.meta import SnapshotMeta
 from penstock.fold.observing import Observer
+from penstock.fold.outbox import Outbox
+from penstock.fold.outbox_file import OutboxFull, Outcome, QueuedWrite, WriteResult
 from penstock.fold.pointer import Published, PublishOutcome, Superseded
 from penstock.fold.quarantine import Quarantine, Rejected
 from penstock.fold.repairing import Repair
+from penstock.fold.resync import Resynced
 from penstock.fold.rocks_store import RocksDbReader, RocksDbSnapshot
 from penstock.fold.rounds import ExportRound, export_round, repeat_rounds
 from penstock.fold.sources import ArtifactSource, LocalArtifacts
@@ -79,6 +86,7 @@ from penstock.kv.types import (
 from penstock.kv.types import Scope as WatchScope
 
 __all__ = [
+    "KEYS_ONLY",
     "AppendLogSnapshot",
     "ApplyError",
     "ArtifactFile",
@@ -112,8 +120,10 @@ __all__ = [
     "FoldSql",
     "FoldState",
     "FoldStatus",
+    "FoldThread",
     "Index",
     "Json",
+    "Keep",
     "KvEntry",
     "KvUpdate",
     "LeaseGuard",
@@ -128,16 +138,21 @@ __all__ = [
     "MessagePack",
     "Observer",
     "Op",
+    "Outbox",
+    "OutboxFull",
+    "Outcome",
     "PublishOutcome",
     "Published",
     "PublishedArtifact",
     "Pydantic",
     "Quarantine",
+    "QueuedWrite",
     "Raw",
     "Rejected",
     "Repair",
     "RepairFailed",
     "RepairRefused",
+    "Resynced",
     "RocksDbReader",
     "RocksDbSnapshot",
     "Scope",
@@ -160,10 +175,13 @@ __all__ = [
     "Typed",
     "TypedEntry",
     "Undecodable",
+    "VersionReset",
     "VersionToken",
+    "WaitTimeout",
     "WatchCursor",
     "WatchError",
     "WatchScope",
+    "WriteResult",
     "Zstd",
     "artifact_at",
     "bootstrap",

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.fold import logcodec, pgss
-from penstock.fold.errors import StoreIOError
+from penstock.fold.errors import FoldFormatError, StoreIOError
 from penstock.fold.files import replace, told_as_store_error
 from penstock.fold.foldmap import FoldMap
 from penstock.fold.logfile import LogFile
 from penstock.fold.memory import MapStore, MemorySnapshot
-from penstock.fold.meta import SnapshotMeta
+from penstock.fold.meta import SnapshotMeta, encode_meta, read_meta
 from penstock.fold.record import decode_record
 from penstock.kv.types import KvEntry, KvUpdate, WatchCursor
 
@@ -153,7 +153,7 @@ class AppendLogSnapshot(MapStore):
         )
 
     def _write_meta(self, meta: SnapshotMeta) -> None:
-        replace(_meta_path(self._file.path), [msgspec.json.encode(meta)])
+        replace(_meta_path(self._file.path), [encode_meta(meta)])
         self._meta = meta
 
 
@@ -249,9 +249,15 @@ def _meta_path(path: Path) -> Path:
 
 
 def _read_meta(path: Path) -> SnapshotMeta:
-    """What the sidecar says; one that is missing or unreadable says nothing."""
+    """What the sidecar says; nothing if there is none.
+
+    Of one that is damaged the worst is assumed: values that the bucket dropped may be here alone.
+    """
+    beside = _meta_path(path)
     try:
-        data = _meta_path(path).read_bytes()
-        return msgspec.json.decode(data, type=SnapshotMeta)
-    except (OSError, msgspec.MsgspecError):
+        return read_meta(beside.read_bytes() or b"-", beside)
+    except FileNotFoundError:
         return SnapshotMeta()
+    except (OSError, FoldFormatError) as error:
+        log.warning("%s cannot be read: %s; where the fold came from is not known", beside, error)
+        return SnapshotMeta(seen_evicting=True)

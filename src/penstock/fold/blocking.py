@@ -4,8 +4,10 @@
         fold.ready(timeout=10)
         print(fold.get("eu.limit"))
 
-A thread of its own runs the event loop of a `Fold`; what waits there blocks here. Nothing is
-decided here, and every error is the one `Fold` raises; too long a wait is a `TimeoutError`.
+A thread of its own runs the event loop of a `Fold`; what waits there blocks here. Many folds may
+share one: `with FoldThread() as thread: BlockingFold.open(..., thread=thread)`. Their `apply` must
+then not wait for another of them. Nothing is decided here, and every error is the one `Fold`
+raises; too long a wait is a `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -22,34 +24,67 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.fold.contract import SnapshotReader
-    from penstock.fold.fold import FoldState, FoldStatus
+    from penstock.fold.fold_status import FoldState, FoldStatus
     from penstock.fold.following import Changes
     from penstock.fold.manifest import Manifest
+    from penstock.fold.resync import Resynced
     from penstock.kv.contract import KvStore
     from penstock.kv.types import KvEntry, KvUpdate, VersionToken, WatchCursor
 
 T = TypeVar("T")
 
 
+class FoldThread(LoopThread):
+    """A thread with an event loop for many blocking folds, which are closed before it."""
+
+    def __init__(self) -> None:
+        super().__init__("penstock fold loop")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class BlockingFold:
     """A context manager that owns the thread; its methods may be called from any other."""
 
-    def __init__(self, bucket: KvStore | str, path: Path | str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        bucket: KvStore | str,
+        path: Path | str,
+        settings: dict[str, Any],
+        thread: FoldThread | None = None,
+    ) -> None:
         self._made = bucket, path, settings
-        self._thread = LoopThread("penstock fold loop")
+        self._owns_thread = thread is None
+        self._thread = FoldThread() if thread is None else thread
         self._fold: Fold | None = None
 
     @classmethod
-    def open(cls, bucket: str, path: Path | str = "", **settings: Any) -> Self:
-        """As `Fold.open`. The bucket is named, since a connection belongs to its event loop."""
-        return cls(bucket, path, settings)
+    def open(
+        cls,
+        bucket: str,
+        path: Path | str = "",
+        *,
+        thread: FoldThread | None = None,
+        **settings: Any,
+    ) -> Self:
+        """As `Fold.open`. The bucket is named, since a connection belongs to its event loop.
+
+        `thread` is one that is running, to be shared with other folds.
+        """
+        return cls(bucket, path, settings, thread)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        if self._owns_thread:
+            self._thread.start()
         try:
             self._fold = self._wait(self._open())
         except BaseException:
-            self._thread.close()
+            self._end_thread()
             raise
         return self
 
@@ -62,6 +97,10 @@ class BlockingFold:
             if self._fold is not None and self._thread.is_running:
                 self._wait(self._fold.close())
         finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        if self._owns_thread:
             self._thread.close()
 
     # -- waiting
@@ -70,7 +109,27 @@ class BlockingFold:
         self._wait(self._opened.ready(), timeout)
 
     def wait_for(self, revision: int | VersionToken, timeout: float | None = None) -> None:
-        self._wait(self._opened.wait_for(revision), timeout)
+        self._wait(self._opened.wait_for(revision, timeout=timeout))
+
+    # -- writing
+
+    def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: VersionToken | None = None,
+        timeout: float | None = None,
+    ) -> VersionToken:
+        return self._wait(self._opened.put(key, value, expected=expected, timeout=timeout))
+
+    def delete(
+        self, key: str, *, expected: VersionToken | None = None, timeout: float | None = None
+    ) -> VersionToken:
+        return self._wait(self._opened.delete(key, expected=expected, timeout=timeout))
+
+    def read(self, key: str, timeout: float | None = None) -> KvEntry | None:
+        return self._wait(self._opened.read(key), timeout)
 
     def changes(self) -> Iterator[Sequence[KvUpdate]]:
         """Batches from now on, once they are in the store."""
@@ -116,6 +175,12 @@ class BlockingFold:
 
     def status(self) -> FoldStatus:
         return self._opened.status()
+
+    def is_healthy(self, *, max_lag: int | None = None, max_age: float | None = None) -> bool:
+        return self._opened.is_healthy(max_lag=max_lag, max_age=max_age)
+
+    def resync(self, timeout: float | None = None) -> Resynced:
+        return self._wait(self._opened.resync(), timeout)
 
     def export_to(self, dest: Path | str, *, form: str | None = None) -> Manifest:
         return self._wait(self._opened.export_to(dest, form=form))

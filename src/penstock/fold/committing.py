@@ -10,6 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from penstock.fold import witnesses
 from penstock.fold.errors import StorePoisoned
 from penstock.kv.errors import WatchError
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.fold.contract import SnapshotStore
+    from penstock.fold.keep import Keep
     from penstock.fold.manifest import Manifest
     from penstock.fold.meta import SnapshotMeta
     from penstock.fold.observing import Observer
@@ -34,18 +38,31 @@ class Committer:
     """A store, its thread, and who looks on."""
 
     def __init__(
-        self, store: SnapshotStore, worker: Worker, observers: Sequence[Observer] = ()
+        self,
+        store: SnapshotStore,
+        worker: Worker,
+        observers: Sequence[Observer] = (),
+        keep: Keep | None = None,
     ) -> None:
+        self._keep = keep
         self.store = store
         self.worker = worker
         self.failures = 0
+        self.error: Exception | None = None
+        """Why the store refused last; None once it has taken a batch again."""
         self._observers = tuple(observers)
         self._meta: SnapshotMeta | None = None
         """What is to be remembered with the next commit."""
 
     def remember(self, meta: SnapshotMeta) -> None:
         """Make `meta` durable no later than the next cursor."""
+        meta = msgspec.structs.replace(meta, keep=self.kept)
         self._meta = None if meta == self.store.meta else meta
+
+    @property
+    def kept(self) -> str:
+        """The name of what is kept of values; empty is all."""
+        return "" if self._keep is None else self._keep.name
 
     @property
     def has_news(self) -> bool:
@@ -59,12 +76,14 @@ class Committer:
             raise
         except Exception as error:
             self.failures += 1
+            self.error = error
             log.warning("the store refused a batch times=%d reason=%s", self.failures, error)
             if self.failures >= FAILURES_MAX:
                 reason = f"the store refused a batch {self.failures} times: {error}"
                 raise WatchError(reason, cursor=self.store.cursor) from error
             return False
         self.failures = 0
+        self.error = None
         return True
 
     async def commit(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
@@ -72,6 +91,13 @@ class Committer:
         await self.worker.run(self._commit, updates, cursor, meta)
         if self._meta is meta:
             self._meta = None
+
+    async def listed(self, losses: int | None) -> None:
+        """All that the bucket had is in the store, so it reflects these losses."""
+        meta = self.store.meta
+        if losses is not None and meta.losses is None:
+            self.remember(msgspec.structs.replace(meta, losses=losses))
+            await self.try_commit([], self.store.cursor)
 
     async def settle(self) -> None:
         await self.worker.run(self.store.settle)
@@ -89,11 +115,24 @@ class Committer:
     def _commit(
         self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
     ) -> None:
-        store = self.store
+        store, meta = self.store, self._with_witnesses(updates, cursor, meta)
+        if self._keep is not None:
+            updates = self._keep.stored(updates)
         for observer in self._observers:
             observer.before_commit(store, updates, cursor)
         store.apply(updates, cursor, meta=meta)
         self._tell(lambda one: one.applied(store, updates, cursor))
+
+    def _with_witnesses(
+        self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+    ) -> SnapshotMeta | None:
+        if not self.store.keeps_witnesses:
+            return meta
+        known = self.store.meta if meta is None else meta
+        seen = witnesses.after(known.witnesses, updates) if cursor else ()
+        if meta is None and seen == known.witnesses:
+            return None
+        return msgspec.structs.replace(known, witnesses=seen)
 
     def _tell(self, say: Callable[[Observer], None]) -> None:
         for observer in self._observers:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from heapq import nlargest
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.fold.errors import StoreError
@@ -112,7 +113,13 @@ class SnapshotStore(SnapshotReader):
     """The name of its one file inside an artifact; empty if it is a directory."""
     hydrate_batch: ClassVar[int] = 8_192
     """How many updates a first load should bring at a time."""
+    keeps_witnesses: ClassVar[bool] = True
+    """Whether metadata is cheap to commit with every batch; if not, `newest` is."""
     _extensions: Extensions | None = None
+
+    def newest(self, limit: int) -> list[KvEntry]:
+        """The entries of the highest revisions; walks the store."""
+        return nlargest(limit, self.range(), key=lambda entry: entry.revision or 0)
 
     @classmethod
     @abstractmethod
@@ -177,6 +184,10 @@ class SnapshotStore(SnapshotReader):
     @abstractmethod
     def copy_to(self, target: Path) -> None:
         """A consistent copy at `target`, which does not exist and whose parent does."""
+
+    @classmethod
+    def check_payload(cls, path: Path) -> None:
+        """FoldFormatError if a payload of unknown origin has anything that no fold has."""
 
     @classmethod
     def open_copy(cls, path: Path) -> SnapshotReader:

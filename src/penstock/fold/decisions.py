@@ -33,6 +33,8 @@ class Start(enum.Enum):
     """Behind its cursor."""
     UNANCHORED = "unanchored"
     """There is data without a cursor: what it is up to is not known."""
+    LOSSY = "lossy"
+    """After its cursor nothing is missing; before it the log may have lost values."""
     EXPIRED = "expired"
     """The log lost what came behind the cursor."""
     RESET = "reset"
@@ -50,6 +52,8 @@ class Held(Struct, frozen=True):
     seen_evicting: bool = False
     keys_min: int = 0
     """It has at least so many keys."""
+    losses: int | None = None
+    records: int | None = None
 
 
 class Trust(enum.Enum):
@@ -101,8 +105,22 @@ def how_to_start(held: Held, log: LogInfo) -> Start:
         return Start.RESET
     if held.cursor > min(log.last_seq, RESUMABLE_MAX):
         return Start.RESET
-    is_intact = is_window_intact(log, held.cursor) and not is_short(held, log)
-    return Start.DELTA if is_intact else Start.EXPIRED
+    is_intact = is_window_intact(log, held.cursor, losses=held.losses)
+    if not is_intact or is_short(held, log):
+        return Start.EXPIRED
+    return Start.LOSSY if has_losses(held, log) else Start.DELTA
+
+
+def has_losses(held: Held, log: LogInfo) -> bool:
+    """Whether values that the fold has may have been removed since it knew of all removals.
+
+    A log that does not count them has fewer records then, unless others came since. One that drops
+    values on its own has fewer anyway.
+    """
+    if log.losses is not None:
+        return held.losses != log.losses
+    is_counted = held.records is not None and log.records is not None and not log.evicts_current
+    return is_counted and log.records < held.records  # type: ignore[operator]
 
 
 def is_short(held: Held, log: LogInfo) -> bool:
@@ -133,7 +151,8 @@ def trust_in_listing(held: Held, log: LogInfo | None) -> Trust:
     """
     if log is None:
         return Trust.UNKNOWN
-    if log.first_seq <= 1 and not log.loss_floor:
+    # A log that lost nothing lists everything, wherever it begins: what went was overwritten.
+    if log.loss_floor == 0 or (log.first_seq <= 1 and not log.loss_floor):
         return Trust.TRUE
     if log.evicts_current or held.seen_evicting:
         return Trust.FALSE

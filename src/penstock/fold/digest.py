@@ -55,6 +55,8 @@ class DigestReport(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: str = ""
     scope: tuple[str, ...] = ()
+    keep: str = ""
+    """What is kept of values; copies that keep other parts are not compared."""
     revision: int = 0
     digest: str = ""
     is_exact: bool = False
@@ -160,7 +162,7 @@ class FoldDigest(Extension):
         origin = (
             DigestReport()
             if meta is None
-            else DigestReport(identity=meta.identity, scope=meta.scope)
+            else DigestReport(identity=meta.identity, scope=meta.scope, keep=meta.keep)
         )
         if not self.is_current:
             return origin

@@ -8,7 +8,7 @@ value.
 from __future__ import annotations
 
 from penstock.kv.errors import FoldError
-from penstock.kv.types import WatchCursor
+from penstock.kv.types import VersionToken, WatchCursor
 
 __all__ = [
     "ArtifactInvalid",
@@ -24,6 +24,8 @@ __all__ = [
     "StoreIOError",
     "StorePoisoned",
     "TransportError",
+    "VersionReset",
+    "WaitTimeout",
 ]
 
 
@@ -70,6 +72,26 @@ class StorePoisoned(StoreError):
     """An earlier failure left it open what is on disk; nothing more is written to it."""
 
     hint = "close the store and open it again"
+
+
+class WaitTimeout(StoreError, TimeoutError):
+    """The fold did not reach a revision in time. `version` is what a write returned, if any."""
+
+    hint = "the write, if there was one, is in the bucket; wait for its version again"
+
+    def __init__(self, reason: str, *, version: VersionToken = VersionToken.UNKNOWN) -> None:
+        super().__init__(reason)
+        self.version = version
+
+
+class VersionReset(StoreError):
+    """A version to wait for is of another log than the bucket's: it was recreated or restored."""
+
+    hint = "read the key again; what was written to the other log is not in this one"
+
+    def __init__(self, reason: str, *, version: VersionToken = VersionToken.UNKNOWN) -> None:
+        super().__init__(reason)
+        self.version = version
 
 
 class ArtifactInvalid(StoreError):

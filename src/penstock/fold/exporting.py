@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.fold import pgss
 from penstock.fold.errors import ArtifactInvalid, StoreError
 from penstock.fold.files import replace, sync_directory, told_as_store_error, write_new
@@ -24,6 +22,7 @@ from penstock.fold.manifest import (
     SCHEMA_VERSION,
     Extra,
     Manifest,
+    encode_extra,
 )
 from penstock.fold.staging import check_free, put_in_place, sealed_files, staged_beside
 from penstock.kv.types import KvUpdate, Op
@@ -60,7 +59,7 @@ def export_store(
             int(time.time()) if created_at is None else created_at,
             sealed_files(made),
         )
-        replace(made / EXTRA_FILE, [msgspec.json.encode(_extra(store))])
+        replace(made / EXTRA_FILE, [encode_extra(_extra(store))])
         replace(made / MANIFEST_FILE, [manifest.encode()])
         sync_directory(made)
         put_in_place(made, dest)
@@ -117,4 +116,14 @@ def _compare(store: SnapshotStore, copy: Path, *, native: bool) -> None:
 
 def _extra(store: SnapshotStore) -> Extra:
     meta = store.meta
-    return Extra(store.count(), meta.identity, meta.scope, meta.seen_evicting)
+    return Extra(
+        store.count(),
+        meta.identity,
+        meta.scope,
+        meta.seen_evicting,
+        meta.losses,
+        meta.witnesses,
+        keep=meta.keep,
+        records=meta.records,
+        doubt=meta.doubt,
+    )

@@ -19,6 +19,8 @@ from penstock.fold.errors import StoreIOError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+PROBE_BYTES = 1024 * 1024
+"""How much a disk that refused a write must take before a store on it is opened again."""
 WRITE_BYTES = 1024 * 1024
 """Pieces are gathered up to this length before they are written."""
 
@@ -88,6 +90,14 @@ def temporary_beside(path: Path) -> Path:
         os.close(fd)
         os.unlink(name)
     return Path(name)
+
+
+def check_writable(path: Path | str) -> None:
+    """Write and sync a temporary file beside a path; StoreIOError if the disk does not take it."""
+    with told_as_store_error(path), tempfile.TemporaryFile(dir=Path(path).parent) as file:
+        file.write(bytes(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def try_lock(fd: int) -> bool:

@@ -21,14 +21,17 @@ import msgspec
 
 from penstock.fold.digest import DigestReport, FoldDigest, Terms, as_hex, digest_of
 from penstock.fold.importing import read_manifest
+from penstock.fold.keep import KEYS_ONLY
 from penstock.fold.origins import backend_of
 from penstock.fold.quarantine import Quarantine
+from penstock.kv.types import KvUpdate, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.fold.contract import SnapshotReader
     from penstock.fold.fold import Fold
+    from penstock.fold.keep import Keep
     from penstock.kv.contract import KvReader, KvStore, KvWriter
     from penstock.kv.types import KvEntry, WatchCursor
 
@@ -164,14 +167,24 @@ async def fleet(reader: KvReader, bucket: str = "") -> Fleet:
 
 
 async def compare_with_bucket(
-    store: SnapshotReader, bucket: KvStore, *, prefixes: tuple[str, ...] = ("",)
+    store: SnapshotReader,
+    bucket: KvStore,
+    *,
+    prefixes: tuple[str, ...] = ("",),
+    keep: Keep | None = None,
 ) -> BucketComparison:
-    """Read the bucket and see whether the fold holds the same, as long as neither changes."""
+    """Read the bucket and see whether the fold holds the same, as long as neither changes.
+
+    `keep` is what the fold was opened with. Of a fold that keeps a part of its values, without the
+    function that says which, keys and versions alone are compared, and no key counts as missing.
+    """
     watcher = bucket.watcher()
     if watcher is None:
         raise ValueError(f"bucket {bucket.name} does not say how far it is")
     before = await watcher.log_info()
-    walk = _BucketWalk(store)
+    if store.meta.keep == KEYS_ONLY.name:
+        keep = KEYS_ONLY
+    walk = _BucketWalk(store, keep)
     for prefix in prefixes:
         async for entry in bucket.reader().scan(prefix):
             await walk.take(entry)
@@ -205,7 +218,9 @@ def digest_of_artifact(artifact: Path | str) -> tuple[WatchCursor, str]:
 class _BucketWalk:
     """Entries of a bucket held beside those of a fold, some at a time."""
 
-    def __init__(self, store: SnapshotReader) -> None:
+    def __init__(self, store: SnapshotReader, keep: Keep | None) -> None:
+        self._keep = keep
+        self._has_values = keep is not None or not store.meta.keep
         self.matched = 0
         self.otherwise = 0
         self.differing: list[str] = []
@@ -223,12 +238,21 @@ class _BucketWalk:
         for entry, held in zip(
             page, await asyncio.to_thread(self._store.get_many, keys), strict=True
         ):
-            if held == entry:
-                self.matched += 1
+            if self._agree(held, entry):
+                self.matched += held is not None
                 continue
             self.otherwise += held is not None
             if len(self.differing) < DIFFERENT_TOLD_MAX:
                 self.differing.append(entry.key)
+
+    def _agree(self, held: KvEntry | None, entry: KvEntry) -> bool:
+        if not self._has_values:
+            return held is None or held.version == entry.version
+        if self._keep is None:
+            return held == entry
+        (kept,) = self._keep.stored([KvUpdate(Op.PUT, entry.key, entry.value, entry.revision or 0)])
+        wanted = None if kept.op is not Op.PUT else msgspec.structs.replace(entry, value=kept.value)
+        return held == wanted
 
 
 def _key(bucket: str, node: str) -> str:
@@ -243,7 +267,7 @@ def _name(text: str) -> str:
 def _comparable(nodes: Iterable[NodeStatus]) -> Iterator[list[NodeStatus]]:
     groups: dict[tuple[object, ...], list[NodeStatus]] = {}
     for node in nodes:
-        key = (node.bucket, node.digest.identity, node.digest.scope)
+        key = (node.bucket, node.digest.identity, node.digest.scope, node.digest.keep)
         groups.setdefault(key, []).append(node)
     yield from groups.values()
 

@@ -7,11 +7,13 @@ changed; the ordered keys are brought up to date under one. Nothing here knows f
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from heapq import nlargest
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from penstock.fold.logcodec import encode_entries, fold_columns, fold_updates
 from penstock.fold.record import decode_record
+from penstock.kv.types import REVISION_BYTES
 from penstock.kv.updates import Updates, pieces_of
 
 if TYPE_CHECKING:
@@ -66,6 +68,12 @@ class FoldMap:
     def get(self, key: str) -> KvEntry | None:
         record = self._records.get(key)
         return None if record is None else decode_record(key, record)
+
+    def newest(self, limit: int) -> list[KvEntry]:
+        """The entries of the highest revisions."""
+        with self._lock:
+            found = nlargest(limit, self._records.items(), key=lambda one: _revision(one[1]))
+        return [decode_record(key, record) for key, record in found]
 
     def page(self, prefix: str, after: str | None, limit: int, bytes_max: int) -> list[KvEntry]:
         found: list[KvEntry] = []
@@ -135,3 +143,8 @@ class FoldMap:
         for key in self._added:
             if key in self._records:
                 insort(keys, key)
+
+
+def _revision(record: bytes) -> bytes:
+    """The version of a value record, as far as it is a revision: these compare as bytes."""
+    return record[1 : 1 + REVISION_BYTES] if record[0] == REVISION_BYTES else b""

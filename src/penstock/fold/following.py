@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
+from penstock.fold.errors import VersionReset
 from penstock.kv.errors import FoldError
+from penstock.kv.resuming import is_same_log
+from penstock.kv.types import WriteVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,20 +74,41 @@ class Changes:
         return updates
 
 
+@dataclass(slots=True)
+class _Wanted:
+    """A revision that is waited for, and of which log; empty is any."""
+
+    revision: int
+    log: str
+    was_followed: bool = False
+    """The fold has been seen following that log."""
+
+    def is_followed(self, identity: str) -> bool:
+        """Whether a fold of `identity` follows the log; `VersionReset` if it no longer does."""
+        if not self.log or is_same_log(identity, self.log):
+            self.was_followed = True
+            return True
+        if self.was_followed and identity:
+            reason = f"revision {self.revision} is of {self.log}, the fold follows {identity} now"
+            raise VersionReset(reason, version=WriteVersion.in_log(self.revision, self.log))
+        return False
+
+
 class Followers:
     """Everybody who waits for one fold."""
 
     def __init__(self) -> None:
-        self._revisions: dict[asyncio.Future[None], int] = {}
+        self._revisions: dict[asyncio.Future[None], _Wanted] = {}
         #: A reader that nobody holds any more reads nothing.
         self._changes: WeakSet[Changes] = WeakSet()
         self._closed: FoldError | None = None
 
-    async def wait_for(self, revision: int) -> None:
+    async def wait_for(self, revision: int, log: str = "") -> None:
+        """Wait until a revision is committed, with `log` of that log alone."""
         if self._closed is not None:
             raise self._closed
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._revisions[waiter] = revision
+        self._revisions[waiter] = _Wanted(revision, log)
         try:
             await waiter
         finally:
@@ -96,10 +121,16 @@ class Followers:
             mine.close()
         return mine
 
-    def committed(self, updates: Sequence[KvUpdate], revision: int) -> None:
+    def committed(self, updates: Sequence[KvUpdate], revision: int, identity: str = "") -> None:
+        """A commit at `revision` of the log `identity`."""
         for waiter, wanted in tuple(self._revisions.items()):
-            if wanted <= revision and not waiter.done():
-                waiter.set_result(None)
+            if waiter.done():
+                continue
+            try:
+                if wanted.is_followed(identity) and wanted.revision <= revision:
+                    waiter.set_result(None)
+            except VersionReset as error:
+                waiter.set_exception(error)
         if updates:
             for reader in tuple(self._changes):
                 reader.put(updates)

@@ -33,6 +33,7 @@ from penstock.fold.manifest import (
     PAYLOAD_DIRECTORY,
     Extra,
     Manifest,
+    decode_extra,
     decode_manifest,
 )
 from penstock.fold.meta import SnapshotMeta
@@ -74,6 +75,8 @@ def import_store(
     with verified(artifact, dest) as (manifest, extra, payload):
         made = _as_it_is(kind, manifest, payload)
         with _told_as_invalid():
+            if made is not None:
+                kind.check_payload(made)
             if made is None:
                 made = payload.parent / "made"
                 with kind.open(made) as store:
@@ -209,7 +212,16 @@ def _cut_down(store: SnapshotStore, extra: Extra, scope: Scope | None) -> Extra:
 
 def _remember(store: SnapshotStore, extra: Extra) -> None:
     """What the artifact's store knew of its origin, where the payload does not carry it."""
-    meta = SnapshotMeta(extra.identity, extra.scope, extra.seen_evicting)
+    meta = SnapshotMeta(
+        extra.identity,
+        extra.scope,
+        extra.seen_evicting,
+        losses=extra.losses,
+        records=extra.records,
+        witnesses=extra.witnesses,
+        doubt=extra.doubt,
+        keep=extra.keep,
+    )
     if meta != store.meta and meta != SnapshotMeta():
         store.apply([], store.cursor, meta=meta)
 
@@ -218,7 +230,4 @@ def _read_extra(artifact: Path) -> Extra:
     data = read_bounded(artifact / EXTRA_FILE, EXTRA_BYTES_MAX)
     if data is None:
         return Extra()
-    try:
-        return msgspec.json.decode(data, type=Extra)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ArtifactInvalid(f"malformed {EXTRA_FILE}: {error}", path=artifact) from error
+    return decode_extra(data)

@@ -16,16 +16,16 @@ import hashlib
 import struct
 from contextlib import contextmanager
 from heapq import merge
+from importlib.util import find_spec
 from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
-
 from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader, SnapshotReader
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
 from penstock.fold.files import told_as_store_error
-from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
+from penstock.fold.lmdb_map import open_map
+from penstock.fold.meta import SnapshotMeta, encode_meta, read_cursor, read_meta
 from penstock.fold.record import decode_key, decode_record, encode_key, encode_record, prefix_end
 from penstock.kv.types import KvEntry, KvUpdate, Op, WatchCursor
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from penstock.fold.extending import SideRows
 
 FORMAT = 1
-MAP_BYTES = 64 * 1024**3
-"""The largest the file can grow to. Only addresses are reserved, neither memory nor disk."""
 TREE_KEY_BYTES_MAX = 511
 """LMDB's own limit."""
 READERS_MAX = 512
@@ -210,8 +208,10 @@ class LmdbSnapshot(ServedByReader):
         *,
         sync: bool = False,
         fast: bool = False,
-        map_bytes: int = MAP_BYTES,
+        map_bytes: int | None = None,
     ) -> Self:
+        """`map_bytes` is how large the file can grow. By default `MAP_BYTES`, or less where the
+        process may not have as many addresses."""
         return cls(_open(Path(path), sync=sync, fast=fast, map_bytes=map_bytes))
 
     def apply(
@@ -231,7 +231,7 @@ class LmdbSnapshot(ServedByReader):
             if side and (table := tables.side()) is not None:
                 _change_side(txn, table, side)
             if meta is not None:
-                txn.put(_ORIGIN, msgspec.json.encode(meta), db=tables.meta)
+                txn.put(_ORIGIN, encode_meta(meta), db=tables.meta)
             txn.put(_CURSOR, cursor.raw, db=tables.meta)
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
@@ -303,20 +303,17 @@ def _open(
     lock: bool = True,
     sync: bool = False,
     fast: bool = False,
-    map_bytes: int = MAP_BYTES,
+    map_bytes: int | None = None,
 ) -> _Tables:
-    try:
-        import lmdb
-    except ImportError as error:
-        raise StoreError("needs the lmdb package: install penstock[lmdb]") from error
-
+    if find_spec("lmdb") is None:
+        raise StoreError("needs the lmdb package: install penstock[lmdb]")
     if not readonly:
         with told_as_store_error(path):
             path.mkdir(exist_ok=True)
     with told(path):
-        env = lmdb.open(
-            str(path),
-            map_size=map_bytes,
+        env = open_map(
+            path,
+            map_bytes,
             max_dbs=TABLES_MAX,
             max_readers=READERS_MAX,
             readonly=readonly,

@@ -23,7 +23,7 @@ from penstock.fold.decisions import Held, Mode, Start, how_to_start
 from penstock.fold.gaps import Anchor, Beginning
 from penstock.fold.worker import LEAVE_SECONDS
 from penstock.kv.contract import HEARTBEAT_SECONDS
-from penstock.kv.errors import ApplyError, CursorExpired, LogReset, RepairRefused
+from penstock.kv.errors import ApplyError, CursorExpired, LogReset, RepairRefused, ValuesLost
 from penstock.kv.types import Bookmark, CaughtUp, KvUpdate, Scope, WatchCursor
 from penstock.kv.updates import Updates
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.fold.exports import Exports
     from penstock.fold.manifest import Manifest
     from penstock.fold.repairing import Repair
+    from penstock.fold.resync import Aside
     from penstock.kv.contract import KvWatcher
     from penstock.kv.types import WatchEvent
 
@@ -72,8 +73,11 @@ class Listener:
     def received(self, newest: int) -> None:
         """The log is known to reach this revision."""
 
-    def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
+    def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:
         """The store, if there is one, has these with this cursor."""
+
+    def refused(self, error: Exception) -> None:
+        """The store refused a batch, which is kept and tried again."""
 
     def caught_up(self) -> None:
         """All that was there when the watch began is applied."""
@@ -92,6 +96,8 @@ class Surroundings:
     heartbeat: float = HEARTBEAT_SECONDS
     """How often the server is to be heard, in seconds: a watch is made anew after three times."""
     rejections: Rejections = field(default_factory=Rejections)
+    watch: object | None = None
+    """The watch under way, or the last one."""
 
 
 class FoldLoop(Generic[T]):
@@ -108,7 +114,10 @@ class FoldLoop(Generic[T]):
         around: Surroundings,
         batch: BatchConfig,
         cursor: WatchCursor = WatchCursor.NONE,
+        aside: Aside | None = None,
     ) -> None:
+        """With `aside` the fold is first made what the bucket lists; see `Beginning.mirror`."""
+        self._aside = aside
         self._watcher = watcher
         self._scope = scope
         self._committer = committer
@@ -118,7 +127,10 @@ class FoldLoop(Generic[T]):
         self._batch = batch
         self._applied = cursor if committer is None else committer.store.cursor
         self._told = self._applied
+        self._anchor: Anchor | None = None
         self._hydrated = 0
+        self._is_listed = False
+        """The watch has brought all that was there; the store may not have it yet."""
         self._pending: Pending[T] = self._nothing_pending()
 
     async def run(self) -> WatchCursor:
@@ -130,22 +142,25 @@ class FoldLoop(Generic[T]):
                     if events is not None:
                         await self._serve(Arrivals(events))
                 return self._told
-            except (CursorExpired, LogReset) as gap:
+            except (CursorExpired, LogReset, ValuesLost) as gap:
                 log.warning("the watch cannot go on reason=%s", gap)
         return self._told
 
     async def _watching(self, stack: contextlib.AsyncExitStack) -> AsyncIterator[WatchEvent]:
         """A watch that has begun, after whatever had to be mended."""
-        anchor = await self._begin()
+        self._anchor = anchor = await self._begin()
         self._around.listener.watching(anchor)
-        return await stack.enter_async_context(
+        watch = await stack.enter_async_context(
             self._watcher.watch(
                 self._scope,
                 after=WatchCursor.of(anchor.after) if anchor.after else WatchCursor.NONE,
                 identity=anchor.identity or None,
                 heartbeat=self._around.heartbeat,
+                **anchor.counts,
             )
         )
+        self._around.watch = watch
+        return watch
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, R]) -> R | None:
         """Do something that may be broken off anywhere, as a repair may; None if it was."""
@@ -165,6 +180,7 @@ class FoldLoop(Generic[T]):
     async def _begin(self) -> Anchor:
         self._pending = self._nothing_pending()
         self._hydrated = 0
+        self._is_listed = False
         if self._committer is None:
             return await self._begin_without_store()
         beginning = Beginning(
@@ -175,7 +191,8 @@ class FoldLoop(Generic[T]):
             self._fold_in,
             self._around.listener.repairing,
         )
-        anchor = await beginning.find()
+        aside, self._aside = self._aside, None
+        anchor = await (beginning.find() if aside is None else beginning.mirror(aside))
         self._applied = self._told = self._committer.store.cursor
         return anchor
 
@@ -209,7 +226,7 @@ class FoldLoop(Generic[T]):
         await self._apply()
         self._pending = self._nothing_pending()
         await self._committer.commit(updates, cursor)
-        self._around.listener.committed(updates, cursor)
+        self._around.listener.committed(updates, cursor, is_live=False)
 
     # -- serving
 
@@ -298,9 +315,19 @@ class FoldLoop(Generic[T]):
                 await self._flush()
 
     async def _caught_up(self) -> None:
+        self._is_listed = True
         await self._flush()
+        if self._committer is None or not self._committer.failures:
+            await self._go_live()
+
+    async def _go_live(self) -> None:
+        """Once: the store has all that was there when the watch began."""
+        if not self._is_listed or self._pending.is_caught_up:
+            return
         if self._committer is not None and self._hydrated >= SETTLED_UPDATES_MIN:
             await self._committer.settle()
+        if self._committer is not None and self._anchor is not None:
+            await self._committer.listed(self._anchor.losses)
         self._pending.is_caught_up = True
         self._around.listener.caught_up()
 
@@ -318,14 +345,23 @@ class FoldLoop(Generic[T]):
         has_it = self._committer is None or await self._committer.try_commit(updates, self._applied)
         pending.settled()
         if not has_it:
-            pending.deadline = asyncio.get_running_loop().time() + self._retry_seconds()
+            self._refused()
             return
         pending.raw_is_stored()
-        self._around.listener.committed(updates, self._applied)
+        self._around.listener.committed(updates, self._applied, is_live=pending.is_caught_up)
         if self._applied != self._told:
             self._told = self._applied
             if self._application.on_applied is not None:
                 self._application.on_applied(self._applied)
+        await self._go_live()
+
+    def _refused(self) -> None:
+        """The store did not take the batch: it is tried again after a while."""
+        committer = self._committer
+        assert committer is not None
+        assert committer.error is not None
+        self._pending.deadline = asyncio.get_running_loop().time() + self._retry_seconds()
+        self._around.listener.refused(committer.error)
 
     async def _apply(self) -> None:
         """The application's turn; its batch is done with when it returns."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import binascii
 import json
+from hashlib import sha256
 
 import msgspec
 
 from penstock.fold.errors import ArtifactInvalid
+from penstock.fold.witnesses import Witness  # noqa: TC001 - msgspec reads it
 from penstock.kv.types import TOKEN_BYTES_MAX, WatchCursor
 
 SCHEMA_VERSION = 1
@@ -21,6 +23,9 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 EXTRA_FILE = "EXTRA.json"
 EXTRA_BYTES_MAX = 1024 * 1024
 PAYLOAD_DIRECTORY = "data"
+CHECKSUM = "checksum"
+OLDER_FIELDS = frozenset({"entries", "identity", "scope", "seen_evicting"})
+"""What EXTRA.json had before it had a checksum."""
 
 
 class ArtifactFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +62,35 @@ class Extra(msgspec.Struct, frozen=True):
     identity: str = ""
     scope: tuple[str, ...] = ()
     seen_evicting: bool = False
+    losses: int | None = None
+    witnesses: tuple[Witness, ...] = ()
+    keep: str = ""
+    records: int | None = None
+    doubt: str = ""
+
+
+def encode_extra(extra: Extra) -> bytes:
+    """EXTRA.json, with a checksum of all its other fields."""
+    fields = msgspec.to_builtins(extra)
+    return json.dumps({**fields, CHECKSUM: checksum_of(fields)}).encode()
+
+
+def decode_extra(data: bytes) -> Extra:
+    """What EXTRA.json says, or ArtifactInvalid. Those of older versions have no checksum."""
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, object])
+        checksum = fields.pop(CHECKSUM, None)
+        extra = msgspec.convert(fields, Extra)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ArtifactInvalid(f"malformed {EXTRA_FILE}: {error}") from error
+    is_older = checksum is None and fields.keys() <= OLDER_FIELDS
+    if not is_older and checksum != checksum_of(fields):
+        raise ArtifactInvalid(f"{EXTRA_FILE} is not what was written")
+    return extra
+
+
+def checksum_of(fields: dict[str, object]) -> str:
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def decode_manifest(data: bytes) -> Manifest:

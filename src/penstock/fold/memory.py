@@ -64,6 +64,7 @@ class MapStore(SnapshotStore):
     backend = "append-log"
     backend_version = str(pgss.VERSION)
     payload = "fold.snap"
+    keeps_witnesses = False
 
     def __init__(self) -> None:
         self._map = FoldMap()
@@ -89,6 +90,10 @@ class MapStore(SnapshotStore):
     ) -> list[KvEntry]:
         self._check_open()
         return self._map.page(prefix, after, limit, PAGE_BYTES_MAX)
+
+    def newest(self, limit: int) -> list[KvEntry]:
+        self._check_open()
+        return self._map.newest(limit)
 
     def count(self, prefix: str = "") -> int:
         self._check_open()

@@ -122,6 +122,8 @@ class FoldMetrics(Collector):
         gauges.bytes.add_metric([name], noted.bytes)
         gauges.rejected.add_metric([name], fold.rejected)
         gauges.state.add_metric([name, fold.state.value], 1)
+        if (age := fold.contact_age) is not None:
+            gauges.contact_age.add_metric([name], age)
         if noted.exported_at:
             gauges.export_age.add_metric([name], max(0.0, now - noted.exported_at))
 
@@ -137,6 +139,7 @@ class _Gauges:
         self.bytes = _gauge("bytes", "Disk the fold takes.")
         self.rejected = _gauge("rejected_updates", "Updates that could not be parsed.")
         self.state = _gauge("state", "1 for the state the fold is in.", "state")
+        self.contact_age = _gauge("contact_age_seconds", "Since the server was last heard.")
         self.export_age = _gauge("export_age_seconds", "Since the last artifact was made.")
 
     def families(self) -> tuple[GaugeMetricFamily, ...]:
@@ -148,6 +151,7 @@ class _Gauges:
             self.bytes,
             self.rejected,
             self.state,
+            self.contact_age,
             self.export_age,
         )
 

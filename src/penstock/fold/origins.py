@@ -44,6 +44,10 @@ class Origin(NamedTuple):
     name: str
     watcher: KvWatcher
     reader: KvKeys
+    bucket: KvStore | None = None
+    """The bucket itself, where it was given open."""
+    config: NatsConfig | None = None
+    """Where it is, where it was named."""
 
 
 def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
@@ -52,7 +56,7 @@ def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
         watcher = bucket.watcher()
         if watcher is None:
             raise ValueError(f"bucket {bucket.name} cannot be watched over this connection")
-        return Origin(bucket.name, watcher, bucket.reader())
+        return Origin(bucket.name, watcher, bucket.reader(), bucket)
     from penstock.kv.connection import NatsConfig
     from penstock.kv.reading import NatsLister
     from penstock.kv.watching import NatsWatcher
@@ -62,9 +66,10 @@ def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
             raise ValueError("a URL and a configuration both say where the server is")
         server, bucket = split_bucket_url(bucket)
         config = NatsConfig.of(server)
-    bulk = (config or NatsConfig.of()).bulk_reader()
+    config = config or NatsConfig.of()
+    bulk = config.bulk_reader()
     lister = NatsLister(bucket, bulk, empty_is_delete=False)
-    return Origin(bucket, NatsWatcher(bucket, bulk), lister)
+    return Origin(bucket, NatsWatcher(bucket, bulk), lister, config=config)
 
 
 def split_bucket_url(url: str) -> tuple[str, str]:

@@ -9,8 +9,9 @@ a repair that is not complete must not look like one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Self, TypeVar
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from penstock.fold.append_log import AppendLogSnapshot
 from penstock.fold.decisions import Fate, Mode, fate
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.kv.contract import KvKeys
     from penstock.kv.types import KvEntry, Scope
 
+REVISION_MARK = "\t"
+"""Between key and revision in a listing: it sorts below whatever a key may hold."""
 CHUNK_UPDATES = 1_000
 """How much of a repair is applied at a time."""
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
@@ -95,6 +98,31 @@ def stale_deletes(store: SnapshotReader, scope: Scope, listed: Iterable[str]) ->
     for key, entry, is_listed in _beside(_keyed(store, scope), ((key, True) for key in listed)):
         if entry is not None and not is_listed:
             yield _gone(key)
+
+
+class Difference(NamedTuple):
+    """A key whose value the bucket does not have: `revision` is what it has, 0 if nothing."""
+
+    key: str
+    revision: int
+
+
+def listed_revisions(listing: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Keys and revisions out of sorted lines; of a key that was listed twice the newer one."""
+    lines = (line.split(REVISION_MARK) for line in listing)
+    for key, same in groupby(lines, key=itemgetter(0)):
+        yield key, max(int(revision) for _, revision in same)
+
+
+def comparison(
+    store: SnapshotReader, scope: Scope, listed: Iterator[tuple[str, int]], cursor: int
+) -> Iterator[Difference]:
+    """Where fold and bucket differ in what was written up to the cursor; the rest is to come."""
+    for key, entry, revision in _beside(_keyed(store, scope), listed):
+        if revision is None:
+            yield Difference(key, 0)
+        elif revision <= cursor and (entry is None or entry.revision != revision):
+            yield Difference(key, revision)
 
 
 def restoring(

@@ -5,25 +5,34 @@ cut may lose a suffix in which data and cursor go together, and `sync=True` not 
 families, keys and value records are those of other implementations; whether their files can be read
 is for RocksDB to say.
 
+RocksDB accepts no write after one has failed, also when the disk has space again. So a failed write
+poisons the store: it can be read, and has to be closed and opened again to be written.
+
     data    key -> value record
     meta    cursor, origin, and behind `side\\0` what extensions derive
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from contextlib import contextmanager
 from itertools import islice, takewhile
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-import msgspec
-
 from penstock.fold.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, ServedByReader, SnapshotReader
-from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
+from penstock.fold.errors import (
+    FoldCorruptedError,
+    FoldFormatError,
+    StoreError,
+    StoreIOError,
+    StorePoisoned,
+)
 from penstock.fold.files import told_as_store_error
-from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
+from penstock.fold.meta import SnapshotMeta, encode_meta, read_cursor, read_meta
 from penstock.fold.record import decode_key, decode_record, encode_key, encode_record, prefix_end
 from penstock.kv.types import KvEntry, KvUpdate, Op, WatchCursor
 
@@ -52,22 +61,71 @@ FAMILIES = ("data", "meta")
 _CURSOR, _ORIGIN, _SIDE = b"cursor", b"origin", b"side\0"
 _DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
 
+log = logging.getLogger(__name__)
+
+
+class _Database:
+    """Every object that keeps the database open, and with it the lock on its directory."""
+
+    def __init__(self, path: Path, db: Rdict) -> None:
+        self.path = path
+        self._db: Rdict | None = db
+        self._families = [db.get_column_family(name) for name in FAMILIES]
+        self._handles = [db.get_column_family_handle(name) for name in FAMILIES]
+
+    @property
+    def db(self) -> Rdict:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self.path)
+        return self._db
+
+    @property
+    def families(self) -> list[Rdict]:
+        """`data` and `meta`."""
+        _ = self.db
+        return self._families
+
+    @property
+    def handles(self) -> list[ColumnFamily]:
+        """`data` and `meta`, as a write batch names them."""
+        _ = self.db
+        return self._handles
+
+    def close(self) -> None:
+        """Flush; the lock is released also if that fails, since the write-ahead log has it all."""
+        if self._db is None:
+            return
+        db, families = self._db, self._families
+        self._db, self._families, self._handles = None, [], []
+        for one in (*families, db):
+            try:
+                one.close()
+            except Exception as error:
+                log.warning("fold %s: not flushed when it was closed: %s", self.path, error)
+
 
 class RocksDbReader(SnapshotReader):
     """A handle on the same database; RocksDB serves readers beside the writer."""
 
-    def __init__(self, path: Path, data: Rdict, meta: Rdict, *, owned: Rdict | None = None) -> None:
-        self._path = path
-        self._data = data
-        self._meta_family = meta
-        self._owned = owned
+    def __init__(self, database: _Database, *, owner: bool = False) -> None:
+        self._path = database.path
+        self._database = database
+        self._owner = owner
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
         """Read a fold as it is now, beside another process that may be writing it."""
         path = Path(path)
         db = _connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
-        return cls(path, *(db.get_column_family(name) for name in FAMILIES), owned=db)
+        return cls(_Database(path, db), owner=True)
+
+    @property
+    def _data(self) -> Rdict:
+        return self._database.families[0]
+
+    @property
+    def _meta_family(self) -> Rdict:
+        return self._database.families[1]
 
     @property
     def cursor(self) -> WatchCursor:
@@ -124,9 +182,8 @@ class RocksDbReader(SnapshotReader):
 
     def close(self) -> None:
         """The database stays open where it is another's."""
-        if self._owned is not None:
-            self._owned.close()
-            self._owned = None
+        if self._owner:
+            self._database.close()
 
     def _meta(self, name: bytes) -> bytes:
         with told(self._path):
@@ -146,13 +203,11 @@ class RocksDbSnapshot(ServedByReader):
         from rocksdict import WriteOptions
 
         self._path = path
-        self._db = db
-        self._families = [db.get_column_family(name) for name in FAMILIES]
-        self._handles = [db.get_column_family_handle(name) for name in FAMILIES]
-        self._read = RocksDbReader(path, *self._families)
+        self._database = _Database(path, db)
+        self._read = RocksDbReader(self._database)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
-        self._closed = False
+        self._poison = ""
 
     @classmethod
     def open(
@@ -169,91 +224,116 @@ class RocksDbSnapshot(ServedByReader):
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
-        from rocksdict import WriteBatch
-
-        data, rest = self._open_handles()
-        writes = WriteBatch(raw_mode=True)
-        for update in {update.key: update for update in batch}.values():
-            key = encode_key(update.key)
-            if update.op is Op.PUT:
-                writes.put(key, encode_record(update), data)
-            else:
-                writes.delete(key, data)
-        if meta is not None:
-            writes.put(_ORIGIN, msgspec.json.encode(meta), rest)
-        writes.put(_CURSOR, cursor.raw, rest)
+        writes = _changes(self._database, batch, cursor, meta)
         with self._extended(batch, cursor, meta) as side:
-            _add_side(writes, side, rest)
+            _add_side(writes, side, self._database)
             self._write(writes)
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
-        from rocksdict import WriteBatch
-
-        _, rest = self._open_handles()
-        writes = WriteBatch(raw_mode=True)
-        if cleared:
-            writes.delete_range(_SIDE + cleared, _SIDE + prefix_end(cleared), rest)
-        _add_side(writes, rows, rest)
-        self._write(writes)
+        self._write(_side_changes(self._database, rows, cleared))
 
     def clear(self) -> None:
-        from rocksdict import WriteBatch
-
-        data, rest = self._open_handles()
-        writes = WriteBatch(raw_mode=True)
-        writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
-        writes.delete(_CURSOR, rest)
-        writes.delete(_ORIGIN, rest)
-        writes.delete_range(_SIDE, prefix_end(_SIDE), rest)
-        self._write(writes)
+        self._write(_removals(self._database))
         self._emptied()
 
     def settle(self) -> None:
         """Flush, then wait until nothing is left to merge."""
         super().settle()
-        with told(self._path):
-            for family in self._families:
-                family.flush(True)
+        with self._writing():
+            self._on_each(methodcaller("flush", True))
             while any(self._debt(name) for name in _DEBTS):
                 time.sleep(SETTLE_POLL_SECONDS)
 
     def compact(self) -> None:
         self.settle()
-        with told(self._path):
-            for family in self._families:
-                family.compact_range(None, None)
+        with self._writing():
+            self._on_each(methodcaller("compact_range", None, None))
 
     def reader(self) -> RocksDbReader:
-        return RocksDbReader(self._path, *self._families)
+        return RocksDbReader(self._database)
 
     def copy_to(self, target: Path) -> None:
         from rocksdict import Checkpoint
 
         with told(target):
-            Checkpoint(self._db).create_checkpoint(str(target))
+            Checkpoint(self._database.db).create_checkpoint(str(target))
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._handles.clear()  # each keeps the database, and its lock, alive
-            for family in self._families:
-                family.close()
-            self._db.close()
+        self._database.close()
 
-    def _open_handles(self) -> list[ColumnFamily]:
-        if self._closed:
-            raise StoreError("the store is closed", path=self._path)
-        return self._handles
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Around every write; after one that failed the database refuses all others."""
+        if self._poison:
+            raise StorePoisoned(self._poison, path=self._path)
+        try:
+            with told(self._path):
+                yield
+        except StoreIOError as error:
+            self._poison = f"an earlier write failed: {error.__cause__}"
+            raise
 
     def _write(self, writes: WriteBatch) -> None:
-        with told(self._path):
-            self._db.write(writes, self._write_options)
+        with self._writing():
+            self._database.db.write(writes, self._write_options)
+
+    def _on_each(self, work: methodcaller) -> None:
+        for at in range(len(FAMILIES)):
+            work(self._database.families[at])
 
     def _debt(self, name: str) -> int:
-        return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in self._families)
+        families = self._database.families
+        return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in families)
 
 
-def _add_side(writes: WriteBatch, rows: SideRows, family: ColumnFamily) -> None:
+# What is written is put together here and not where it is written: an error that is kept keeps the
+# local variables of the calls it passed, and a handle among them keeps the database locked.
+
+
+def _changes(
+    database: _Database, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    data, rest = database.handles
+    writes = WriteBatch(raw_mode=True)
+    for update in {update.key: update for update in batch}.values():
+        key = encode_key(update.key)
+        if update.op is Op.PUT:
+            writes.put(key, encode_record(update), data)
+        else:
+            writes.delete(key, data)
+    if meta is not None:
+        writes.put(_ORIGIN, encode_meta(meta), rest)
+    writes.put(_CURSOR, cursor.raw, rest)
+    return writes
+
+
+def _side_changes(database: _Database, rows: SideRows, cleared: bytes) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    writes = WriteBatch(raw_mode=True)
+    if cleared:
+        _, rest = database.handles
+        writes.delete_range(_SIDE + cleared, _SIDE + prefix_end(cleared), rest)
+    _add_side(writes, rows, database)
+    return writes
+
+
+def _removals(database: _Database) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    data, rest = database.handles
+    writes = WriteBatch(raw_mode=True)
+    writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
+    writes.delete(_CURSOR, rest)
+    writes.delete(_ORIGIN, rest)
+    writes.delete_range(_SIDE, prefix_end(_SIDE), rest)
+    return writes
+
+
+def _add_side(writes: WriteBatch, rows: SideRows, database: _Database) -> None:
+    _, family = database.handles
     for key, value in rows.items():
         if value is None:
             writes.delete(_SIDE + key, family)

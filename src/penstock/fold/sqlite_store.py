@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -27,10 +27,10 @@ from penstock.fold.errors import (
     StoreError,
     StoreIOError,
 )
-from penstock.fold.meta import SnapshotMeta, read_cursor, read_meta
+from penstock.fold.meta import SnapshotMeta, encode_meta, read_cursor, read_meta
 from penstock.fold.record import decode_key, prefix_end
 from penstock.fold.sqlite_rows import rows_of
-from penstock.fold.tables import has_tables
+from penstock.fold.tables import OWN_TABLES, has_tables
 from penstock.kv.resuming import is_same_log
 from penstock.kv.types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
 
@@ -224,7 +224,7 @@ class SqliteSnapshot(ServedByReader):
                 self._tables.change(db, batch, cursor.rank, other_log=other_log)
             _write_side(db, side)
             if meta is not None:
-                _set(db, "origin", msgspec.json.encode(meta))
+                _set(db, "origin", encode_meta(meta))
             _set(db, "cursor", cursor.raw)
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
@@ -272,11 +272,22 @@ class SqliteSnapshot(ServedByReader):
         with told(target):
             self._connection().execute("VACUUM INTO ?", (os.fspath(target),))
 
+    @classmethod
+    def check_payload(cls, path: Path) -> None:
+        with told(path), closing(connect(path)) as db:
+            check_format(db, path)
+            owned = has_tables(db)
+            for kind, name, table in db.execute("SELECT type, name, tbl_name FROM sqlite_master"):
+                is_plain = kind in ("table", "index")
+                if not is_plain or not (owned or table in OWN_TABLES):
+                    raise FoldFormatError(f"{kind} {name} is not of a fold", path=path)
+
     def close(self) -> None:
         self._read.close()
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        db, self._db = self._db, None
+        if db is not None:
+            with told(self._path):
+                db.close()
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
@@ -306,9 +317,9 @@ class SqliteSnapshot(ServedByReader):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA trusted_schema=OFF")  # a file may come from an artifact
+    return db
 
 
 @contextmanager

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS: Final = 30.0
 NO_MESSAGE_FOUND: Final = 10037
+TOO_LARGE: Final = 10054
 STATUS_NOT_FOUND: Final = "404"
 
 
@@ -53,13 +54,19 @@ class Requests:
         #: A bucket of that name may be on the near side as well: a domain is told in every write.
         self._written = f"{self._api}." if domain else ""
 
-    async def call(self, subject: str, body: dict[str, Any] | None = None) -> Answer:
+    async def call(
+        self,
+        subject: str,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
         """The JSON API."""
         from nats.errors import NoRespondersError
 
         payload = json.dumps(body).encode() if body is not None else b""
         try:
-            return _answer((await self._request(f"{self._api}.{subject}", payload)).data)
+            reply = await self._request(f"{self._api}.{subject}", payload, headers)
+            return _answer(reply.data)
         except NoRespondersError:
             reason = "the server has no JetStream, or not yet"
             raise OperationFailed(reason, bucket=self._bucket) from None
@@ -114,7 +121,7 @@ class Requests:
     async def _request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> Any:
-        from nats.errors import Error, NoRespondersError
+        from nats.errors import Error, MaxPayloadError, NoRespondersError
         from nats.errors import TimeoutError as LateError
 
         if not self._client.is_connected:
@@ -129,6 +136,8 @@ class Requests:
             raise OperationTimeout(
                 f"no answer within {ANSWER_SECONDS:g} s", bucket=self._bucket
             ) from None
+        except MaxPayloadError as error:
+            raise OperationFailed(str(error), code=TOO_LARGE, bucket=self._bucket) from error
         except (Error, OSError) as error:
             raise OperationFailed(str(error), bucket=self._bucket) from error
 

@@ -18,6 +18,7 @@ from penstock.kv.writing import NatsWriter
 if TYPE_CHECKING:
     from penstock.bulk.reader import BulkReader
     from penstock.kv.asking import Requests
+    from penstock.kv.bucket_log import BucketLog
 
 SECOND_NS: Final = 1_000_000_000
 #: The longest time in which the server recognises a message sent twice.
@@ -34,6 +35,7 @@ class NatsBucket:
     bulk: BulkReader | None
     stream_config: dict[str, Any]
     max_payload: int
+    log: BucketLog
     empty_is_delete: bool = False
 
     def reader(self) -> NatsReader:
@@ -51,13 +53,16 @@ class NatsBucket:
         return NatsWatcher(self.name, self.bulk, empty_is_delete=self.empty_is_delete)
 
     def writer(self) -> NatsWriter:
-        return NatsWriter(self.name, self.requests, self.reader())
+        return NatsWriter(self.name, self.requests, self.reader(), self.log)
 
     def ttl_writer(self) -> NatsWriter | None:
         return self.writer() if self.stream_config.get("allow_msg_ttl") else None
 
     def purger(self) -> NatsWriter | None:
         return self.writer() if self.stream_config.get("allow_rollup_hdrs") else None
+
+    purge_writer = purger
+    """As the Rust crate calls it."""
 
     def capabilities(self) -> Capabilities:
         largest = self.stream_config.get("max_msg_size", UNLIMITED)

@@ -19,6 +19,7 @@ from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
 from penstock.bulk.reader import BulkReader
 from penstock.kv.asking import Requests
 from penstock.kv.bucket import NatsBucket, differences, stream_config
+from penstock.kv.bucket_log import ASK_IDENTITY, BucketLog
 from penstock.kv.contract import BucketConfig, Capabilities
 from penstock.kv.errors import ConnectionFailed, NotConnected
 from penstock.kv.failing import STREAM_NOT_FOUND, refused
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10
 RETRY_SECONDS: Final = 1
 STREAM_NAME_IN_USE: Final = 10058
+#: The first version of the server that takes times to live.
+TTL_VERSION: Final = (2, 11)
 CLIENT_NAME: Final = "penstock kv"
 
 log = logging.getLogger(__name__)
@@ -141,6 +144,7 @@ class NatsConnection:
         return Capabilities(
             streaming_watch=self._config is not None,
             prefix_watch=self._config is not None,
+            ttl=_knows_ttl(self._client),
             max_value_size=self._client.max_payload if self._client is not None else 0,
         )
 
@@ -150,13 +154,15 @@ class NatsConnection:
             raise NotConnected("not connected", bucket=name)
         domain = self._config.domain if self._config is not None else ""
         requests = Requests(self._client, name, domain)
-        there = await _opened(requests, stream, name, config)
+        bucket_log = BucketLog(name, requests)
+        there = await _opened(requests, stream, name, config, bucket_log)
         return NatsBucket(
             name=name,
             requests=requests,
             bulk=self._config.bulk_reader() if self._config is not None else None,
             stream_config=there,
             max_payload=self._client.max_payload,
+            log=bucket_log,
             empty_is_delete=config is not None and config.empty_value_is_delete,
         )
 
@@ -167,18 +173,31 @@ class NatsConnection:
         self._is_there = True
 
 
+def _knows_ttl(client: Client | None) -> bool:
+    """Whether the server takes a time to live for each message; a bucket has to allow it too."""
+    if client is None or not client.is_connected:
+        return False
+    version = client.connected_server_version
+    return (version.major, version.minor) >= TTL_VERSION
+
+
 async def _opened(
-    requests: Requests, stream: str, bucket: str, config: BucketConfig | None
+    requests: Requests,
+    stream: str,
+    bucket: str,
+    config: BucketConfig | None,
+    bucket_log: BucketLog,
 ) -> dict[str, Any]:
     """The configuration of the bucket's stream, made now if it is not there and may be."""
-    answer = await requests.call(f"STREAM.INFO.{stream}")
+    answer = await requests.call(f"STREAM.INFO.{stream}", headers=ASK_IDENTITY)
     if answer.code == STREAM_NOT_FOUND and config is not None:
         wanted = stream_config(bucket, config)
         answer = await requests.call(f"STREAM.CREATE.{stream}", wanted)
-        if answer.code == STREAM_NAME_IN_USE:
-            answer = await requests.call(f"STREAM.INFO.{stream}")
+        if answer.code in (0, STREAM_NAME_IN_USE):
+            answer = await requests.call(f"STREAM.INFO.{stream}", headers=ASK_IDENTITY)
     if answer.code:
         raise refused(answer.description, answer.code, bucket)
+    bucket_log.learn(answer.document)
     there: dict[str, Any] = answer.document["config"]
     if config is not None and (others := differences(stream_config(bucket, config), there)):
         log.warning("bucket differs name=%s settings=%s", bucket, ",".join(others))

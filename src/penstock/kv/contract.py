@@ -96,10 +96,13 @@ class KvWatcher(Protocol):
         after: WatchCursor = WatchCursor.NONE,
         identity: str | None = None,
         heartbeat: float = HEARTBEAT_SECONDS,
+        losses: int | None = None,
+        records: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Every change in scope behind a cursor, or first what is there now.
 
-        `identity` is that of the log the cursor came from, where the caller knows it.
+        `identity` is that of the log the cursor came from, where the caller knows it; `losses` and
+        `records` are what the log said then: `ValuesLost` once it says that values are missing.
         """
         ...
 
@@ -119,9 +122,11 @@ class KvWriter(Protocol):
         """`RevisionMismatch` if the key has another version."""
         ...
 
-    async def delete(self, key: str) -> None: ...
+    async def delete(self, key: str) -> VersionToken:
+        """The version of the marker, which is true as the crate's answer always is."""
+        ...
 
-    async def delete_if(self, key: str, expected: VersionToken) -> None:
+    async def delete_if(self, key: str, expected: VersionToken) -> VersionToken:
         """`RevisionMismatch` if the key has another version."""
         ...
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from penstock.kv.types import VersionToken
 
 
+TRANSIENT_CODES = frozenset({0, 10008, 10009, 10013, 10014, 10015, 10023, 10039, 10074, 10076})
+"""Refusals that may pass: no answer of JetStream, no leader, no resources at the moment."""
+
+
 class FoldError(Exception):
     """`bucket` is empty and `cursor` is none where they are not known."""
 
@@ -79,6 +83,11 @@ class OperationFailed(BucketError):
         super().__init__(reason, bucket=bucket)
         self.code = code
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the server would refuse the same request again."""
+        return self.code not in TRANSIENT_CODES
+
 
 # -- watches
 
@@ -99,6 +108,12 @@ class CursorExpired(WatchError):
     ) -> None:
         super().__init__(reason, bucket=bucket, cursor=cursor)
         self.first_seq = first_seq
+
+
+class ValuesLost(WatchError):
+    """Values that were read may have been purged or deleted from the bucket since."""
+
+    hint = "compare the fold with the bucket"
 
 
 class LogReset(WatchError):

@@ -15,6 +15,7 @@ from penstock.kv.records import (
     enclosing,
     entries_of,
     keys_of,
+    last_write,
     operation,
     prefix_of,
     stream_of,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.bulk.batch import Batch
     from penstock.bulk.reader import BulkReader
     from penstock.kv.asking import Requests, Stored
+    from penstock.kv.records import LastWrite
 
 
 class NatsLister:
@@ -52,6 +54,13 @@ class NatsLister:
         async for batch in self._listing(prefix, headers_only=True):
             keys = keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete)
             yield [key for key in keys if key.startswith(prefix)]
+
+    async def revision_batches(self, prefix: str = "") -> AsyncIterator[list[tuple[str, int]]]:
+        """Keys with their revisions as they come; one that is written meanwhile comes twice."""
+        async for batch in self._listing(prefix, headers_only=True):
+            revisions = {subject[self._skipped :]: seq for subject, seq, _, _, _ in batch.rows()}
+            keys = keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete)
+            yield [(key, revisions[key]) for key in keys if key.startswith(prefix)]
 
     async def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:
         async for batch in self._listing(prefix, headers_only=False):
@@ -112,6 +121,10 @@ class NatsReader(NatsLister):
         if is_gone or (self._empty_is_delete and not stored.payload):
             return stored.seq
         return None
+
+    async def last_write(self, key: str) -> LastWrite | None:
+        stored = await self._newest(key)
+        return None if stored is None else last_write(stored.seq, stored.header)
 
     async def _newest(self, key: str) -> Stored | None:
         subject = subject_of(self._bucket, key)

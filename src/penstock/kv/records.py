@@ -10,7 +10,7 @@ import logging
 import re
 from array import array
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.bulk.batch import Batch
 from penstock.kv.types import KvEntry, Op, VersionToken
@@ -29,6 +29,7 @@ BUCKET: Final = re.compile(r"[-_a-zA-Z0-9]+\Z")
 
 OPERATION: Final = b"KV-Operation"
 MARKER_REASON: Final = b"Nats-Marker-Reason"
+MESSAGE_ID: Final = b"Nats-Msg-Id"
 MESSAGE_SIZE: Final = b"Nats-Msg-Size"
 ROLLUP: Final = b"Nats-Rollup"
 
@@ -62,6 +63,19 @@ def filters_of(bucket: str, scope: Scope) -> tuple[str, ...]:
 def enclosing(prefix: str) -> str:
     """The part of a prefix that a subject can ask for: up to its last dot."""
     return prefix[: prefix.rfind(".") + 1]
+
+
+class LastWrite(NamedTuple):
+    """The newest record of a key, as far as a writer asks: who wrote it, and whether it removes."""
+
+    revision: int
+    message_id: str
+    is_removal: bool
+
+
+def last_write(revision: int, header: bytes) -> LastWrite:
+    message_id = (headers.get(header, MESSAGE_ID) or b"").decode("latin-1")
+    return LastWrite(revision, message_id, operation(header)[0] is not Op.PUT)
 
 
 def operation(header: bytes) -> tuple[Op, str | None]:

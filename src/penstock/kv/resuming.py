@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.times import parse_time
 from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.types import REVISION_MAX, LogInfo, WatchCursor
 
@@ -30,16 +31,29 @@ def log_info(state: StreamState) -> LogInfo:
         or config.get("allow_msg_ttl")
         or (config.get("discard") == "old" and is_limited)
     )
-    identity = f"{state.name}{IDENTITY_MARK}{state.created_ns}"
-    incarnation, loss_floor = _identity(state.penstock or {})
+    _, loss_floor = _identity(state.penstock or {})
+    losses = (state.penstock or {}).get("losses")
     return LogInfo(
-        identity=f"{identity}{INCARNATION_MARK}{incarnation}" if incarnation else identity,
+        identity=_named(state.name, state.created_ns, state.penstock),
         first_seq=state.first_seq,
         last_seq=state.last_seq,
         evicts_current=evicts,
         loss_floor=loss_floor,
         records=state.messages,
+        losses=losses if isinstance(losses, int) else None,
+        falls_back=bool(config.get("allow_msg_ttl")) and config.get("max_msgs_per_subject") != 1,
     )
+
+
+def identity_of(stream: str, info: dict[str, Any]) -> str:
+    """The identity of a log, as in `LogInfo`, out of a reply to STREAM.INFO."""
+    return _named(stream, parse_time(info["created"]), info.get("penstock"))
+
+
+def _named(stream: str, created_ns: int, penstock: dict[str, Any] | None) -> str:
+    identity = f"{stream}{IDENTITY_MARK}{created_ns}"
+    incarnation, _ = _identity(penstock or {})
+    return f"{identity}{INCARNATION_MARK}{incarnation}" if incarnation else identity
 
 
 def _identity(penstock: dict[str, Any]) -> tuple[str, int | None]:
@@ -60,8 +74,15 @@ def is_same_log(held: str, now: str) -> bool:
     return held == now or bool(mark and held == before and IDENTITY_MARK in held)
 
 
-def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: str) -> None:
-    """Raise if reading on behind a revision would miss something."""
+def check_resume(
+    info: LogInfo,
+    revision: int,
+    *,
+    identity: str | None,
+    bucket: str,
+    losses: int | None = None,
+) -> None:
+    """Raise if reading on after a revision would miss something; `losses` are those known."""
     cursor = WatchCursor.of(revision)
     if identity is not None and not is_same_log(identity, info.identity):
         raise LogReset(
@@ -79,7 +100,7 @@ def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: 
             bucket=bucket,
             cursor=cursor,
         )
-    if not is_window_intact(info, revision):
+    if not is_window_intact(info, revision, losses=losses):
         raise CursorExpired(
             f"{where_lost(info)}, the cursor is {revision}",
             first_seq=info.first_seq,
@@ -88,16 +109,18 @@ def check_resume(info: LogInfo, revision: int, *, identity: str | None, bucket: 
         )
 
 
-def is_window_intact(info: LogInfo, revision: int) -> bool:
-    """Whether whoever has everything up to a revision may read on behind it.
+def is_window_intact(info: LogInfo, revision: int, *, losses: int | None = None) -> bool:
+    """Whether a reader that has everything up to a revision may read on after it.
 
-    A log that never lost anything may begin where it likes: what went was overwritten. Of one that
-    did, a loss at or before the revision may have been of a value that was known, and nothing tells
-    when it went; so its beginning counts as well, which a purge beyond the revision moves.
+    A log that never lost anything may begin where it likes: what went was overwritten. So may one
+    that counts its losses, if the reader knows all of them. Of others a loss at or before the
+    revision may have been of a value that was known; so their beginning counts as well, which a
+    purge beyond the revision moves.
     """
     if info.loss_floor is not None and info.loss_floor > revision:
         return False
-    return info.loss_floor == 0 or begins_in_time(info, revision)
+    is_known = losses is not None and losses == info.losses
+    return info.loss_floor == 0 or is_known or begins_in_time(info, revision)
 
 
 def begins_in_time(info: LogInfo, revision: int) -> bool:

@@ -58,7 +58,32 @@ class VersionToken(_Token, frozen=True, gc=False):
 
     @classmethod
     def of(cls, revision: int) -> VersionToken:
-        return cls(revision.to_bytes(REVISION_BYTES, "big"))
+        return VersionToken(revision.to_bytes(REVISION_BYTES, "big"))
+
+    @property
+    def log_identity(self) -> str:
+        """The log the version is of (`LogInfo.identity`); empty where it is not known."""
+        return ""
+
+
+class WriteVersion(VersionToken, frozen=True, gc=False):
+    """What a write returns: a version, and the log it is of. Equal to the version alone."""
+
+    log: str = ""
+
+    @classmethod
+    def in_log(cls, revision: int, log: str) -> WriteVersion:
+        return cls(revision.to_bytes(REVISION_BYTES, "big"), log)
+
+    @property
+    def log_identity(self) -> str:
+        return self.log
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VersionToken) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(VersionToken(self.raw))
 
 
 class WatchCursor(_Token, frozen=True, gc=False):
@@ -139,6 +164,10 @@ class LogInfo(Struct, frozen=True, kw_only=True):
     """The highest sequence that went while it was the newest of its key, where the server tells."""
     records: int | None = None
     """How many there are, where it is known."""
+    losses: int | None = None
+    """How many newest values went by request or for an older one, where the server tells."""
+    falls_back: bool = False
+    """A value may expire while an older one of its key stays, which then is the newest again."""
 
 
 class Scope(Struct, frozen=True):

@@ -13,15 +13,17 @@ Invariant: everything handed on or bookmarked was preceded by all of its scope.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from penstock.bulk.batch import Batch
+from penstock.bulk.direct import batch_of
 from penstock.bulk.errors import BulkError
 from penstock.bulk.following import CaughtUp as StreamCaughtUp
-from penstock.bulk.following import Idle
+from penstock.bulk.following import Idle, Quiet
 from penstock.kv.contract import HEARTBEAT_SECONDS
-from penstock.kv.errors import BucketError, CursorExpired, LogReset, WatchError
+from penstock.kv.errors import BucketError, CursorExpired, LogReset, ValuesLost, WatchError
 from penstock.kv.failing import by_name, named
 from penstock.kv.records import filters_of, prefix_of, stream_of, updates_of
 from penstock.kv.resuming import (
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.bulk.asking import StreamState
     from penstock.bulk.following import Event
     from penstock.bulk.reader import BulkReader
-    from penstock.kv.types import LogInfo, WatchEvent
+    from penstock.kv.types import KvUpdate, LogInfo, WatchEvent
 
 BOOKMARK_SECONDS: Final = 30.0
 
@@ -69,6 +71,8 @@ class NatsWatcher:
         after: WatchCursor = WatchCursor.NONE,
         identity: str | None = None,
         heartbeat: float = HEARTBEAT_SECONDS,
+        losses: int | None = None,
+        records: int | None = None,
     ) -> Watch:
         """See `KvWatcher.watch`; leaving the context stops the watch and removes its consumer."""
         return Watch(
@@ -80,11 +84,53 @@ class NatsWatcher:
             heartbeat=heartbeat,
             bookmark_seconds=self._bookmark_seconds,
             empty_is_delete=self._empty_is_delete,
+            losses=losses,
+            records=records,
         )
+
+    # -- as the Rust crate calls them
+
+    def watch_all(self) -> Watch:
+        return self.watch(Scope.all())
+
+    def watch_prefix(self, prefix: str) -> Watch:
+        return self.watch(Scope.prefix(prefix))
+
+    def watch_prefixes(self, prefixes: Sequence[str]) -> Watch:
+        return self.watch(Scope.of(prefixes))
+
+    def watch_all_from(self, cursor: WatchCursor) -> Watch:
+        return self.watch(Scope.all(), after=cursor)
+
+    def watch_prefix_from(self, prefix: str, cursor: WatchCursor) -> Watch:
+        return self.watch(Scope.prefix(prefix), after=cursor)
+
+    def watch_prefixes_from(self, prefixes: Sequence[str], cursor: WatchCursor) -> Watch:
+        return self.watch(Scope.of(prefixes), after=cursor)
 
     async def log_info(self) -> LogInfo:
         with by_name(self._bucket):
             return log_info(await self._bulk.stream_state(stream_of(self._bucket)))
+
+    async def records_at(self, revisions: Sequence[int]) -> list[KvUpdate | None]:
+        """The records at these revisions; None for each that is not there."""
+        return await self._lookup([{"seq": revision} for revision in revisions])
+
+    async def newest_of(self, keys: Sequence[str]) -> list[KvUpdate | None]:
+        """The newest record of each key; None for each that has none."""
+        prefix = prefix_of(self._bucket)
+        return await self._lookup([{"last_by_subj": prefix + key} for key in keys])
+
+    async def _lookup(self, questions: Sequence[dict[str, object]]) -> list[KvUpdate | None]:
+        skipped = len(prefix_of(self._bucket))
+        with by_name(self._bucket):
+            rows = await self._bulk.lookup(stream_of(self._bucket), questions)
+        return [
+            None
+            if row is None
+            else updates_of(batch_of([row]), skipped, empty_is_delete=self._empty_is_delete)[0]
+            for row in rows
+        ]
 
 
 class Watch:
@@ -101,8 +147,13 @@ class Watch:
         heartbeat: float,
         bookmark_seconds: float,
         empty_is_delete: bool,
+        losses: int | None = None,
+        records: int | None = None,
     ) -> None:
         self._bucket = bucket
+        self._losses, self._records = losses, records
+        self._look_seconds = heartbeat
+        self._look_due = 0.0
         self._is_guarded = self._is_whole = scope == Scope.all()
         """Whether a skipped sequence may be one that we should have had."""
         self._tells_losses = False
@@ -117,6 +168,8 @@ class Watch:
         self._cursor = after or 0
         self._events: deque[WatchEvent] = deque()
         self.identity = identity
+        self.heard_at: float | None = None
+        """When the server was last heard, by `time.monotonic`; heartbeats count."""
         self._following = bulk.follow(
             stream_of(bucket),
             filters=filters_of(bucket, scope),
@@ -155,7 +208,13 @@ class Watch:
         while True:
             try:
                 event = await self._following.next()
+                if isinstance(event, Quiet):
+                    await self._look()
+                    continue
+                self.heard_at = time.monotonic()
                 events = await self._translate(event)
+                if self._is_look_due():
+                    await self._look()
             except BulkError as error:
                 raise self._ended(error) from error
             if events:
@@ -183,13 +242,40 @@ class Watch:
 
     def _check(self, state: StreamState, position: int) -> None:
         info = log_info(state)
-        check_resume(info, position, identity=self.identity, bucket=self._bucket)
+        check_resume(
+            info, position, identity=self.identity, bucket=self._bucket, losses=self._losses
+        )
+        self._check_losses(info)
         self.identity = info.identity
         self._note(info)
 
     def _note(self, info: LogInfo) -> None:
         self._is_guarded = self._is_whole or info.evicts_current
         self._tells_losses = info.loss_floor is not None
+
+    def _is_look_due(self) -> bool:
+        """Once a heartbeat, where the log counts something."""
+        is_counted = self._losses is not None or self._records is not None
+        return is_counted and time.monotonic() >= self._look_due
+
+    async def _look(self) -> None:
+        """Ask whether this is still the log, and whether it lost known values."""
+        self._look_due = time.monotonic() + self._look_seconds
+        info = log_info(await self._following.state())
+        if self.identity is not None and not is_same_log(self.identity, info.identity):
+            raise self._reset(info)
+        self._check_losses(info)
+
+    def _check_losses(self, info: LogInfo) -> None:
+        is_fewer = (
+            info.records is not None and self._records is not None and info.records < self._records
+        )
+        if (self._losses is not None and info.losses != self._losses) or is_fewer:
+            raise ValuesLost(
+                "values were removed from the bucket", cursor=self.cursor, bucket=self._bucket
+            )
+        if self._records is not None:
+            self._records = info.records
 
     def _reset(self, now: LogInfo) -> LogReset:
         return LogReset(
@@ -259,8 +345,12 @@ class Watch:
     async def _look_into(self, behind: int) -> None:
         info = log_info(await self._following.state())
         # Of keys out of scope many may be lost behind the last one in scope, all the time.
-        is_intact = is_window_intact if self._is_whole else begins_in_time
-        if not is_intact(info, behind):
+        is_intact = (
+            is_window_intact(info, behind, losses=self._losses)
+            if self._is_whole
+            else begins_in_time(info, behind)
+        )
+        if not is_intact:
             raise CursorExpired(
                 f"{where_lost(info)}, the watch was at {behind}",
                 first_seq=info.first_seq,

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Final
 from penstock.kv.errors import AlreadyExists, RevisionMismatch
 from penstock.kv.failing import refused
 from penstock.kv.records import subject_of
-from penstock.kv.types import VersionToken
+from penstock.kv.types import Op, VersionToken
 
 if TYPE_CHECKING:
     from penstock.kv.asking import Requests
+    from penstock.kv.bucket_log import BucketLog
     from penstock.kv.reading import NatsReader
+    from penstock.kv.records import LastWrite
 
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+MESSAGE_ID: Final = "Nats-Msg-Id"
 TTL: Final = "Nats-TTL"
 DELETE: Final = {"KV-Operation": "DEL"}
 PURGE: Final = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
@@ -30,7 +33,8 @@ CREATE_TRIES_MAX: Final = 8
 class NatsWriter:
     """A `KvWriter`, `KvTtl` and `KvPurge`."""
 
-    def __init__(self, bucket: str, requests: Requests, reader: NatsReader) -> None:
+    def __init__(self, bucket: str, requests: Requests, reader: NatsReader, log: BucketLog) -> None:
+        self._log = log
         self._bucket = bucket
         self._requests = requests
         self._reader = reader
@@ -47,11 +51,32 @@ class NatsWriter:
     async def update(self, key: str, value: bytes, expected: VersionToken) -> VersionToken:
         return await self._write(key, value, {}, expected)
 
-    async def delete(self, key: str) -> None:
-        await self._write(key, b"", DELETE)
+    async def put_with_ttl(self, key: str, value: bytes, ttl: float) -> VersionToken:
+        return await self._write(key, value, {TTL: duration(ttl)})
 
-    async def delete_if(self, key: str, expected: VersionToken) -> None:
-        await self._write(key, b"", DELETE, expected)
+    async def delete(self, key: str) -> VersionToken:
+        return await self._write(key, b"", DELETE)
+
+    async def delete_if(self, key: str, expected: VersionToken) -> VersionToken:
+        return await self._write(key, b"", DELETE, expected)
+
+    delete_with_version = delete_if
+    """As the Rust crate calls it."""
+
+    async def write_once(
+        self, key: str, value: bytes, *, op: Op, expected: int, message_id: str
+    ) -> VersionToken:
+        """Put or delete a key that is at revision `expected`, 0 for none.
+
+        The server takes a message id once within its duplicate window, and returns the version of
+        the first write for all others.
+        """
+        headers = {MESSAGE_ID: message_id} | ({} if op is Op.PUT else DELETE)
+        return await self._write(key, value, headers, VersionToken.of(expected))
+
+    async def last_write(self, key: str) -> LastWrite | None:
+        """The newest record of a key; None if there is none."""
+        return await self._reader.last_write(key)
 
     async def purge(self, key: str, *, marker_ttl: float | None = None) -> None:
         more = {} if marker_ttl is None else {TTL: duration(marker_ttl)}
@@ -87,7 +112,7 @@ class NatsWriter:
             )
         if answer.code:
             raise refused(answer.description, answer.code, self._bucket)
-        return VersionToken.of(int(answer.document["seq"]))
+        return await self._log.version(int(answer.document["seq"]))
 
 
 def duration(seconds: float) -> str:

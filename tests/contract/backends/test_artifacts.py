@@ -16,6 +16,7 @@ from penstock.fold import (
     read_manifest,
 )
 from penstock.fold.staging import STAGE_PREFIX
+from penstock.fold.witnesses import Witness
 from penstock.kv.types import Scope, WatchCursor
 from support_folds import KINDS, at, contents, delete, put
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from penstock.fold import SnapshotStore
     from support_folds import Kind
 
-ORIGIN = SnapshotMeta("KV_b 2026", ("k.",), seen_evicting=True)
+ORIGIN = SnapshotMeta(
+    "KV_b 2026", ("k.",), True, 4, 9, (Witness(3, "k.3", 7),), "may hold more", "keys-only"
+)
 
 
 @pytest.fixture
@@ -37,6 +40,11 @@ def filled(store: SnapshotStore) -> SnapshotStore:
 
 def staged(directory: Path) -> list[str]:
     return [one.name for one in directory.iterdir() if one.name.startswith(STAGE_PREFIX)]
+
+
+def test_every_field_of_the_metadata_is_compared() -> None:
+    unknown = msgspec.structs.asdict(SnapshotMeta())
+    assert all(unknown[name] != value for name, value in msgspec.structs.asdict(ORIGIN).items())
 
 
 @pytest.mark.parametrize("form", [None, "append-log"])

@@ -283,9 +283,11 @@ def test_the_origin_is_durable_before_the_cursor_it_speaks_of(
     origin = SnapshotMeta("KV_b 2026")
     with AppendLogSnapshot.open(path) as store:
         with monkeypatch.context() as patched:
-            patched.setattr(os, "write", only_what_fits(70))  # the sidecar fits, the batch does not
+            patched.setattr(
+                os, "write", only_what_fits(450)
+            )  # the sidecar fits, the batch does not
             with pytest.raises(StoreIOError):
-                store.apply([put("a", b"v" * 100, 1)], at(1), meta=origin)
+                store.apply([put("a", b"v" * 600, 1)], at(1), meta=origin)
         assert store.meta == origin
     with AppendLogSnapshot.open(path) as store:
         assert store.meta == origin
@@ -298,7 +300,7 @@ def test_a_sidecar_that_cannot_be_read_says_nothing(path: Path, text: bytes) -> 
         store.apply(BATCH, at(2))
     path.with_name("fold.snap.meta.json").write_bytes(text)
     with AppendLogSnapshot.open(path) as store:
-        assert store.meta == SnapshotMeta()
+        assert store.meta == SnapshotMeta(seen_evicting=True)
 
 
 def test_a_memo_in_the_log_is_remembered_and_kept(path: Path) -> None:

@@ -121,3 +121,11 @@ def test_what_becomes_of_a_key(
     local: int | None, offered: int | None, is_listed: bool, was_reset: bool, verdict: Fate
 ) -> None:
     assert fate(local, offered, is_listed=is_listed, was_reset=was_reset) is verdict
+
+
+def test_a_log_that_lost_nothing_lists_everything_wherever_it_begins() -> None:
+    """Overwritten values moved its beginning; a listing is refused only where a value went."""
+    held = Held(cursor=3, is_empty=False, seen_evicting=True)
+    for floor, trust in ((0, Trust.TRUE), (4, Trust.FALSE), (None, Trust.FALSE)):
+        info = log(5, 9, evicts_current=True, loss_floor=floor)
+        assert trust_in_listing(held, info) is trust

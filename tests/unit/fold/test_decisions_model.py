@@ -419,11 +419,11 @@ MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
         *(ALONE, False),
     ),
     "the window is one too wide": (
-        *("is_window_intact", lambda log, revision: log.first_seq <= revision + 2),
+        *("is_window_intact", lambda log, revision, **_: log.first_seq <= revision + 2),
         *(ALONE, True),
     ),
     "where the log begins is taken for what it lost": (
-        *("is_window_intact", lambda log, revision: log.first_seq <= revision + 1),
+        *("is_window_intact", lambda log, revision, **_: log.first_seq <= revision + 1),
         *(TOLD, False),
     ),
     "the incarnation is not looked at": (

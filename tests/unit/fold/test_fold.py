@@ -15,13 +15,15 @@ from penstock.fold import (
     StoreError,
     StoreIOError,
     StorePoisoned,
+    supervisor,
 )
-from penstock.fold import fold as fold_module
+from penstock.fold.worker import THREADS_MAX
 from penstock.kv.errors import BucketNotFound, OperationFailed
 from penstock.kv.types import CaughtUp, KvUpdate, LogInfo, Scope
 from support_folds import at, contents, model, put
-from support_following import QUICK, folded_up_to, ready, until
-from support_scripts import END, Gate, Script, WatchedStore
+from support_following import QUICK, fold_threads, folded_up_to, ready, until
+from support_patience import PATIENCE_SECONDS
+from support_scripts import END, Gate, Script, ScriptedBucket, WatchedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,21 +36,6 @@ if TYPE_CHECKING:
 LIVE = CaughtUp()
 
 
-class ScriptedBucket:
-    """A `KvStore` that can be watched and listed."""
-
-    name = "b"
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-
-    def watcher(self) -> Any:
-        return self._script
-
-    def reader(self) -> Any:
-        return self._script
-
-
 def folding(script: Script, **settings: Any) -> Fold:
     settings.setdefault("backend", "memory")
     return Fold.open(ScriptedBucket(script), batch=QUICK, **settings)  # type: ignore[arg-type]
@@ -56,8 +43,8 @@ def folding(script: Script, **settings: Any) -> Fold:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold_module, "PAUSE_SECONDS_FIRST", 0.002)
-    monkeypatch.setattr(fold_module, "PAUSE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(supervisor, "PAUSE_SECONDS_FIRST", 0.002)
+    monkeypatch.setattr(supervisor, "PAUSE_SECONDS_MAX", 0.01)
 
 
 async def test_what_cannot_be_parsed_is_counted_and_told_once_for_each_key_over_restarts(
@@ -211,3 +198,72 @@ async def test_the_lag_is_what_the_bucket_is_known_to_be_ahead() -> None:
         await ready(fold)
         assert fold.status().lag == 0
         assert fold.status().scope == Scope.all().prefixes
+
+
+async def test_a_fold_is_live_only_once_the_store_has_what_the_watch_brought() -> None:
+    class Full(WatchedStore):
+        is_full = True
+
+        def apply(self, *given: Any, **more: Any) -> None:
+            if self.is_full:
+                raise StoreIOError("no space")
+            super().apply(*given, **more)
+
+    script = Script([[put("a", b"1", 1), LIVE]])
+    async with folding(script, backend=Full) as fold:
+        await until(lambda: fold.state is FoldState.STORE_FAILING)
+        await script.through.wait()
+        assert (fold.state, fold.is_healthy()) == (FoldState.STORE_FAILING, False)
+        assert "no space" in fold.status().error
+        Full.is_full = False
+        await ready(fold)
+        assert (fold.state, fold.status().error) == (FoldState.LIVE, "")
+
+
+async def test_a_store_that_cannot_be_closed_is_an_error_of_the_fold() -> None:
+    class Stuck(WatchedStore):
+        def close(self) -> None:
+            super().close()
+            raise OSError("no")
+
+    fold = folding(Script([[LIVE]]), backend=Stuck)
+    await fold.__aenter__()
+    with pytest.raises(StoreError, match="closing failed"):
+        await fold.close()
+    assert fold.state is FoldState.CLOSED
+    await fold.close()
+
+
+async def test_health_is_of_state_lag_and_contact() -> None:
+    log = LogInfo(identity="KV_b@1", first_seq=1, last_seq=9, evicts_current=False)
+    gate = Gate()
+    script = Script([[put("a", b"1", 3), LIVE, gate, OperationFailed("lost")]], log)
+    async with folding(script) as fold:
+        assert (fold.contact_age, fold.is_healthy()) == (None, False)
+        await ready(fold)
+        assert fold.is_healthy()
+        assert fold.is_healthy(max_lag=6, max_age=PATIENCE_SECONDS)
+        assert not fold.is_healthy(max_lag=5)
+        assert not fold.is_healthy(max_age=-1.0)
+        age = fold.status().contact_age
+        assert age is not None
+        assert age >= 0
+        gate.open()
+        await until(lambda: fold.state is not FoldState.LIVE)
+        assert not fold.is_healthy()
+
+
+async def test_a_thousand_folds_share_a_few_threads() -> None:
+    folds = [folding(Script([[put("a", b"%d" % n, 1), LIVE]])) for n in range(1_000)]
+    for fold in folds:
+        await fold.__aenter__()
+    most = 0
+    for number, fold in enumerate(folds):
+        await ready(fold)
+        entry = fold.get("a")
+        assert entry is not None
+        assert entry.value == b"%d" % number
+        most = max(most, fold_threads())
+    assert 0 < most <= THREADS_MAX
+    await asyncio.gather(*(fold.close() for fold in folds))
+    await until(lambda: fold_threads() == 0)

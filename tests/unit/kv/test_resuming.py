@@ -74,7 +74,7 @@ def test_a_purge_beyond_the_cursor_is_seen_though_the_last_loss_was_before_it() 
 def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
     config: dict[str, object], evicts: bool
 ) -> None:
-    told = log_info(StreamState("KV_b", 1, 3, 9, 7, config))
+    told = log_info(StreamState("KV_b", 1, 3, 9, 7, {"max_msgs_per_subject": 1, **config}))
     assert told == LogInfo(identity=HERE, first_seq=3, last_seq=9, evicts_current=evicts, records=7)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.kv.errors import CursorExpired, FoldError, RevisionMismatch
-from penstock.kv.types import KvEntry, KvUpdate, Op, Scope, VersionToken, WatchCursor, disjoint
+from penstock.kv.types import (
+    KvEntry,
+    KvUpdate,
+    Op,
+    Scope,
+    VersionToken,
+    WatchCursor,
+    WriteVersion,
+    disjoint,
+)
 
 
 def test_a_revision_is_eight_bytes_in_the_order_of_the_network() -> None:
@@ -81,3 +90,13 @@ def test_an_error_says_where_and_what_to_do() -> None:
     assert (error.first_seq, error.cursor.rank) == (9, 3)
     mismatch = RevisionMismatch("no", expected=VersionToken.of(4))
     assert mismatch.expected == VersionToken.of(4)
+
+
+def test_the_version_of_a_write_equals_the_version_alone() -> None:
+    version = WriteVersion.in_log(7, "KV_b@1")
+    assert version == VersionToken.of(7)
+    assert VersionToken.of(7) == version
+    assert VersionToken.of(8) != version
+    assert {version, VersionToken.of(7)} == {version}
+    assert (version.revision, version.log_identity) == (7, "KV_b@1")
+    assert VersionToken.of(7).log_identity == ""

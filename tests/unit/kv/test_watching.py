@@ -10,7 +10,7 @@ from penstock.bulk.asking import StreamState
 from penstock.bulk.batch import Batch
 from penstock.bulk.errors import LinkLost
 from penstock.bulk.following import CaughtUp as StreamCaughtUp
-from penstock.bulk.following import Event, Idle
+from penstock.bulk.following import Event, Idle, Quiet
 from penstock.kv.errors import CursorExpired, LogReset, WatchError
 from penstock.kv.types import Bookmark, CaughtUp, Scope, WatchCursor
 from penstock.kv.watching import NatsWatcher, Watch
@@ -187,6 +187,18 @@ async def test_a_bucket_made_anew_while_the_listing_began_is_a_reset() -> None:
     with pytest.raises(LogReset):
         async with watch(bulk):
             pass
+
+
+async def test_a_silent_server_is_asked_whether_it_still_has_the_log() -> None:
+    bulk = Bulk(batch(4), Quiet(), batch(5), Quiet())
+    async with watch(bulk, after=3) as one:
+        assert await revisions(one) == [4]
+        heard = one.heard_at
+        assert await revisions(one) == [5]
+        assert (bulk.asked, one.heard_at != heard) == (1, True)
+        bulk.created = 2
+        with pytest.raises(LogReset):
+            await one.next_events()
 
 
 async def test_a_watch_that_breaks_says_how_far_it_came() -> None:

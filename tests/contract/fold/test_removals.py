@@ -1,0 +1,130 @@
+"""Values that a bucket loses before the cursor of a fold, and logs that were set back."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.fold import Fold
+from penstock.kv.connection import NatsConfig, NatsConnection
+from penstock.kv.contract import BucketConfig
+from support_folds import contents
+from support_following import HEARTBEAT, QUICK, fill, live, ready, until
+from support_servers import OURS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nats.js import JetStreamContext
+
+    from penstock.kv.bucket import NatsBucket
+    from support_kv import Maker
+    from support_servers import Implementation, Starter
+
+BACKENDS = ["append-log", "sqlite", "lmdb", "rocksdb"]
+
+
+def opened(bucket: NatsBucket, path: Path, backend: str = "sqlite") -> Fold:
+    return Fold.open(bucket, path, batch=QUICK, heartbeat=HEARTBEAT, backend=backend)
+
+
+async def same(fold: Fold, bucket: NatsBucket) -> None:
+    """Wait until the fold holds what the bucket does, and nothing else."""
+    there = await live(bucket)
+    await until(lambda: contents(fold.store) == there, f"{fold.status()} {there.keys()}")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_purge_under_a_live_fold_is_noticed(
+    bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
+) -> None:
+    await fill(bucket, 9, prefix="a.")
+    await fill(bucket, 3, prefix="b.")
+    async with opened(bucket, tmp_path / "fold", backend) as fold:
+        await ready(fold)
+        await jetstream.purge_stream(f"KV_{bucket.name}", subject=f"$KV.{bucket.name}.a.>")
+        await same(fold, bucket)
+        assert fold.status().doubt == ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_purge_followed_by_many_writes_is_noticed(
+    bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
+) -> None:
+    await fill(bucket, 9)
+    async with opened(bucket, tmp_path / "fold", backend) as fold:
+        await ready(fold)
+    await jetstream.purge_stream(f"KV_{bucket.name}", subject=f"$KV.{bucket.name}.k1")
+    await fill(bucket, 30, prefix="new.")
+    async with opened(bucket, tmp_path / "fold", backend) as fold:
+        await ready(fold)
+        await same(fold, bucket)
+    async with opened(bucket, tmp_path / "fold", backend) as fold:
+        await ready(fold)
+        assert fold.status().repairs == 0
+
+
+@pytest.mark.parametrize("away", [True, False])
+async def test_a_fold_takes_the_older_value_a_deleted_message_uncovers(
+    make: Maker, jetstream: JetStreamContext, tmp_path: Path, away: bool
+) -> None:
+    bucket = await make(BucketConfig(history=5, deny_delete=False))
+    await fill(bucket, 2)
+    await bucket.writer().put("k1", b"old")
+    version = await bucket.writer().put("k1", b"new")
+    async with opened(bucket, tmp_path / "fold") as fold:
+        await ready(fold)
+        if not away:
+            await jetstream.delete_msg(f"KV_{bucket.name}", version.revision or 0)
+            await same(fold, bucket)
+    if away:
+        await jetstream.delete_msg(f"KV_{bucket.name}", version.revision or 0)
+        async with opened(bucket, tmp_path / "fold") as fold:
+            await ready(fold)
+            await same(fold, bucket)
+
+
+async def test_a_value_that_expires_uncovers_the_older_one_or_the_fold_says_so(
+    make: Maker, implementation: Implementation, tmp_path: Path
+) -> None:
+    bucket = await make(BucketConfig(history=5, allow_msg_ttl=True))
+    await bucket.writer().put("k", b"old")
+    await bucket.requests.publish(f"$KV.{bucket.name}.k", b"new", {"Nats-TTL": "1s"})
+    async with opened(bucket, tmp_path / "fold") as fold:
+        await ready(fold)
+        if implementation is not OURS:
+            assert "does not report values that expire" in fold.status().doubt
+            return
+        await until(lambda: contents(fold.store)["k"].value == b"old")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_server_directory_put_back_is_noticed_after_it_grew(
+    start: Starter, tmp_path: Path, backend: str
+) -> None:
+    server = start("", "-js", "-sd", "store")
+    store, copy = server.workdir / "store", tmp_path / "copy"
+    config = NatsConfig.of(server.url)
+    async with NatsConnection(config) as connection:
+        bucket = await connection.bucket("b", BucketConfig())
+        await fill(bucket, 5)
+        server.stop()
+        shutil.copytree(store, copy)
+        server.restart()
+    async with NatsConnection(NatsConfig.of(server.url)) as connection:
+        bucket = await connection.bucket("b")
+        await fill(bucket, 5, first=4, prefix="gone.")
+        async with opened(bucket, tmp_path / "fold", backend) as fold:
+            await ready(fold)
+        server.stop()
+        shutil.rmtree(store)
+        shutil.copytree(copy, store)
+        server.restart()
+    async with NatsConnection(NatsConfig.of(server.url)) as connection:
+        bucket = await connection.bucket("b")
+        await fill(bucket, 12, prefix="other.")
+        async with opened(bucket, tmp_path / "fold", backend) as fold:
+            await ready(fold)
+            await same(fold, bucket)
