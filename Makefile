@@ -101,6 +101,9 @@ reference: setup ## write docs/reference from the declarations in the code
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/python tools/spark_reference.py
 
+spark-matrix: setup ## tests that every Spark must pass, with 4.0, 4.1 and 4.2
+	$(BIN)/python tools/spark_matrix.py
+
 bench: setup ## compare with the reference server; writes out/bench.json and out/bench.svg
 	mkdir -p out
 	$(BIN)/penstock bench --compare --json out/bench.json --chart out/bench.svg

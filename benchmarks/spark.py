@@ -1,12 +1,13 @@
 """How fast Spark reads a stream: from our server and the reference's, beside Parquet and nats-py.
 
-    python -m benchmarks.spark [--messages 1000000] [--runs 3] [--json out/spark.json]
+    python -m benchmarks.spark [--messages 1000000] [--runs 3] [--mixed] [--json out/spark.json]
 
-One stream of messages of 100 bytes on each server, read as one partition into a sink that drops
-all; the same rows as one Parquet file, and as the files of a stopped server. Everything runs in one
-session on one machine, in turns; CPU time is told by process, since it stays comparable where the
-clock does not. nats-py reads fewer messages, for the sake of time. Every read must bring exactly
-what was stored.
+One stream of messages of 100 bytes on each server; with `--mixed` (`spark_mixed`) of 20 B to 8 KiB,
+with headers, on 50,000 subjects, with gaps. Each is read as one partition into a sink that drops
+all; the same rows as one Parquet file, and, unless mixed, as the files of a stopped server and by
+nats-py, which reads fewer for the sake of time. Everything runs in one session on one machine, in
+turns; CPU time is shown by process, since it stays comparable where the clock does not. Every read
+must bring exactly what was stored.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import nats
+from benchmarks.spark_mixed import make_gaps, publish_mixed
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.bench.process import our_command, reference_command, running
@@ -94,6 +96,18 @@ async def fill(url: str, host: str, port: int, count: int) -> None:
     while (await jetstream.stream_info(STREAM)).state.messages < count:
         await client.flush()
     await client.close()
+
+
+async def fill_mixed(url: str, host: str, port: int, count: int) -> int:
+    """The same with messages of a mixed stream; how many are left when the gaps are made."""
+    client = await nats.connect(url)
+    jetstream = client.jetstream()
+    await jetstream.add_stream(name=STREAM, subjects=[f"{STREAM}.>"], allow_direct=True)
+    await asyncio.to_thread(publish_mixed, host, port, STREAM, count)
+    await make_gaps(jetstream, STREAM, count)
+    left = (await jetstream.stream_info(STREAM)).state.messages
+    await client.close()
+    return left
 
 
 # -- nats-py, as one would write it
@@ -204,21 +218,27 @@ class Bench:
         )
 
 
-def server_cases(spark: SparkSession, server: RunningServer, messages: int) -> list[Case]:
+def server_cases(
+    spark: SparkSession, server: RunningServer, messages: int, *, mixed: bool = False
+) -> list[Case]:
     """Everything that reads one server, which is filled first."""
     host, port = server.endpoint.host, server.endpoint.port
     url = f"nats://{host}:{port}"
-    asyncio.run(fill(url, host, port, messages))
+    if mixed:
+        left = asyncio.run(fill_mixed(url, host, port, messages))
+    else:
+        asyncio.run(fill(url, host, port, messages))
+        left = messages
     reading = spark.read.format("jetstream").option("url", url)
     reading = reading.option("maxRecordsPerPartition", messages)
     few = messages // NATS_PY_DIVISOR
     plain = spark.read.format("nats-py").option("url", url).option("count", few)
     label, pid = server.label, server.pid
-    return [
-        Case(f"{label}, all columns", messages, lambda: reading.load(STREAM), pid),
-        Case(f"{label}, two columns", messages, lambda: narrow(spark, url, messages), pid),
-        Case(f"{label}, nats-py", few, plain.load, pid),
+    cases = [
+        Case(f"{label}, all columns", left, lambda: reading.load(STREAM), pid),
+        Case(f"{label}, two columns", left, lambda: narrow(spark, url, messages), pid),
     ]
+    return cases if mixed else [*cases, Case(f"{label}, nats-py", few, plain.load, pid)]
 
 
 def narrow(spark: SparkSession, url: str, messages: int) -> DataFrame:
@@ -264,6 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--mixed", action="store_true", help="sizes, headers, subjects, gaps")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     messages = arguments.messages
@@ -274,9 +295,10 @@ def main() -> None:
         cases: list[Case] = []
         for command in (our_command(), reference_command()):
             server = stack.enter_context(running(command, jetstream=""))
-            cases += server_cases(spark, server, messages)
-        cases += parquet_cases(spark, cases[0].frame(), messages, f"{place}/parquet")
-        cases += file_cases(spark, messages, f"{place}/store")
+            cases += server_cases(spark, server, messages, mixed=arguments.mixed)
+        cases += parquet_cases(spark, cases[0].frame(), cases[0].rows, f"{place}/parquet")
+        if not arguments.mixed:
+            cases += file_cases(spark, messages, f"{place}/store")
         results = Bench(spark).measure(cases, arguments.runs)
     spark.stop()
     show(results)

@@ -29,6 +29,7 @@ from penstock.bulk.link import Dialling
 from penstock.bulk.login import split_urls
 from penstock.bulk.publishing import Publisher
 from penstock.spark import session
+from penstock.spark.sink_ids import RowIds
 from penstock.spark.sink_rows import Layout
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def table_of(rows: int) -> pa.RecordBatch:
 
 
 def publish_alone(url: str, table: pa.RecordBatch, *, with_ids: bool) -> None:
-    layout = Layout(subject="", ids=("msgId",) if with_ids else (), has_headers=False)
+    layout = Layout(subject="", ids=RowIds(("msgId",)) if with_ids else RowIds(), has_headers=False)
     publisher = Publisher(Dialling(split_urls(url)[0]), stream=STREAM)
     with BlockingPublisher(publisher) as way:
         for start in range(0, table.num_rows, ARROW_ROWS):

@@ -4,8 +4,9 @@
     python examples/copy_stream.py nats://host:4222 EV COPY --remote sc://host:15002
 
 Everything there is comes first; with --checkpoint it is followed by what came meanwhile. Messages
-are named by stream and sequence, so those that both read are stored once, and so it is if you run
-it again. The Python of Spark's workers needs Penstock; nothing else is installed or sent.
+have ids made of stream and sequence, and rows whose id the target has already are skipped. So a
+message that both reads return is stored once, also if you run the program again within the target's
+duplicate window. The Python of Spark's workers needs Penstock; nothing else is installed or sent.
 """
 
 import argparse
@@ -14,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 
 def renamed(rows: DataFrame, target: str) -> DataFrame:
-    """The same messages on subjects of the target, which begin with its name."""
+    """The same messages on subjects of the target, which begin with its name; each has an id."""
     subject = functions.regexp_replace("subject", r"^[^.]+", target)
-    return rows.withColumn("subject", subject)
+    named = rows.withColumn("msgId", functions.concat_ws(":", "stream", "seq"))
+    return named.withColumn("subject", subject)
 
 
 def copy(spark: SparkSession, options: dict[str, str], source: str, target: str) -> None:
     """Everything that is there now."""
     rows = spark.read.format("jetstream").options(**options).load(source)
-    renamed(rows, target).write.format("jetstream").option("url", options["url"]).mode(
-        "append"
-    ).save(target)
+    writer = renamed(rows, target).write.format("jetstream").option("url", options["url"])
+    writer.option("onDuplicate", "skip").mode("append").save(target)
 
 
 def follow(
@@ -36,6 +37,7 @@ def follow(
         renamed(rows, target)
         .writeStream.format("jetstream")
         .option("url", options["url"])
+        .option("onDuplicate", "skip")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start(target)

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
+from penstock.spark.archive_options import ArchiveOptions
 from penstock.spark.blocks_options import BlocksOptions
 from penstock.spark.folds import FoldOptions
 from penstock.spark.kv_options import KvReadOptions, KvWriteOptions
@@ -33,6 +34,7 @@ SECTIONS: tuple[tuple[str, type[SparkOptions]], ...] = (
     ("Writing `jetstream`", SinkOptions),
     ("Reading `jetstream-kv`", KvReadOptions),
     ("Writing `jetstream-kv`", KvWriteOptions),
+    ("Reading `penstock-archive`", ArchiveOptions),
     ("Reading `penstock-blocks`", BlocksOptions),
     ("Reading `penstock-fold`", FoldOptions),
 )

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from penstock.server.app import Server
     from penstock.server.options import Options
     from penstock.server.threaded import ThreadedServer
+    from penstock.spark.stream_rows import read
 
-__all__ = ["Options", "Server", "ThreadedServer", "__version__"]
+__all__ = ["Options", "Server", "ThreadedServer", "__version__", "read"]
 
 _HOMES = {
     "Options": "penstock.server.options",
     "Server": "penstock.server.app",
     "ThreadedServer": "penstock.server.threaded",
+    "read": "penstock.spark.stream_rows",
 }
 
 

@@ -1,7 +1,7 @@
 """A Spark driver that archives a bucket's stream and folds it until it is killed: run as a program.
 
-Arguments: the server's URL, a directory, the bucket, how far to go. Jobs that fail because their
-workers were killed are begun again at once; when all is done it says `done`.
+Arguments: the server's URL, a directory, the bucket, how far to go, the archive's form. Jobs that
+fail because their workers were killed are begun again at once; when all is done it says `done`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,24 @@ from pyspark.errors import PySparkException
 from penstock.spark import session
 from penstock.spark.jobs import ServerOrigin, archive, fold
 
+sys.path.append(str(Path(__file__).parents[1]))
+from support_iceberg import PLACE, catalog_options
+
 SEQUENCES_PER_COMMIT = 60
 FOLD_STEP = 200
 SHARDS = 2
 
 
-def main(url: str, place: str, bucket: str, last: str) -> None:
-    directory = Path(place)
+def place(directory: Path, form: str) -> tuple[str, dict[str, str]]:
+    """Where the archive is, and the options of that place."""
+    if form == "iceberg":
+        return PLACE, catalog_options(directory / "archive")
+    return str(directory / "archive"), {}
+
+
+def main(url: str, top: str, bucket: str, last: str, form: str) -> None:
+    directory = Path(top)
+    dest, options = place(directory, form)
     spark = session(
         "victim",
         "local[2]",
@@ -37,7 +48,9 @@ def main(url: str, place: str, bucket: str, last: str) -> None:
         archive(
             spark,
             origin,
-            str(directory / "archive"),
+            dest,
+            form=form,
+            storage_options=options,
             until=int(last) // 2,
             sequences_per_commit=SEQUENCES_PER_COMMIT,
         )
@@ -47,7 +60,8 @@ def main(url: str, place: str, bucket: str, last: str) -> None:
                 origin,
                 bucket,
                 str(directory / "folds"),
-                archive=str(directory / "archive"),
+                archive=dest,
+                archive_options=options,
                 shards=SHARDS,
                 until=until,
             )

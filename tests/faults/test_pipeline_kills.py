@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 import nats
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from nats.js.api import KeyValueConfig
 
-from faults.pipeline_victim import SHARDS
+from faults.pipeline_victim import SHARDS, place
 from penstock.fold import AppendLogSnapshot
 from penstock.fold.shards import by_hash, hash_of
 from penstock.fold.transport import transport_for
 from penstock.spark.jobs import open_archive
+from penstock.spark.jobs.archive import FORMS
 from support_drivers import Driver, kill
 from support_folds import at, delete, put
 from support_servers import until
@@ -67,7 +69,7 @@ async def fill(url: str, bucket: str) -> None:
 
 def come_so_far(directory: Path) -> int:
     """How much has been committed."""
-    versions = list((directory / "archive" / "_penstock").glob("0*.json"))
+    versions = list((directory / "archive").rglob("*.json"))
     return len(versions) + len(list((directory / "folds").rglob("*.tar")))
 
 
@@ -95,8 +97,9 @@ def live_and_die(driver: Driver, directory: Path, chance: Random) -> int:
     return killed
 
 
-def archived_messages(directory: Path) -> list[tuple[int, bytes]]:
-    table = open_archive(str(directory / "archive"))
+def archived_messages(directory: Path, form: str) -> list[tuple[int, bytes]]:
+    dest, options = place(directory, form)
+    table = open_archive(dest, storage_options=options)
     version = table.current()
     assert version.cursor == LAST // 2
     files = [pq.read_table(io.BytesIO(table.storage.read(one.path))) for one in version.files]
@@ -113,8 +116,8 @@ def folded_anew(place: Path, shard: int) -> bytes:
     return (place / f"artifact-{shard}" / "data" / "fold.snap").read_bytes()
 
 
-def check(directory: Path, bucket: str) -> None:
-    messages = archived_messages(directory)
+def check(directory: Path, bucket: str, form: str) -> None:
+    messages = archived_messages(directory, form)
     assert messages == [(n, update_of(n).value) for n in range(1, LAST // 2 + 1)]
     for number, shard in enumerate(by_hash(SHARDS)):
         fetched = directory / f"fetched-{number}"
@@ -123,20 +126,21 @@ def check(directory: Path, bucket: str) -> None:
         assert (fetched / "data" / "fold.snap").read_bytes() == folded_anew(directory, number)
 
 
+@pytest.mark.parametrize("form", FORMS)
 def test_killed_workers_and_drivers_lose_and_double_nothing(
-    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str], form: str
 ) -> None:
-    bucket = "B"
+    bucket = f"B{form}"
     asyncio.run(fill(spark_server.url, bucket))
     for round_number in range(rounds):
-        chance = Random(f"pipeline {round_number}")
+        chance = Random(f"pipeline {form} {round_number}")
         directory = tmp_path / f"round {round_number}"
         directory.mkdir()
-        arguments = (spark_server.url, str(directory), bucket, str(LAST))
+        arguments = (spark_server.url, str(directory), bucket, str(LAST), form)
         drivers = [Driver(PROGRAM, *arguments, log=directory / "log")]
         try:
             killed = live_and_die(drivers[0], directory, chance)
-            tried["Spark processes killed while archiving and folding"] += killed
+            tried[f"Spark processes killed while archiving ({form}) and folding"] += killed
             drivers.append(Driver(PROGRAM, *arguments, log=directory / "log"))
             last = drivers[-1]
             until(lambda last=last: last.is_done, "the end", LIFE_SECONDS, last.story)
@@ -144,4 +148,4 @@ def test_killed_workers_and_drivers_lose_and_double_nothing(
         finally:
             for driver in drivers:
                 driver.bury()
-        check(directory, bucket)
+        check(directory, bucket, form)

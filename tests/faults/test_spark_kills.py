@@ -1,4 +1,5 @@
-"""Workers and drivers of Spark are killed while they write into a stream: every row is stored once.
+"""Workers and drivers of Spark are killed while they write into a stream: every row is stored once,
+and every row that cannot be stored is skipped, or kept once as a dead letter.
 
 A life has its workers killed a few times and then the driver, Python and Java together; the next
 one goes on from the checkpoint. When to kill is decided by how much the stream has, not by time.
@@ -6,9 +7,12 @@ one goes on from the checkpoint. When to kill is decided by how much the stream 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
 
 from penstock.spark.connecting import shared_reader
 from penstock.spark.options import ConnectionOptions, parse
@@ -29,21 +33,30 @@ LIFE_SECONDS = 900.0
 WINDOW_NS = 4 * int(LIFE_SECONDS) * 10**9
 """Of ids: `exactlyOnce` promises nothing to who comes back later than that, however busy he was."""
 DELIVERIES = ("strict", "exactlyOnce")
+BAD_ROWS = ("deadletter", "files", "skip")
+BAD_EVERY = 7
+#: Rows that are stored in every mode.
+GOOD_MIN = FILES * ROWS * (BAD_EVERY - 1) // BAD_EVERY - FILES
 PROGRAM = Path(__file__).with_name("spark_victim.py")
 
 
-def victim(server: ServerUnderTest, directory: Path, delivery: str) -> Driver:
-    arguments = (server.url, str(directory), delivery)
+def victim(server: ServerUnderTest, directory: Path, delivery: str, bad_rows: str) -> Driver:
+    arguments = (server.url, str(directory), delivery, bad_rows)
     return Driver(PROGRAM, *arguments, log=directory / "victim.log")
 
 
-def lines_of(directory: Path) -> list[str]:
-    """Rows in files, of which each is a batch of the query."""
+def lines_of(directory: Path, bad_every: int = 0) -> list[str]:
+    """Rows in files, of which each is a batch of the query; some of them bad."""
     (directory / "in").mkdir(parents=True)
+    lines: list[str] = []
     for number in range(FILES):
-        text = "".join(f"{number:02}-{row:04}\n" for row in range(ROWS))
-        (directory / "in" / f"{number:02}.txt").write_text(text)
-    return [f"{number:02}-{row:04}" for number in range(FILES) for row in range(ROWS)]
+        found = [
+            f"{'bad-' if bad_every and row % bad_every == 0 else ''}{number:02}-{row:04}"
+            for row in range(ROWS)
+        ]
+        (directory / "in" / f"{number:02}.txt").write_text("\n".join(found) + "\n")
+        lines += found
+    return lines
 
 
 def live_and_die(driver: Driver, server: ServerUnderTest, chance: Random) -> int:
@@ -54,7 +67,7 @@ def live_and_die(driver: Driver, server: ServerUnderTest, chance: Random) -> int
     def has(count: int) -> bool:
         return driver.is_done or reader.stream_state("OUT").messages >= count
 
-    marks = sorted(chance.randrange(1, FILES * ROWS) for _ in range(WORKER_KILLS + 1))
+    marks = sorted(chance.randrange(1, GOOD_MIN) for _ in range(WORKER_KILLS + 1))
     killed = 0
     for mark in marks[:-1]:
         until(lambda mark=mark: has(mark), f"{mark} rows", LIFE_SECONDS, driver.story)
@@ -71,12 +84,14 @@ def live_and_die(driver: Driver, server: ServerUnderTest, chance: Random) -> int
     return killed
 
 
-def survive(server: ServerUnderTest, directory: Path, delivery: str, chance: Random) -> int:
+def survive(
+    server: ServerUnderTest, directory: Path, delivery: str, chance: Random, bad_rows: str = "fail"
+) -> int:
     """A life and the one after it; how many processes were killed."""
-    first = victim(server, directory, delivery)
+    first = victim(server, directory, delivery, bad_rows)
     try:
         killed = live_and_die(first, server, chance)
-        second = victim(server, directory, delivery)
+        second = victim(server, directory, delivery, bad_rows)
         try:
             until(lambda: second.is_done, "the end", LIFE_SECONDS, second.story)
             assert second.process.returncode == 0, second.story()
@@ -98,3 +113,36 @@ def test_killed_workers_and_drivers_leave_every_row_stored_once(
         killed = survive(spark_server, directory, delivery, Random(number))
         tried[f"Spark processes killed, {delivery}"] += killed
         assert sorted(one.data for one in stored(spark_server, "OUT")) == lines
+
+
+def test_killed_workers_and_drivers_leave_every_bad_row_kept_once(
+    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+) -> None:
+    modes = [(bad_rows, delivery) for delivery in DELIVERIES for bad_rows in BAD_ROWS]
+    for number in range(rounds):
+        bad_rows, delivery = modes[number % len(modes)]
+        directory = tmp_path / f"round {number}"
+        lines = lines_of(directory, BAD_EVERY)
+        bad = sorted(line for line in lines if line.startswith("bad"))
+        make_stream(spark_server, "OUT", allow_atomic=True, duplicate_window=WINDOW_NS)
+        make_stream(spark_server, "DEAD", duplicate_window=WINDOW_NS)
+        killed = survive(spark_server, directory, delivery, Random(number), bad_rows)
+        tried[f"Spark processes killed, {delivery}, bad rows: {bad_rows}"] += killed
+        good = sorted(set(lines) - set(bad))
+        assert sorted(one.data for one in stored(spark_server, "OUT")) == good
+        if bad_rows == "deadletter":
+            assert sorted(one.data for one in stored(spark_server, "DEAD")) == bad
+        if bad_rows == "files":
+            assert letters_in(directory / "dead") == bad
+        assert reported_as_refused(directory / "numbers") == len(bad)
+
+
+def letters_in(directory: Path) -> list[str]:
+    """The payloads of dead letters in Parquet files, sorted."""
+    columns = [pq.read_table(path).column("data") for path in directory.glob("*.parquet")]
+    return sorted(data.decode() for column in columns for data in column.to_pylist())
+
+
+def reported_as_refused(directory: Path) -> int:
+    """The sum over all batches: a repeated batch replaces its numbers."""
+    return sum(json.loads(path.read_text())["refused"] for path in directory.glob("*.json"))

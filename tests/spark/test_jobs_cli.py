@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark.jobs import open_archive
+from penstock.spark.jobs import archive, open_archive, replay
+from penstock.spark.jobs.origins import ServerOrigin
+from penstock.spark.jobs.task_progress import task_progress
 from support_cli import Cli, command_line
 from support_pipelines import fill, tell, url_of
 
@@ -64,8 +66,18 @@ def test_fold_publishes_shards(cli: Cli, ours: ServerUnderTest, tmp_path: Path) 
     arguments = ("pipeline", "fold", "PIPED", place, "--shards", "2", "--json")
     told = json.loads(cli.done(*arguments).out)
     assert sum(shard["entries"] for shard in told["shards"]) == 10
-    verify = ("pipeline", "verify", "--bucket", "PIPED", "--folds", place, "--shards", "2")
-    assert "well" in cli.done(*verify).out
+    verify = ("pipeline", "verify", "--bucket", "PIPED", "--folds", place)
+    told = json.loads(cli.done(*verify, "--json").out)
+    assert [check["found"] for check in told["checks"] if "entries" in check["what"]] != []
+    assert sum(check["found"] for check in told["checks"] if "entries" in check["what"]) == 10
+    assert cli.refused(*verify, "--shards", "3").endswith("they differ")
+    empty = str(tmp_path / "empty")
+    assert cli.refused(*verify[:-1], empty).endswith("they differ")
+    made = str(tmp_path / "edge")
+    assert (
+        json.loads(cli.done("fold", "import", f"{place}/PIPED", made, "--json").out)["entries"]
+        == 10
+    )
 
 
 def test_failures_are_one_line(cli: Cli, tmp_path: Path) -> None:
@@ -73,3 +85,32 @@ def test_failures_are_one_line(cli: Cli, tmp_path: Path) -> None:
     assert "NOWHERE" in cli.refused("pipeline", "archive", "NOWHERE", place)
     assert "no archive" in cli.refused("pipeline", "replay", place, "S")
     assert "say what" in cli.refused("pipeline", "verify", "--stream", STREAM, code=2)
+
+
+def test_progress_counts_tasks_of_spark(spark: SparkSession) -> None:
+    seen: list[tuple[int, int]] = []
+    with task_progress(spark, lambda done, total: seen.append((done, total))):
+        assert spark.range(0, 100, 1, 5).selectExpr("id + 1").toArrow().num_rows == 100
+    assert seen[-1] == (5, 5)
+    with task_progress(spark, None):
+        spark.range(3).count()
+    assert seen[-1] == (5, 5)
+
+
+def test_progress_of_a_replay_counts_messages_of_the_target(
+    spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
+) -> None:
+    fill(ours, "REPLAYED", 1, 20)
+    connection = {"url": url_of(ours)}
+    archive(spark, ServerOrigin(spark, "REPLAYED", connection), str(tmp_path))
+    tell(ours, lambda js: js.add_stream(name="AGAIN", subjects=["AGAIN.>"]))
+    seen: list[tuple[int, int]] = []
+    replay(
+        spark,
+        str(tmp_path),
+        "AGAIN",
+        connection,
+        rename=("REPLAYED", "AGAIN"),
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen[-1] == (20, 20)

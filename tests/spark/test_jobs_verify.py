@@ -53,12 +53,13 @@ def test_a_replay_stores_each_message_once_however_often_it_is_run(
         ),
     )
     chosen = Selection(first=11, subjects=(f"{stream}.0.>", f"{stream}.1.*"))
-    for _ in range(2):
+    for number in range(2):
         told = replay(
             spark, str(tmp_path), target, {"url": url_of(server)},
             selection=chosen, rename=(f"{stream}.", f"{target}."),
         )  # fmt: skip
         assert told.rows == len([n for n in range(11, 61) if n % 3 != 2])
+        assert (told.stored, told.repeated) == ((0, told.rows) if number else (told.rows, 0))
     rows = origin(spark, server, target).rows(1, told.rows).orderBy("seq").collect()
     assert tell(server, lambda js: js.stream_info(target)).state.messages == told.rows
     expected = [b"message %d" % n for n in range(11, 61) if n % 3 != 2]

@@ -231,8 +231,10 @@ def test_a_repeated_write_with_ids_changes_nothing(
 ) -> None:
     frame = rows(spark, ("a", "1"), ("a", "2")).selectExpr("*", "value msgId")
     for _ in range(2):
-        write(frame, server, bucket)
+        write(frame, server, bucket, writeId="w")
     assert values(server, bucket) == [("a", "1"), ("a", "2")]
+    with pytest.raises(PySparkException, match=r"key 'a' .* message id '1'"):
+        write(frame, server, bucket)
 
 
 def test_a_row_is_written_only_if_its_key_has_the_revision(

@@ -202,11 +202,14 @@ def test_loss_between_planning_and_reading_is_noticed(
 ) -> None:
     name = streams.make("R", max_msgs=5)
     streams.fill(name, 5)
-    table = batch(server.url, name)
+    table = batch(server.url, name, failOnDataLoss=True)
     parts = table.partitions()
+    tolerant = batch(server.url, name)
+    tolerant_parts = tolerant.partitions()
     streams.fill(name, 2, first=5)
     with pytest.raises(DataLoss, match="begins at 3, though 1 is next to be read"):
         seqs_of(table, parts)
+    assert seqs_of(tolerant, tolerant_parts) == [3, 4, 5]
     lenient = batch(server.url, name, failOnDataLoss=False)
     assert seqs_of(lenient, parts) == [3, 4, 5]
 
@@ -305,6 +308,8 @@ authorization: { users: [
       publish: { allow: [
         "$JS.API.STREAM.INFO.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.>"
       ] } } }
+  { user: pushed, password: "s3cret-word", permissions: {
+      publish: { deny: [ "$JS.API.CONSUMER.MSG.NEXT.>", "$JS.API.DIRECT.GET.>" ] } } }
   { user: nobody, password: "s3cret-word", permissions: { publish: { deny: ["$JS.API.>"] } } }
 ] }
 """
@@ -318,6 +323,15 @@ def test_who_may_make_no_consumer_reads_directly(start: Starter) -> None:
         streams.fill(name, 5)
         table = batch(one.url, name, user="frugal", password="s3cret-word")
         assert seqs_of(table, table.partitions()) == [1, 2, 3, 4, 5]
+
+
+def test_who_may_request_no_messages_is_pushed_them(start: Starter) -> None:
+    one = start(RIGHTS)
+    streams = Streams(one.url.replace("//", "//admin:admin@"))
+    name = streams.make("R")
+    streams.fill(name, 5)
+    table = batch(one.url, name, user="pushed", password="s3cret-word", readMode="consumer")
+    assert seqs_of(table, table.partitions()) == [1, 2, 3, 4, 5]
 
 
 def test_no_secret_is_in_what_is_told(start: Starter) -> None:

@@ -46,8 +46,8 @@ def test_a_row_is_stored_with_its_subject_headers_and_data(
     write(spark.createDataFrame(rows, schema).coalesce(1), server)
     one, two = stored(server, "OUT")
     assert (one.subject, one.data, one.headers["Nats-Msg-Id"]) == ("OUT.a", "one", "i1")
-    assert one.headers.keys() == {"Nats-Msg-Id", "Kind"}
-    assert two == Message("OUT.b", "", {"Nats-Msg-Id": "i2"})
+    assert one.headers.keys() == {"Nats-Msg-Id", "Nats-Expected-Stream", "Kind"}
+    assert two == Message("OUT.b", "", {"Nats-Msg-Id": "i2", "Nats-Expected-Stream": "OUT"})
 
 
 def test_rows_of_a_partition_keep_their_order(spark: SparkSession, server: ServerUnderTest) -> None:
@@ -59,7 +59,8 @@ def test_rows_of_a_partition_keep_their_order(spark: SparkSession, server: Serve
 @pytest.mark.parametrize(
     ("options", "times"),
     [
-        ({}, 1),
+        ({"writeId": "w"}, 1),
+        ({"onDuplicate": "skip"}, 1),
         ({"delivery": "strict", "writeId": "w"}, 1),
         ({"delivery": "atLeastOnce"}, 2),
     ],
@@ -96,7 +97,7 @@ def test_a_copy_of_a_stream_is_named_by_stream_and_sequence(
     frame = spark.sql("SELECT 'OUT.a' subject, 'x' data, 'EV' stream, seq FROM range(3) t(seq)")
     write(frame, server)
     found = {one.headers["Nats-Msg-Id"] for one in stored(server, "OUT")}
-    assert found == {"EV:0", "EV:1", "EV:2"}
+    assert found == {"EV:0:OUT.a", "EV:1:OUT.a", "EV:2:OUT.a"}
 
 
 def test_the_ledger_keeps_one_mark_where_the_stream_can_roll_up(
@@ -176,11 +177,11 @@ FAILURES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"stream": "NOWHERE"}, "create it first"),
     ({"duplicate_window": 10**9}, {}, "duplicate_window"),
     ({}, {"delivery": "strict", "writeId": "w"}, "allow_atomic"),
-    ({"max_msg_size": 20}, {}, "refused 10 of the rows"),
+    ({"max_msg_size": 20}, {}, r"the first is row 0 of partition 0, subject .OUT\.0.: .*10054"),
     (
         {"max_msg_size": 20, "allow_atomic": True},
         {"delivery": "strict", "writeId": "w"},
-        "refused an atomic batch",
+        r"cannot store 10 of the rows.*takes 20",
     ),
 ]
 

@@ -14,6 +14,7 @@ import pytest
 from penstock.spark.ledger import Ledger
 from penstock.spark.options import parse
 from penstock.spark.publishing import Outlet, SinkError, publisher_to
+from penstock.spark.sink_ids import RowIds
 from penstock.spark.sink_options import SinkOptions
 from penstock.spark.sink_rows import Layout
 from support_spark_sinks import make_stream, stored
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 LEDGER = "ledger.OUT.q.0"
 ROWS = 60
-LAYOUT = Layout(subject="OUT.a", ids=(), has_headers=False)
+LAYOUT = Layout(subject="OUT.a", ids=RowIds(), has_headers=False)
 
 
 @pytest.fixture

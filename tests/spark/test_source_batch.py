@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from support_spark import Streams, seqs, table
 
 if TYPE_CHECKING:
+    from nats.js import JetStreamContext
     from pyspark.sql import SparkSession
 
     from support_servers import ServerUnderTest
@@ -199,3 +200,36 @@ def test_no_secret_is_in_a_plan(spark: SparkSession, server: ServerUnderTest, fi
     frame.createOrReplaceTempView("secretive")
     for shown in (frame, spark.sql("SELECT seq FROM secretive WHERE seq > 3")):
         assert "hush" not in shown._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("size", [4, 2000])
+def test_columns_without_data_are_the_same_without_payloads(
+    spark: SparkSession, server: ServerUnderTest, streams: Streams, size: int
+) -> None:
+    """Of large messages only the headers travel, and nothing of that shows in the rows."""
+    name = streams.make()
+
+    async def publish(js: JetStreamContext) -> None:
+        await js.publish(f"{name}.a", bytes(size))
+        await js.publish(f"{name}.a", bytes(size + 1), headers={"Kind": "odd"})
+
+    streams.do(publish)
+    columns = "seq bigint, size int, headers map<string, array<string>>"
+    reading = spark.read.format("jetstream").options(url=server.url).schema(columns)
+    rows = [(row.seq, row.size, row.headers) for row in reading.load(name).collect()]
+    assert rows == [(1, size, None), (2, size + 1, {"Kind": ["odd"]})]
+    assert reading.load(name).count() == 2
+
+
+def test_the_plan_shows_what_was_pushed_down(
+    spark: SparkSession, server: ServerUnderTest, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = table(spark, server, filled)
+    wanted = frame.filter(f"seq > 4 AND subject = '{filled}.1' AND size > 0")
+    wanted.explain(mode="formatted")
+    plan = capsys.readouterr().out
+    scan = next(line for line in plan.splitlines() if line.startswith("PushedFilters"))
+    assert "GreaterThan(seq,4)" in scan
+    assert f"EqualTo(subject,{filled}.1)" in scan
+    assert "size" not in scan
+    assert seqs(wanted.collect()) == [seq for seq in range(5, COUNT + 1) if seq % 3 == 2]

@@ -16,6 +16,7 @@ from support_spark import QUERY_SECONDS, Query, Streams
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nats.js import JetStreamContext
     from pyspark.sql import DataFrame, SparkSession
 
     from support_servers import ServerUnderTest
@@ -172,3 +173,48 @@ def test_a_stream_made_anew_is_noticed(
     query.run()
     data = sorted(int(row.data) for row in query.rows())
     assert data == [*range(5), *range(100, 107)]
+
+
+def test_a_bucket_shows_how_far_a_query_has_read(
+    spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    bucket = f"cursors-{name}"
+    streams.do(lambda js: js.create_key_value(bucket=bucket))
+    streams.fill(name, 10)
+    limits = {"maxOffsetsPerTrigger": 4, "cursorBucket": bucket, "cursorKey": "q.a"}
+    done = Query(spark, tmp_path, server, name, **limits).run()
+
+    async def shown(js: JetStreamContext) -> bytes:
+        entry = await (await js.key_value(bucket)).get("q.a")
+        return entry.value or b""
+
+    cursor = json.loads(streams.do(shown))["streams"][name]
+    assert (cursor["seq"], cursor["messages"]) == (8, 2)
+    assert cursor["seconds"] > 0
+    latest = json.loads(done.recentProgress[0].sources[0].latestOffset)
+    assert latest["lag"][name]["messages"] == 6
+
+
+def test_a_bucket_that_is_not_there_fails_no_query(
+    spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    streams.fill(name, 10)
+    query = Query(spark, tmp_path, server, name, maxOffsetsPerTrigger=4, cursorBucket="nosuch")
+    query.run()
+    assert query.seqs() == list(range(1, 11))
+
+
+def test_a_stream_that_leaves_the_list_and_comes_back_keeps_its_cursor(
+    spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    other = streams.make()
+    streams.fill(name, 3)
+    streams.fill(other, 3)
+    for listed, more in ((f"{name},{other}", 3), (name, 6), (f"{name},{other}", 9)):
+        Query(spark, tmp_path, server, listed).run()
+        for stream in (name, other):
+            streams.fill(stream, 3, first=more)
+    query = Query(spark, tmp_path, server, f"{name},{other}")
+    query.run()
+    expected = sorted((stream, seq) for stream in (name, other) for seq in range(1, 13))
+    assert [(row.stream, row.seq) for row in query.rows()] == expected

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PLAIN_COLUMNS: Final = 160
 """How wide tables are where nobody says how wide a line is."""
+SLOW: Final = 10
+"""A rate below this has a digit after the point."""
 NOTHING: Final = "–"
 
 _SECOND_NS: Final = 1_000_000_000
@@ -122,6 +124,41 @@ class Screen:
             task = bar.add_task(printable(title), total=total)
             yield lambda done: bar.advance(task, done)
 
+    @contextmanager
+    def steps(self, title: str, unit: str = "") -> Iterator[Callable[[int, int], None] | None]:
+        """A bar with rate and remaining time; call it with what is done and of how much, as often
+        as that changes. None if there is no terminal. `unit` is what is counted."""
+        if self.as_json or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(printable(title), total=None, rate="")
+
+            def show(done: int, total: int) -> None:
+                elapsed = bar.tasks[task].elapsed or 0.0
+                rate = show_rate(done / elapsed, unit) if elapsed > 0 else ""
+                bar.update(task, completed=done, total=total, rate=rate)
+
+            yield show
+
 
 def _table(block: Facts | Listing) -> Any:
     from rich import box
@@ -170,6 +207,12 @@ def show_bytes(count: int) -> str:
 def show_count(count: int) -> str:
     """A number with its digits grouped."""
     return f"{count:,}"
+
+
+def show_rate(rate: float, unit: str = "") -> str:
+    """How much in a second; a slow one with a digit after the point."""
+    amount = f"{rate:.1f}" if rate < SLOW else show_count(int(rate))
+    return f"{amount} {unit}/s" if unit else f"{amount}/s"
 
 
 def show_limit(count: int, show: Callable[[int], str] = show_count) -> str:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.command import Argument, Command, Noun, argument, connection_arguments
+from penstock.cli.command import Command, Noun
 from penstock.cli.failures import Failure, Misuse
 from penstock.cli.output import Facts, Listing, show_bytes, show_count
-from penstock.cli.values import positive
+from penstock.cli.pipeline_arguments import (
+    archive_arguments,
+    fold_arguments,
+    profile_arguments,
+    replay_arguments,
+    verify_arguments,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,24 +35,23 @@ if TYPE_CHECKING:
 
 #: The line of a Python traceback, inside Spark's, that says what went wrong.
 SAID: Final = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|[a-z]): (.+)$", re.MULTILINE)
-SHARDS: Final = 4
 
 
 # -- what every job needs
 
 
 @contextmanager
-def _session(screen: Screen, options: Namespace, *, bars: bool = True) -> Iterator[SparkSession]:
+def _session(options: Namespace) -> Iterator[SparkSession]:
     """A session that ends with the job, unless it was there; its failures become `Failure`."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from penstock.spark import session
 
-    shows = bars and not screen.as_json and sys.stderr.isatty()
+    # We show bars of our own.
     settings: dict[str, Any] = {
         "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": shows,
+        "spark.ui.showConsoleProgress": False,
     }
     is_ours = SparkSession.getActiveSession() is None
     try:
@@ -64,6 +67,15 @@ def _session(screen: Screen, options: Namespace, *, bars: bool = True) -> Iterat
         if isinstance(error, Failure) or not type(error).__module__.startswith("penstock."):
             raise
         raise Failure(str(error)) from error
+
+
+@contextmanager
+def _tasks(spark: SparkSession, screen: Screen, title: str) -> Iterator[None]:
+    """A bar of Spark's tasks while the body runs, on a terminal only."""
+    from penstock.spark.jobs.task_progress import task_progress
+
+    with screen.steps(title, unit="tasks") as progress, task_progress(spark, progress):
+        yield
 
 
 def _said(text: str) -> str:
@@ -96,15 +108,34 @@ def connection_of(options: Namespace) -> dict[str, str]:
 def _origin(spark: SparkSession, options: Namespace, stream: str) -> Origin:
     from penstock.spark.jobs import ServerOrigin, StoreOrigin
 
+    payload = _payload(options)
     if options.store is not None:
+        if payload:
+            raise Misuse("--payload reads a server: it does not go with --store")
         return StoreOrigin(spark, str(options.store), stream)
-    return ServerOrigin(spark, stream, connection_of(options))
+    return ServerOrigin(spark, stream, connection_of(options), payload)
+
+
+def _payload(options: Namespace) -> dict[str, str]:
+    """Options of the format about payloads, for a job that has such arguments."""
+    named = {
+        "payload": "payload",
+        "payload_schema": "payloadSchema",
+        "payload_message": "payloadMessage",
+        "bad_records": "badRecords",
+        "bad_records_subject": "badRecordsSubject",
+    }
+    given = {option: getattr(options, name, "") for name, option in named.items()}
+    return {option: value for option, value in given.items() if value}
 
 
 def _shards(options: Namespace) -> tuple[Shard, ...]:
+    """What the command line says of the cut; nothing if it is to be read from what is published."""
     from penstock.fold.shards import by_hash, by_prefix
 
-    return by_prefix(options.prefix) if options.prefix else by_hash(options.shards)
+    if options.prefix:
+        return by_prefix(options.prefix)
+    return by_hash(options.shards) if options.shards else ()
 
 
 def _storage(options: Namespace) -> dict[str, str]:
@@ -121,22 +152,18 @@ def _archive(screen: Screen, options: Namespace) -> None:
     from penstock.spark.jobs import archive
 
     with (
-        _session(screen, options, bars=False) as spark,
-        screen.progress(f"Archiving {options.stream}", None) as advance,
+        _session(options) as spark,
+        screen.steps(f"Archiving {options.stream}") as progress,
     ):
-        done = 0
-
-        def progress(now: int, total: int) -> None:
-            nonlocal done
-            advance(now - done)
-            done = now
-
         told = archive(
             spark,
             _origin(spark, options, options.stream),
             options.dest,
             form=options.form,
             token=options.by_token,
+            token_values_max=options.by_token_max,
+            by_time=options.by_time,
+            expire_days=options.expire_days,
             until=options.until,
             allow_loss=options.allow_loss,
             storage_options=_storage(options),
@@ -151,6 +178,7 @@ def _archive(screen: Screen, options: Namespace) -> None:
         files=show_count(told.files),
         size=show_bytes(told.bytes),
         cursor=show_count(told.cursor),
+        removed=f"{show_count(told.removed)} before they were read" if told.removed else "",
         form=told.form,
         place=told.dest,
     )
@@ -165,7 +193,10 @@ def _replay(screen: Screen, options: Namespace) -> None:
         if not equals:
             raise Misuse("--rename takes OLD=NEW, what subjects begin with")
         rename = (old, new)
-    with _session(screen, options) as spark:
+    with (
+        _session(options) as spark,
+        screen.steps(f"Replaying to {options.stream}") as progress,
+    ):
         told = replay(
             spark,
             options.archive,
@@ -179,12 +210,16 @@ def _replay(screen: Screen, options: Namespace) -> None:
             write_id=options.write_id,
             ordered=not options.unordered,
             storage_options=_storage(options),
+            progress=progress,
         )
     _show(
         screen,
         f"Replay of {told.stream}",
         told,
         messages=show_count(told.rows),
+        stored=show_count(told.stored),
+        repeated=show_count(told.repeated),
+        refused=show_count(told.refused),
         target=told.target,
         delivery=told.delivery,
     )
@@ -194,7 +229,7 @@ def _fold(screen: Screen, options: Namespace) -> None:
     from penstock.kv.records import stream_of
     from penstock.spark.jobs import fold
 
-    with _session(screen, options) as spark:
+    with _session(options) as spark, _tasks(spark, screen, f"Folding {options.bucket}"):
         told = fold(
             spark,
             _origin(spark, options, stream_of(options.bucket)),
@@ -228,7 +263,7 @@ def _verify(screen: Screen, options: Namespace) -> None:
         raise Misuse("--folds needs --bucket, whose folds they are")
     if not options.archive and not options.folds:
         raise Misuse("say what to compare: --archive, --folds, or both")
-    with _session(screen, options) as spark:
+    with _session(options) as spark, _tasks(spark, screen, "Verifying"):
         told = verify(
             spark,
             origin=_origin(spark, options, stream) if stream else None,
@@ -256,7 +291,7 @@ def _verify(screen: Screen, options: Namespace) -> None:
 def _profile(screen: Screen, options: Namespace) -> None:
     from penstock.spark.jobs import draw, profile
 
-    with _session(screen, options) as spark:
+    with _session(options) as spark, _tasks(spark, screen, f"Profiling {options.source}"):
         found = profile(
             _rows(spark, options),
             interval=options.interval,
@@ -315,114 +350,19 @@ def _show(screen: Screen, title: str, told: Any, **facts: str) -> None:
     screen.answer(asdict(told), Facts(title, tuple(facts.items())))
 
 
-# -- arguments
-
-
-def _shared() -> tuple[Argument, ...]:
-    return (
-        argument("--master", default="local[*]", metavar="URL", help="where Spark runs (local[*])"),
-        argument(
-            "--storage-option",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="of the object store, such as endpoint; may be given often",
-        ),
-        *connection_arguments(),
-    )
-
-
-def _store() -> Argument:
-    return argument(
-        "--store", type=Path, metavar="DIR", help="read the files of a stopped server instead"
-    )
-
-
-def _cut() -> tuple[Argument, ...]:
-    return (
-        argument("--shards", type=positive, default=SHARDS, metavar="N",
-                 help=f"cut by hash into so many (default: {SHARDS})"),
-        argument("--prefix", action="append", default=[], metavar="PREFIX",
-                 help="cut by prefix of keys instead; may be given often"),
-    )  # fmt: skip
-
-
-def _archive_arguments() -> tuple[Argument, ...]:
-    return (
-        argument("stream", help="name of the stream"),
-        argument("dest", help="a directory, or a URL such as s3://bucket/place"),
-        argument("--form", choices=("parquet", "delta"), default="", help="of a new archive"),
-        argument("--by-token", type=int, metavar="N", help="partition by this token, from 0"),
-        argument("--until", type=positive, metavar="SEQ", help="the last sequence to archive"),
-        argument("--allow-loss", action="store_true", help="go on where messages were dropped"),
-        _store(),
-        *_shared(),
-    )
-
-
-def _replay_arguments() -> tuple[Argument, ...]:
-    return (
-        argument("archive", help="where the archive is"),
-        argument("stream", help="the stream that is to have the messages"),
-        argument("--first", type=positive, metavar="SEQ", help="the first sequence"),
-        argument("--last", type=positive, metavar="SEQ", help="the last sequence"),
-        argument("--since", default="", metavar="TIME", help="messages from then on"),
-        argument("--before", default="", metavar="TIME", help="messages before then"),
-        argument("--subject", action="append", default=[], metavar="SUBJECT",
-                 help="messages on this, wildcards too; may be given often"),
-        argument("--rename", default="", metavar="OLD=NEW", help="what subjects begin with"),
-        argument("--delivery", choices=("exactlyOnce", "strict", "atLeastOnce"),
-                 default="exactlyOnce", help="how surely each is stored once (exactlyOnce)"),
-        argument("--write-id", default="", metavar="NAME", help="of a strict replay"),
-        argument("--unordered", action="store_true", help="faster, in no order"),
-        *_shared(),
-    )  # fmt: skip
-
-
-def _fold_arguments() -> tuple[Argument, ...]:
-    return (
-        argument("bucket", help="name of the bucket"),
-        argument("dest", help="where artifacts are published: a directory or a URL"),
-        argument("--archive", default="", metavar="PLACE", help="an archive of its stream"),
-        argument("--until", type=positive, metavar="SEQ", help="the last sequence to fold"),
-        *_cut(),
-        _store(),
-        *_shared(),
-    )
-
-
-def _verify_arguments() -> tuple[Argument, ...]:
-    return (
-        argument("--stream", default="", metavar="NAME", help="compare with this stream"),
-        argument("--bucket", default="", metavar="NAME", help="compare with this bucket"),
-        argument("--archive", default="", metavar="PLACE", help="the archive"),
-        argument("--folds", default="", metavar="PLACE", help="where folds are published"),
-        *_cut(),
-        _store(),
-        *_shared(),
-    )
-
-
-def _profile_arguments() -> tuple[Argument, ...]:
-    return (
-        argument("source", help="name of a stream, or the place of an archive"),
-        argument("--interval", default="1 hour", metavar="STEP", help="of the timeline (1 hour)"),
-        argument("--top", type=positive, default=20, metavar="N", help="subjects shown (20)"),
-        argument("--depth", type=positive, default=2, metavar="N", help="tokens of them (2)"),
-        argument("--chart", type=Path, metavar="FILE", help="draw it: a name.png or name.svg"),
-        _store(),
-        *_shared(),
-    )
-
-
 NOUN: Final = Noun(
     "pipeline",
     "jobs on Spark over streams, archives and folds",
     (
-        Command("archive", "keep a stream as Parquet or Delta", _archive_arguments, local=_archive),
-        Command("replay", "publish an archive again", _replay_arguments, local=_replay),
-        Command("fold", "publish folds of a bucket", _fold_arguments, local=_fold),
-        Command("verify", "compare stream, archive and folds", _verify_arguments, local=_verify),
-        Command("profile", "subjects, rates and sizes", _profile_arguments, local=_profile),
+        Command(
+            "archive",
+            "keep a stream as Parquet, Delta or Iceberg",
+            archive_arguments,
+            local=_archive,
+        ),
+        Command("replay", "publish an archive again", replay_arguments, local=_replay),
+        Command("fold", "publish folds of a bucket", fold_arguments, local=_fold),
+        Command("verify", "compare stream, archive and folds", verify_arguments, local=_verify),
+        Command("profile", "subjects, rates and sizes", profile_arguments, local=_profile),
     ),
 )

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.spark.ahead import ahead
+from penstock.spark.archive_options import split_storage
 from penstock.spark.blocks_options import BlocksOptions
+from penstock.spark.blocks_place import pairs_of
 from penstock.spark.blocks_plan import ArchiveTask, StoreTask, find_archives, find_stores, tasks_of
 from penstock.spark.options import OptionError, parse
 from penstock.spark.rows import RowMaker, check_schema, message_schema
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.bulk.batch import Batch
+    from penstock.spark.blocks_place import Pairs
     from penstock.spark.blocks_plan import Found
 
 DAMAGE_SCHEMA: Final = (
@@ -49,14 +52,18 @@ class PenstockBlocks(DataSource):
         return "penstock-blocks"
 
     def schema(self) -> StructType | str:
-        return DAMAGE_SCHEMA if parse(BlocksOptions, self.options).damage else message_schema()
+        return DAMAGE_SCHEMA if self._parsed()[0].damage else message_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse(BlocksOptions, self.options)
+        options, storage = self._parsed()
         if options.damage:
-            return DamageReader(options)
+            return DamageReader(options, storage)
         check_schema(schema)
-        return BlocksReader(options, schema)
+        return BlocksReader(options, schema, storage)
+
+    def _parsed(self) -> tuple[BlocksOptions, Pairs]:
+        others, storage = split_storage(self.options)
+        return parse(BlocksOptions, others), pairs_of(storage)
 
 
 class BlocksPartition(InputPartition):
@@ -71,16 +78,17 @@ class BlocksPartition(InputPartition):
 class BlocksReader(DataSourceReader):
     """Messages."""
 
-    def __init__(self, options: BlocksOptions, schema: StructType) -> None:
+    def __init__(self, options: BlocksOptions, schema: StructType, storage: Pairs = ()) -> None:
         self._options = options
         self._schema = schema
+        self._storage = storage
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
         archives = find_archives(options)
         if archives:
             return [BlocksPartition(task) for task in archives]
-        stores = find_stores(options)
+        stores = find_stores(options, self._storage)
         for found in stores:
             if options.fail_on_damage:
                 _check_damage(found)
@@ -107,13 +115,14 @@ class BlocksReader(DataSourceReader):
 class DamageReader(DataSourceReader):
     """What cannot be read; looks at every byte of the blocks that are to be read."""
 
-    def __init__(self, options: BlocksOptions) -> None:
+    def __init__(self, options: BlocksOptions, storage: Pairs = ()) -> None:
         self._options = options
+        self._storage = storage
 
     def partitions(self) -> list[InputPartition]:
         if find_archives(self._options):
             raise OptionError("option damage: a backup is whole or refused, it has no such table")
-        stores = find_stores(self._options)
+        stores = find_stores(self._options, self._storage)
         told = tuple(row for found in stores for row in _store_damage(found))
         tasks = [
             task for found in stores for task in tasks_of(found, self._options.max_partition_bytes)

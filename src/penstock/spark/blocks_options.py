@@ -21,14 +21,15 @@ Size = Annotated[int, Meta(ge=1)]
 
 class BlocksOptions(SparkOptions, frozen=True, kw_only=True):
     """Files of a server's store, or a backup, read without a server. They must be on every machine
-    that runs a task."""
+    that runs a task, or in an object store, whose options have the prefix `storage.`, such as
+    `storage.endpoint`."""
 
     # What to read
     path: Annotated[
         str,
         Doc(
             "A server's store directory, one stream's directory, a backup's directory, or an "
-            "archive; also set by `load(…)`."
+            "archive; or a URL such as `s3://bucket/store`. Also set by `load(…)`."
         ),
     ]
     account: Annotated[str, Doc("Only streams of this account.")] = ""

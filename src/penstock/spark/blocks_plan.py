@@ -9,18 +9,25 @@ plain values and never carry a key.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.jetstream.files import META_BYTES_MAX, META_INCARNATION, StreamMeta, file_name
+from penstock.jetstream.files import (
+    META_BYTES_MAX,
+    META_INCARNATION,
+    META_NAME,
+    StreamMeta,
+    file_name,
+)
 from penstock.jetstream.places import find_places, held
+from penstock.spark.blocks_place import disk_at, is_url, remote_streams, stamp_at
 from penstock.spark.options import OptionError
 from penstock.store.disk import RealDisk
-from penstock.store.errors import Locked, StoreError
+from penstock.store.errors import Locked, NotFound, StoreError
 from penstock.store.inspection import origin_of
 from penstock.store.overlay import OverlayDisk
 from penstock.store.reading import data_keys, plan_read
@@ -29,6 +36,8 @@ from penstock.store.slots import SlotFile, state_key
 if TYPE_CHECKING:
     from penstock.jetstream.places import Place
     from penstock.spark.blocks_options import BlocksOptions
+    from penstock.spark.blocks_place import Pairs, Stamp
+    from penstock.store.disk import Disk
     from penstock.store.encryption import DataKey
     from penstock.store.reading import BlockPlan, StorePlan
 
@@ -37,24 +46,13 @@ KEY_BYTES_MAX: Final = 4096
 ARCHIVES: Final = ("stream.tar.s2", "stream.arc.s2")
 """What tools call the archive inside the directory of a backup."""
 BACKUP: Final = "backup.json"
+GO_META: Final = "meta.inf"
+"""What a nats-server keeps a stream's configuration in."""
 KEYRINGS_KEPT: Final = 8
 
 
 class StoreChanged(Exception):
     """A store was written to after the read of it was planned."""
-
-
-class Stamp(NamedTuple):
-    """What a file looked like."""
-
-    inode: int
-    size: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp:
-        status = path.stat()
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,7 @@ class StoreTask:
     messages: str
     incarnation: int
     blocks: tuple[tuple[BlockPlan, Stamp], ...]
+    storage: Pairs = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +80,16 @@ class Found:
 
     stream: str
     created_ns: int
-    place: Place
+    messages: str
     incarnation: int
     plan: StorePlan
+    storage: Pairs = field(default=(), repr=False)
 
 
 def find_archives(options: BlocksOptions) -> list[ArchiveTask]:
-    """The backups at or directly below the path."""
+    """The backups at or directly below the path; in object stores there are none."""
+    if is_url(options.path):
+        return []
     root = Path(options.path)
     if root.is_file():
         return [ArchiveTask(options.stream or root.name.partition(".")[0], str(root))]
@@ -110,19 +112,65 @@ def _backed_up(directory: Path) -> str:
     return str(name)
 
 
-def find_stores(options: BlocksOptions) -> list[Found]:
+def find_stores(options: BlocksOptions, storage: Pairs = ()) -> list[Found]:
     """The stores at or below the path that the options name, opened and planned."""
+    if is_url(options.path):
+        return _find_remote(options, storage)
     places = [place for place in find_places(Path(options.path)) if _is_wanted(place, options)]
     if not places:
         raise OptionError(f"option path: there is no store{_named(options)} at {options.path}")
+    _check_ours(places)
     try:
         with held(places):
-            return [found for place in places if (found := _plan(place, options)) is not None]
+            return [
+                found
+                for place in places
+                if (found := _plan(str(place.messages), _identity(place), options)) is not None
+            ]
     except Locked as lock:
         raise StoreChanged(
             f"{lock.path} is held by a running server: read it with the format jetstream, "
             "or a backup of it, or stop the server"
         ) from None
+
+
+def _find_remote(options: BlocksOptions, storage: Pairs) -> list[Found]:
+    """The same in an object store, where nothing can be locked."""
+    streams = [
+        one
+        for one in remote_streams(options.path, storage, GO_META)
+        if _is_named(Path(one.directory), options.stream)
+        and _is_named(Path(one.directory).parent, options.account)
+    ]
+    if not streams:
+        raise OptionError(f"option path: there is no store{_named(options)} at {options.path}")
+    found = []
+    for one in streams:
+        if one.is_foreign:
+            raise _foreign(one.directory)
+        identity = (
+            _described(disk_at(one.directory, storage), META_NAME)
+            if one.has_meta
+            else (one.directory.rpartition("/")[2], 0)
+        )
+        planned = _plan(one.messages, identity, options, storage)
+        found += [planned] if planned is not None else []
+    return found
+
+
+def _check_ours(places: list[Place]) -> None:
+    """Refuse the files of a nats-server, whose blocks have the same names as ours."""
+    for place in places:
+        if (place.messages.parent / GO_META).is_file():
+            raise _foreign(str(place.messages.parent))
+
+
+def _foreign(directory: str) -> OptionError:
+    return OptionError(
+        f"option path: {directory} was written by nats-server, whose blocks this format does not "
+        "read: read the running server with the format jetstream, or make a backup (nats stream "
+        "backup) and load that"
+    )
 
 
 def _named(options: BlocksOptions) -> str:
@@ -139,37 +187,44 @@ def _is_named(directory: Path, name: str) -> bool:
     return not name or directory.name in (name, file_name(name))
 
 
-def _plan(place: Place, options: BlocksOptions) -> Found | None:
-    disk = RealDisk.at(place.messages)
+def _plan(
+    messages: str, identity: tuple[str, int], options: BlocksOptions, storage: Pairs = ()
+) -> Found | None:
+    disk = disk_at(messages, storage)
     try:
         origin = origin_of(disk)
         if origin is None:
             return None
-        keys = keyring(str(place.messages), origin[0], options.key_file)
+        keys = keyring(messages, origin[0], options.key_file, storage)
         plan = plan_read(disk, origin[0], keys, first=options.starting_seq, last=options.ending_seq)
-        return Found(*_identity(place), place, origin[0], plan)
+        return Found(*identity, messages, origin[0], plan, storage)
     finally:
         disk.close()
 
 
 def _identity(place: Place) -> tuple[str, int]:
     """The stream's name and when it was made; where nothing tells, its directory's, and 0."""
-    unknown = place.messages.parent.name, 0
     if place.meta is None:
-        return unknown
-    disk = OverlayDisk(RealDisk.at(place.meta.parent))
+        return place.messages.parent.name, 0
+    name, created_ns = _described(RealDisk.at(place.meta.parent), place.meta.name)
+    return name or place.messages.parent.name, created_ns
+
+
+def _described(disk: Disk, name: str) -> tuple[str, int]:
+    """The same, from the file that describes a stream; empty if it cannot be read."""
+    overlay = OverlayDisk(disk)
     try:
         key = state_key("stream-meta", META_INCARNATION)
         slots, reading = SlotFile.open(
-            disk, place.meta.name, key, value_bytes_max=META_BYTES_MAX, repair=False
+            overlay, name, key, value_bytes_max=META_BYTES_MAX, repair=False
         )
         slots.close()
         meta = msgspec.json.decode(reading.value, type=StreamMeta)
         return str(msgspec.json.decode(meta.config)["name"]), meta.created_ns
     except (StoreError, KeyError, msgspec.MsgspecError):
-        return unknown
+        return "", 0
     finally:
-        disk.close()
+        overlay.close()
 
 
 def tasks_of(found: Found, bytes_max: int) -> list[StoreTask]:
@@ -178,7 +233,7 @@ def tasks_of(found: Found, bytes_max: int) -> list[StoreTask]:
     waiting: list[tuple[BlockPlan, Stamp]] = []
     size = 0
     for block in found.plan.blocks:
-        stamp = Stamp.of(found.place.messages / block.name)
+        stamp = stamp_at(found.messages, block.name, found.storage)
         if waiting and size + stamp.size > bytes_max:
             tasks.append(_task(found, waiting))
             waiting, size = [], 0
@@ -188,21 +243,25 @@ def tasks_of(found: Found, bytes_max: int) -> list[StoreTask]:
 
 
 def _task(found: Found, blocks: list[tuple[BlockPlan, Stamp]]) -> StoreTask:
-    return StoreTask(found.stream, str(found.place.messages), found.incarnation, tuple(blocks))
+    return StoreTask(found.stream, found.messages, found.incarnation, tuple(blocks), found.storage)
 
 
-def check_stamp(path: Path, stamp: Stamp) -> None:
+def check_stamp(task: StoreTask, name: str, stamp: Stamp) -> None:
     """Raise unless the file still looks as it did when the read was planned."""
     try:
-        same = Stamp.of(path) == stamp
-    except FileNotFoundError:
+        same = stamp_at(task.messages, name, task.storage) == stamp
+    except (FileNotFoundError, NotFound):
         same = False
     if not same:
-        raise StoreChanged(f"{path} changed since the read was planned: did a server start?")
+        raise StoreChanged(
+            f"{task.messages}/{name} changed since the read was planned: did a server start?"
+        )
 
 
 @lru_cache(KEYRINGS_KEPT)
-def keyring(messages: str, incarnation: int, key_file: str) -> dict[int, DataKey]:
+def keyring(
+    messages: str, incarnation: int, key_file: str, storage: Pairs = ()
+) -> dict[int, DataKey]:
     """The data keys of a store, opened with the server's key: of a file, or of the environment.
 
     Deriving it takes a while on purpose, so it is done once in each process.
@@ -215,7 +274,7 @@ def keyring(messages: str, incarnation: int, key_file: str) -> dict[int, DataKey
             secret = Path(key_file).read_text()[:KEY_BYTES_MAX].strip()
         except OSError as error:
             raise OptionError(f"option keyFile: {error.strerror}") from None
-    disk = RealDisk.at(messages)
+    disk = disk_at(messages, storage)
     try:
         return data_keys(disk, incarnation, ServerKey(secret) if secret else None)
     finally:

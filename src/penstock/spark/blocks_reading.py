@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.bulk.batch import Batch
 from penstock.spark.blocks_archive import BATCH_BYTES, BATCH_ROWS, batch_of, batches
+from penstock.spark.blocks_place import disk_at
 from penstock.spark.blocks_plan import check_stamp, keyring
-from penstock.store.disk import RealDisk
 from penstock.store.inspection import read_block as inspect_block
 from penstock.store.reading import missing_ranges, read_block
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from penstock.records.columns import Columns
     from penstock.spark.blocks import DamageRow
-    from penstock.spark.blocks_plan import ArchiveTask, Stamp, StoreTask
+    from penstock.spark.blocks_place import Stamp
+    from penstock.spark.blocks_plan import ArchiveTask, StoreTask
     from penstock.store.reading import BlockPlan
 
 RANGES_SHOWN: Final = 5
@@ -55,15 +56,14 @@ def read_store(task: StoreTask, key_file: str, *, fail_on_damage: bool) -> Itera
 
 
 def _columns(task: StoreTask, block: BlockPlan, stamp: Stamp, key_file: str) -> Iterator[Columns]:
-    path = Path(task.messages, block.name)
-    keys = keyring(task.messages, task.incarnation, key_file)
-    check_stamp(path, stamp)
-    disk = RealDisk.at(task.messages)
+    keys = keyring(task.messages, task.incarnation, key_file, task.storage)
+    check_stamp(task, block.name, stamp)
+    disk = disk_at(task.messages, task.storage)
     try:
         yield from read_block(disk, block, keys, rows_max=BATCH_ROWS, bytes_max=BATCH_BYTES)
     finally:
         disk.close()
-    check_stamp(path, stamp)
+    check_stamp(task, block.name, stamp)
 
 
 def _numbers(pieces: list[bytes]) -> Iterator[int]:
@@ -104,12 +104,12 @@ def _slice(data: bytes, offsets: bytes, start: int, stop: int) -> tuple[bytes, b
 
 def damage_of(task: StoreTask, key_file: str) -> Iterator[DamageRow]:
     """Bytes of a task's blocks that do not hold, and live messages that are lost with them."""
-    keys = keyring(task.messages, task.incarnation, key_file)
+    keys = keyring(task.messages, task.incarnation, key_file, task.storage)
     for block, stamp in task.blocks:
         seqs = [columns.seqs for columns in _columns(task, block, stamp, key_file)]
         for first, last in missing_ranges(block, _numbers(seqs)):
             yield task.stream, block.name, first, last, None, None, "messages are lost"
-        disk = RealDisk.at(task.messages)
+        disk = disk_at(task.messages, task.storage)
         try:
             report = inspect_block(disk, block.name, task.incarnation, keys)
         finally:

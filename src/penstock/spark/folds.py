@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from penstock.spark import table_options
 from penstock.spark.folds_reading import Artifact, columns_of, find_artifacts
 from penstock.spark.options import SECRET, Doc, OptionError, SparkOptions, parse
 
@@ -67,6 +68,8 @@ class PenstockFold(DataSource):
         return "penstock-fold"
 
     def schema(self) -> str:
+        instead = "Set credentials of the object store in the environment"
+        table_options.check_secrets(self.options, FoldOptions, instead)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from penstock.spark.session import REDACTION
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
@@ -18,9 +20,14 @@ if TYPE_CHECKING:
 FORMATS: Final = {
     "jetstream": ("penstock.spark.source", "JetStream"),
     "jetstream-kv": ("penstock.spark.kv_source", "JetStreamKv"),
+    "penstock-archive": ("penstock.spark.archives", "PenstockArchive"),
     "penstock-blocks": ("penstock.spark.blocks", "PenstockBlocks"),
     "penstock-fold": ("penstock.spark.folds", "PenstockFold"),
 }
+
+
+#: Of `spark.sql.redaction.options.regex`, if nothing else is set.
+SPARKS_PATTERN: Final = "(?i)url"
 
 
 def data_source(name: str) -> type[DataSource]:
@@ -31,6 +38,10 @@ def data_source(name: str) -> type[DataSource]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make every format known to a session, classic or Spark Connect."""
+    """Make every format known to a session, classic or Spark Connect, and keep secrets in options
+    out of its plans unless it has patterns of its own."""
+    for setting, pattern in REDACTION.items():
+        if spark.conf.get(setting, "") in ("", SPARKS_PATTERN):
+            spark.conf.set(setting, pattern)
     for name in FORMATS:
         spark.dataSource.register(data_source(name))

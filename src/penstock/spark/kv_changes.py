@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from penstock.kv.records import KEY as KEY_PATTERN
 from penstock.kv.records import prefix_of
 from penstock.spark.kv_rows import KEY, OP, OPERATIONS, PUT, VALUE
-from penstock.spark.sink_rows import BadRow, Rows, id_column, values
+from penstock.spark.sink_ids import BadRow, RowIds
+from penstock.spark.sink_rows import Rows, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +40,12 @@ class ChangeLayout:
 
     bucket: str
     has_op: bool
-    ids: tuple[str, ...] = ()
+    ids: RowIds = field(default_factory=RowIds)
     revision: str = ""
     ttl: str = ""
     ttl_ms: int = 0
 
-    def changes(self, batch: pa.RecordBatch) -> Changes:
+    def changes(self, batch: pa.RecordBatch, scope: str = "") -> Changes:
         keys = key_column(batch)
         operations = operation_column(batch) if self.has_op else None
         payloads = value_column(batch, operations)
@@ -53,18 +54,16 @@ class ChangeLayout:
             keys=keys,
             payloads=payloads,
             revisions=revisions,
-            ids=self._ids(batch, keys, payloads, operations, revisions),
+            ids=self.ids.checked(batch, scope).cast(pa.binary())
+            if self.ids
+            else self._ids(keys, payloads, operations, revisions),
             lines=self._lines(batch, operations, revisions),
             prefix=prefix_of(self.bucket).encode(),
         )
 
-    def _ids(
-        self, batch: pa.RecordBatch, keys: Any, payloads: Any, operations: Any, revisions: Any
-    ) -> pa.Array:
-        """An id of each row. Without one of its own, a change that depends on a revision is named
+    def _ids(self, keys: Any, payloads: Any, operations: Any, revisions: Any) -> pa.Array:
+        """An id of each row without one of its own: a change that depends on a revision is named
         by what it does, which can happen once; any other by this attempt at it."""
-        if self.ids:
-            return id_column(batch, self.ids).cast(pa.binary())
         attempt = secrets.token_hex(ID_BYTES)
         rows = pa.array(range(len(keys)), pa.int64()).cast(pa.string())
         ids = pc.binary_join_element_wise(attempt, rows, ".").cast(pa.binary())

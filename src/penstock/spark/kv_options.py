@@ -14,10 +14,11 @@ from penstock.kv.records import enclosing, filters_of, stream_of
 from penstock.kv.types import Scope
 from penstock.spark.desk import split_list
 from penstock.spark.options import Doc, Milliseconds, OptionError
-from penstock.spark.sink_options import PublishOptions
+from penstock.spark.sink_options import PublishOptions, check_name
 from penstock.spark.source_options import ReadOptions
 
 FAIL: Final = "fail"
+SKIP: Final = "skip"
 REPORT: Final = "report"
 TTL_MS_MIN: Final = 1000
 
@@ -85,6 +86,7 @@ class KvWriteOptions(PublishOptions, frozen=True, kw_only=True):
 def check_write(options: KvWriteOptions) -> None:
     """Refuse what contradicts itself."""
     named_stream(options.bucket)
+    check_name(options)
     if (options.on_conflict == REPORT) != bool(options.conflict_subject):
         raise OptionError("onConflict report and conflictSubject belong together: set both")
     if options.on_conflict != FAIL and not options.revision_column:

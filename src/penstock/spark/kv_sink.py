@@ -10,30 +10,35 @@ from __future__ import annotations
 
 import base64
 import json
+from array import array
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
 from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
 from penstock.bulk.frames import RowError
+from penstock.spark.compat import DataSourceStreamArrowWriter
+from penstock.spark.duplicates import Content, DuplicateCheck, check_tasks
 from penstock.spark.kv_changes import ChangeLayout
-from penstock.spark.kv_options import FAIL, REPORT, KvWriteOptions, check_write, named_stream
+from penstock.spark.kv_options import FAIL, REPORT, SKIP, KvWriteOptions, check_write, named_stream
 from penstock.spark.kv_rows import KEY, OP, VALUE
 from penstock.spark.options import OptionError, parse
 from penstock.spark.publishing import SinkError, outlet
-from penstock.spark.sink import this_task
-from penstock.spark.sink_rows import check_columns, id_columns
+from penstock.spark.sink_ids import row_ids
+from penstock.spark.sink_report import Written, numbers_of, report
+from penstock.spark.sink_rows import check_columns
 from penstock.spark.sink_target import check_writable
+from penstock.spark.sink_task import Task, this_task
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -49,15 +54,6 @@ MSG_ID: Final = b"Nats-Msg-Id"
 CONFLICTS_SHOWN: Final = 5
 
 
-@dataclass
-class KvWritten(WriterCommitMessage):
-    """What one task did: changes that are in the bucket, and rows that met another revision."""
-
-    partition: int
-    rows: int
-    conflicts: int
-
-
 @dataclass(frozen=True, slots=True)
 class KvPlan:
     """All a task needs to know."""
@@ -65,17 +61,30 @@ class KvPlan:
     options: KvWriteOptions
     layout: ChangeLayout
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> KvWritten:
-        partition = this_task("").partition
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         options = self.options
+        task = this_task(options.write_id)
         stream = named_stream(options.bucket)
         for first in (full for full in batches if full.num_rows):
             with outlet(options, stream, lambda config: check_bucket(config, options)) as out:
-                writing = Writing(out, options)
+                writing = Writing(out, options, self.layout, task)
                 for batch in chain((first,), batches):
-                    writing.write(self.layout.changes(batch))
-                return KvWritten(partition, writing.written, writing.conflicts)
-        return KvWritten(partition, 0, 0)
+                    if batch.num_rows:
+                        writing.write(batch)
+                return writing.finish()
+        return Written(task)
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done: check what they could not see, each by itself, and report."""
+        options = self.options
+        written = [one for one in messages if isinstance(one, Written)]
+        numbers = numbers_of(f"bucket {options.bucket}", written)
+        if numbers is None:
+            return
+        if numbers.repeated and options.on_duplicate == FAIL:
+            with outlet(options, named_stream(options.bucket), lambda _: None) as out:
+                check_tasks(out, written)
+        report(numbers, options.report_path)
 
 
 def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> KvPlan:
@@ -89,7 +98,13 @@ def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: b
     layout = ChangeLayout(
         bucket=read.bucket,
         has_op=OP in schema.fieldNames(),
-        ids=id_columns(schema, read.id_columns),
+        ids=row_ids(
+            schema,
+            read.id_columns,
+            target=KEY,
+            scheme=read.id_scheme,
+            may_repeat=read.on_duplicate != FAIL,
+        ),
         revision=read.revision_column,
         ttl=read.ttl_column,
         ttl_ms=read.ttl_ms,
@@ -114,8 +129,11 @@ class KvBatchSink(DataSourceArrowWriter):
     def __init__(self, plan: KvPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> KvWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.finish(messages)
 
 
 class KvStreamSink(DataSourceStreamArrowWriter):
@@ -124,39 +142,80 @@ class KvStreamSink(DataSourceStreamArrowWriter):
     def __init__(self, plan: KvPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> KvWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._plan.finish(messages)
 
-@dataclass(slots=True)
+
 class Writing:
     """One task's changes."""
 
-    outlet: Outlet
-    options: KvWriteOptions
-    written: int = 0
-    conflicts: int = 0
+    def __init__(
+        self, outlet: Outlet, options: KvWriteOptions, layout: ChangeLayout, task: Task
+    ) -> None:
+        self.outlet = outlet
+        self.options = options
+        self._layout = layout
+        self._scope = task.scope(options.bucket)
+        self._written = Written(task, base=outlet.last_seq)
+        self._wave: tuple[int, Changes] | None = None
+        # Ids that are not the user's name a change by what it does, or one attempt at it.
+        policy = options.on_duplicate if layout.ids else SKIP
+        self._duplicates = DuplicateCheck(outlet, task, policy, self._content)
 
-    def write(self, changes: Changes) -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._written.rows += batch.num_rows
+        changes = self._layout.changes(batch, self._scope)
         if self.options.latest_per_key:
             changes = changes.latest()
         for wave in changes.waves():
             self._write_wave(wave)
 
+    def finish(self) -> Written:
+        self._duplicates.finish()
+        written = self._written
+        written.repeated = self._duplicates.count
+        written.seqs = array("q", self._duplicates.seqs if self._layout.ids else ())
+        return written
+
     def _write_wave(self, wave: Changes) -> None:
         rows = wave.rows()
         publisher = self.outlet.publisher
         try:
-            first = publisher.publish(rows.subjects, rows.payloads, ids=rows.ids, lines=rows.lines)
+            first = publisher.publish(
+                rows.subjects,
+                rows.payloads,
+                ids=rows.ids,
+                lines=rows.lines,
+                common=self.outlet.common,
+            )
         except RowError as error:
-            raise SinkError(f"a row cannot be written: {error}") from None
+            key = wave.keys[error.row].as_py()
+            raise SinkError(f"key {key!r} cannot be written: {error}") from None
         publisher.settle()
+        self._wave = (first, wave)
         refused = publisher.take_refused()
         missed = [one for one in refused if self._is_conflict(wave, one.number - first, one)]
         self.outlet.refuse([one for one in refused if one not in missed])
+        self._duplicates.judge(publisher.take_repeats())
         conflicting = [at for one in missed if not self._is_ours(wave, at := one.number - first)]
-        self.written += len(wave) - len(conflicting)
+        self._written.bytes += pc.sum(pc.binary_length(wave.payloads)).as_py() or 0
         self._resolve(wave, conflicting)
+
+    def _content(self, number: int) -> Content:
+        """The change behind a publish of this wave."""
+        assert self._wave is not None
+        first, wave = self._wave
+        at = number - first
+        key = wave.keys[at].as_py()
+        return Content(
+            f"key {key!r} in partition {self._written.task.partition}",
+            (wave.prefix + key.encode()).decode(),
+            wave.payloads[at].as_py(),
+            wave.ids[at].as_py().decode(),
+        )
 
     def _is_conflict(self, wave: Changes, at: int, refusal: Refusal) -> bool:
         if wave.revisions is None or not wave.revisions[at].is_valid:
@@ -179,7 +238,7 @@ class Writing:
         return headers.get(block, MSG_ID) == ours
 
     def _resolve(self, wave: Changes, conflicting: list[int]) -> None:
-        self.conflicts += len(conflicting)
+        self._written.refused += len(conflicting)
         if not conflicting:
             return
         if self.options.on_conflict == FAIL:

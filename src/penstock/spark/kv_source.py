@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.bulk.errors import BulkError
 from penstock.kv.types import disjoint
+from penstock.spark import table_options
 from penstock.spark.connecting import shared_reader
 from penstock.spark.desk import Desk
 from penstock.spark.failures import explained
@@ -25,6 +26,7 @@ from penstock.spark.kv_rows import (
     OP,
     PUT,
     REVISION,
+    VALUE,
     KeyRows,
     bucket_schema,
     check_bucket_schema,
@@ -51,6 +53,7 @@ class JetStreamKv(DataSource):
         return "jetstream-kv"
 
     def schema(self) -> StructType:
+        table_options.check_secrets(self.options, KvReadOptions)
         return bucket_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -66,6 +69,9 @@ class JetStreamKv(DataSource):
         return KvBatchSink(plan_kv_sink(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KvStreamSink:
+        from penstock.spark.compat import check_stream_sinks
+
+        check_stream_sinks()
         from penstock.spark.kv_sink import KvStreamSink, plan_kv_sink
 
         return KvStreamSink(plan_kv_sink(self.options, schema, overwrite=overwrite))
@@ -107,7 +113,9 @@ def read_changes(
     if not isinstance(partition, RangePartition):
         return
     maker = KeyRows(options.bucket, options.prefixes, schema)
-    for batch in RangeReading(partition, options.stream_options()).batches():
+    payloads = VALUE in schema.names
+    reading = RangeReading(partition, options.stream_options(), payloads=payloads)
+    for batch in reading.batches():
         yield maker.narrowed(maker.make(batch))
 
 
@@ -164,7 +172,12 @@ def newest_rows(
     position = 0
     given: list[pa.Array] = []
     late: list[pa.RecordBatch] = []
-    for batch in reader.newest(stream.stream, filters=options.filters(prefixes)):
+    batches = reader.newest(
+        stream.stream,
+        filters=options.filters(prefixes),
+        headers_only=VALUE not in maker.schema.names,
+    )
+    for batch in batches:
         rows = maker.make(batch)
         revisions = rows.column(REVISION)
         now = rows.filter(pc.and_(pc.greater(revisions, position), pc.less_equal(revisions, last)))

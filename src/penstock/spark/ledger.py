@@ -6,7 +6,9 @@ mark, on condition that the ledger has not moved. So of two attempts at the same
 refused, reads the ledger, and goes on behind what the other did, as an attempt after a crash does.
 
 Invariant: a row is in the stream if and only if the ledger counts it. Rows are counted, so a
-repeated partition must have the same rows in the same order: a digest in the mark tells if not.
+repeated partition must have the same rows in the same order: a digest in the mark tells if not. A
+mark names its query, since batches of another query count from 0 again: a query that is new to a
+ledger goes on after the mark of another, one that finds such a mark later was overtaken and fails.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.publishing import Outlet
     from penstock.spark.sink_rows import Rows
+    from penstock.spark.sink_task import Task
 
 TRIES_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
@@ -40,29 +43,35 @@ PASSING: Final = frozenset({10176, 10210, 10167, 10008, 10009})
 BATCH_TOO_LARGE: Final = 10199
 INCOMPLETE: Final = 10176
 NO_BATCH: Final = -1
+BATCH_WRITE: Final = "-"
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a partition is. `seq` is where the mark lies, 0 if there is none yet."""
+    """How far a partition is. `seq` is where the mark lies, 0 if there is none yet; `query` is the
+    id of the query, `-` for a batch write, empty in marks of versions before 0.2."""
 
     batch: int = NO_BATCH
     rows: int = 0
     digest: str = ""
     done: bool = False
+    query: str = ""
     seq: int = 0
 
 
 class Ledger:
     """One partition's ledger, and the way rows get into the stream past it."""
 
-    def __init__(self, outlet: Outlet, subject: str, batch: int) -> None:
+    def __init__(self, outlet: Outlet, subject: str, batch: int, query: str = "") -> None:
         self._outlet = outlet
         self._stream: str = outlet.config["name"]
         self._subject = subject
         self._batch = batch
+        self._query = query or BATCH_WRITE
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._seen = 0
         self._mark = read_mark(outlet, subject)
+        if self._is_foreign(self._mark):
+            self._check_kind(self._mark)
         self.skipped = 0
 
     def write(self, rows: Rows, *, is_last: bool) -> None:
@@ -75,16 +84,39 @@ class Ledger:
             if self._commit(rows, covered, is_last=is_last, tried=tried):
                 self.skipped += covered
                 break
-            self._mark = read_mark(self._outlet, self._subject)
+            self._read_again()
         else:
             raise SinkError(f"stream {self._stream} did not take a batch in {TRIES_MAX} tries")
         self._digest.update(_spelt(rows, 0, rows.count))
         self._seen += rows.count
 
+    def _is_foreign(self, mark: Mark) -> bool:
+        return mark.query not in ("", self._query)
+
+    def _check_kind(self, mark: Mark) -> None:
+        """A batch write happens once, a query again and again: one name is not for both."""
+        if BATCH_WRITE in (mark.query, self._query):
+            used = "a batch write" if mark.query == BATCH_WRITE else f"query {mark.query}"
+            raise SinkError(
+                f"the ledger {self._subject} is that of {used}: set another writeId for this write"
+            )
+
+    def _read_again(self) -> None:
+        """Another attempt may have moved the ledger; another query must not."""
+        before, self._mark = self._mark, read_mark(self._outlet, self._subject)
+        if self._is_foreign(self._mark) and self._mark.seq != before.seq:
+            raise SinkError(
+                f"query {self._mark.query} writes to {self._subject} as well: give each query a "
+                "writeId of its own"
+            )
+
     def _covered(self, rows: Rows, *, is_last: bool) -> int:
         """How many of these rows the ledger counts already."""
         mark, stop = self._mark, self._seen + rows.count
+        if self._is_foreign(mark):
+            return 0
         if mark.batch > self._batch:
+            self._check_age(mark)
             return rows.count  # a later batch was written: this attempt is a straggler
         if mark.batch < self._batch:
             return 0
@@ -99,6 +131,15 @@ class Ledger:
                 raise self._diverged()
         return covered
 
+    def _check_age(self, mark: Mark) -> None:
+        """An old mark does not say whose it is; only the id of a query as name does."""
+        if not mark.query and self._query not in self._subject.split("."):
+            raise SinkError(
+                f"{self._subject} was written up to batch {mark.batch} by a version that did not "
+                f"record queries, and this is batch {self._batch}. If this is a new query, set "
+                f"another writeId, or purge {self._subject} from the stream"
+            )
+
     def _commit(self, rows: Rows, start: int, *, is_last: bool, tried: int) -> bool:
         """Store rows from `start` on with their mark; False if the ledger is to be read again."""
         digest = self._digest.copy()
@@ -108,6 +149,7 @@ class Ledger:
             rows=self._seen + rows.count,
             digest=digest.hexdigest(),
             done=is_last,
+            query=self._query,
         )
         ident = secrets.token_hex(DIGEST_BYTES)
         count = rows.count - start
@@ -201,19 +243,20 @@ def read_mark(outlet: Outlet, subject: str) -> Mark:
     raise SinkError(f"the ledger in stream {stream} could not be read")
 
 
-def check_partitions(outlet: Outlet, ledgers: str, batch: int, written: Iterable[int]) -> None:
+def check_partitions(outlet: Outlet, ledgers: str, task: Task, written: Iterable[int]) -> None:
     """Rows of this batch are counted in the ledgers of these partitions and of no others.
 
     A task sees its own ledger only. Rows that an earlier attempt, cut into other partitions, wrote
     under a number that now has none are seen here, when all is written: too late to prevent that
     they are there twice, but not to tell.
     """
-    stream = outlet.config["name"]
+    stream, batch = outlet.config["name"], task.batch
+    ours = ("", task.query or BATCH_WRITE)
     info = outlet.call(f"STREAM.INFO.{stream}", {"subjects_filter": f"{ledgers}.*"})
     known = {f"{ledgers}.{partition}" for partition in written}
     for subject in sorted(set(info["state"].get("subjects") or ()) - known):
         mark = read_mark(outlet, subject)
-        if mark.batch == batch and mark.rows:
+        if mark.batch == batch and mark.rows and mark.query in ours:
             raise SinkError(
                 f"batch {batch} was written in part before, by an attempt with other partitions: "
                 f"the {mark.rows} rows that {subject} counts are stored by this attempt as well. "

@@ -27,6 +27,31 @@ SPARKS_OWN = frozenset(
     {"__path__", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
 )
 
+#: Options of a table come under these names, too or only (`CREATE TABLE … USING`).
+TABLE_MARK = "option."
+#: Options of Spark's Kafka source and what they are called here.
+KAFKA_NAMES = {
+    "kafka.bootstrap.servers": "url",
+    "subscribe": "stream",
+    "topic": "stream",
+    "subscribepattern": "stream (names, separated by commas) and subjects (filters)",
+    "assign": "stream; minPartitions and maxRecordsPerPartition cut it into tasks",
+    "startingoffsets": "startingSeq",
+    "endingoffsets": "endingSeq",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "startingtime": "startingTimestamp",
+    "groupidprefix": "consumerNamePrefix",
+    "kafka.group.id": "consumerNamePrefix",
+    "kafkaconsumer.polltimeoutms": "pollTimeoutMs",
+    "fetchoffset.numretries": "retries",
+    "fetchoffset.retryintervalms": "retryIntervalMs",
+    "kafka.security.protocol": "tls, or a URL that begins with tls://",
+    "kafka.ssl.truststore.location": "tlsCa",
+    "kafka.ssl.keystore.location": "tlsCert and tlsKey",
+    "kafka.sasl.jaas.config": "user and password, creds, nkeySeed or token",
+}
+
 Milliseconds = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 
@@ -108,7 +133,11 @@ def parse(kind: type[Declared], given: Mapping[str, str], *, path: str = "") -> 
     """The options as declared by `kind`; `path` names the one that `load("…")` sets."""
     known = {field.encode_name.lower(): field for field in fields(kind)}
     named: dict[str, str] = {}
+    given = _of_table(given)
+    own = {name.lower() for name in given}
     for name, value in given.items():
+        if _is_warehouse_path(name, path, own):
+            continue
         wanted = path if name.lower() == PATH_OPTION and path else name
         if wanted.lower() in SPARKS_OWN:
             continue
@@ -164,7 +193,28 @@ def _check_required(known: Any, named: Mapping[str, str]) -> None:
         raise OptionError(f"option {', '.join(missing)} is missing: set it with .option(…)")
 
 
+def _of_table(given: Mapping[str, str]) -> dict[str, str]:
+    """Options without the mark of a table's; those that have it as well count once."""
+    found = {
+        name[len(TABLE_MARK) :]: value
+        for name, value in given.items()
+        if name.lower().startswith(TABLE_MARK)
+    }
+    plain = {
+        name: value for name, value in given.items() if not name.lower().startswith(TABLE_MARK)
+    }
+    taken = {name.lower() for name in plain}
+    return plain | {name: value for name, value in found.items() if name.lower() not in taken}
+
+
+def _is_warehouse_path(name: str, path: str, own: set[str]) -> bool:
+    """A table of a catalog has a directory, which says nothing if the option itself is given."""
+    return bool(path) and name.lower() == PATH_OPTION and path.lower() in own
+
+
 def _unknown(name: str, known: Mapping[str, FieldInfo]) -> str:
+    if name.lower() in KAFKA_NAMES:
+        return f"unknown option {name}: what Kafka calls so is {KAFKA_NAMES[name.lower()]} here"
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f": did you mean {known[near[0]].encode_name}?" if near else ""
     return f"unknown option {name}{hint}"

@@ -41,6 +41,7 @@ class StreamView:
     #: Messages go in the ordinary course of things: that the stream begins later is no loss.
     sheds: bool = False
     allows_direct: bool = False
+    messages: int = 0
 
     @classmethod
     def of(cls, state: StreamState) -> StreamView:
@@ -55,6 +56,7 @@ class StreamView:
             consumes=consumes,
             sheds=consumes or config.get("max_msgs_per_subject", -1) > 0,
             allows_direct=bool(config.get("allow_direct")),
+            messages=state.messages,
         )
 
     @property
@@ -66,6 +68,11 @@ class StreamView:
     def end(self) -> Position:
         """Behind the last message there is."""
         return Position(self.last_seq, self.created)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of a message as it is stored."""
+        return self.byte_count / max(1, self.messages)
 
     @property
     def bytes_per_seq(self) -> float:
@@ -109,6 +116,13 @@ def settled(start: Offset, views: Mapping[str, StreamView], *, fail_on_loss: boo
             raise lost(fault)
         found[name] = _mended(view, position) if fault else position
     return replace(start, streams=found)
+
+
+def removed_after(view: StreamView, position: Position) -> int:
+    """Sequences after a position that the stream's limits have removed."""
+    if view.created != position.created or view.sheds:
+        return 0
+    return max(0, view.front - position.seq)
 
 
 def fault_of(view: StreamView, position: Position) -> str:

@@ -41,15 +41,17 @@ class Outlet:
     publisher: BlockingPublisher
     config: dict[str, Any]
     api: str
+    #: Of the stream, when this task began.
+    last_seq: int = 0
+
+    @property
+    def common(self) -> bytes:
+        """Header lines of every row: no other stream takes it, whatever its subject."""
+        return b"Nats-Expected-Stream: %b\r\n" % self.config["name"].encode()
 
     def call(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON API over the publisher's connection."""
         return _call(self.publisher, f"{self.api}.{subject}", body)
-
-    def settle(self) -> None:
-        """Wait for every answer; refusals are errors."""
-        self.publisher.settle()
-        self.refuse(self.publisher.take_refused())
 
     def refuse(self, refusals: list[Refusal]) -> None:
         if refusals:
@@ -105,7 +107,7 @@ def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) 
         info = _call(publisher, f"{api}.STREAM.INFO.{stream}", {})
     except Refused as error:
         raise SinkError(f"stream {stream}: {error.description}; create it first") from None
-    return Outlet(publisher, info["config"], api)
+    return Outlet(publisher, info["config"], api, info["state"]["last_seq"])
 
 
 def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> dict[str, Any]:

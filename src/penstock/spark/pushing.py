@@ -1,6 +1,7 @@
 """Filters of a query that the server or the plan can apply: on subject, seq and timestamp.
 
-Whatever is understood narrows what is read; Spark still evaluates every filter, so understanding
+Whatever is understood narrows what is read. `is_exact` says which filters hold for every row that
+is read then: Spark shows those as pushed in its plan and evaluates the others itself. Understanding
 too little costs time and never rows. Pure, but for the question which sequence a time is.
 """
 
@@ -10,8 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
+from pyspark.sql.datasource import DataSourceReader
+
+from penstock.spark.compat import (
+    HAS_FILTERS,
     EqualTo,
     Filter,
     GreaterThan,
@@ -21,7 +24,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-
 from penstock.spark.places import US_NS, time_ns
 from penstock.spark.rows import SEQ, SUBJECT, TIMESTAMP
 from penstock.subjects.match import match_literal
@@ -68,6 +70,22 @@ def narrowed(filters: Iterable[Filter]) -> Narrowing:
         elif getattr(one, "attribute", None) == (TIMESTAMP,):
             found = _by_time(found, one)
     return found
+
+
+def is_exact(one: Filter, found: Narrowing, options: Sequence[str]) -> bool:
+    """Whether every row that is read satisfies a filter; `options` are the subjects option's."""
+    attribute = getattr(one, "attribute", None)
+    if attribute == (SEQ,):
+        is_bound = isinstance(
+            one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+        )
+        return is_bound and isinstance(getattr(one, "value", None), int)
+    if attribute != (SUBJECT,) or not isinstance(one, EqualTo | In | StringStartsWith):
+        return False
+    applied = _by_subject(Narrowing(), one).subjects
+    if not applied or applied != found.subjects or not all(map(str.isascii, applied)):
+        return False
+    return not (options and isinstance(one, StringStartsWith))
 
 
 def _by_subject(found: Narrowing, one: EqualTo | In | StringStartsWith) -> Narrowing:
@@ -134,11 +152,11 @@ class Pushing:
     looks at `__func__`, as a bound method has it.
     """
 
-    def __init__(self, take: Callable[[list[Filter]], None]) -> None:
+    def __init__(self, take: Callable[[list[Filter]], list[Filter]]) -> None:
         self._take = take
-        self.__func__ = DataSourceReader.pushFilters
+        if HAS_FILTERS:
+            self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them come back, for Spark to evaluate."""
-        self._take(filters)
-        return filters
+        """Those that Spark must still evaluate."""
+        return self._take(filters)

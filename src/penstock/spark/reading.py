@@ -12,13 +12,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import InputPartition
+try:
+    from pyspark.sql.datasource import InputPartition
+except ImportError:  # ranges are read without Spark too (`stream_rows`)
+    InputPartition = object  # type: ignore[assignment,misc]
 
 from penstock.bulk.errors import BulkError, NotPermitted, Refused, may_pass
+from penstock.bulk.link import MSG_NEXT
 from penstock.spark.connecting import BATCH_BYTES, BATCH_RECORDS, MS, shared_reader
 from penstock.spark.failures import DataLoss, explained, lost
 from penstock.spark.offsets import Position
-from penstock.spark.planning import StreamView, fault_of
+from penstock.spark.payload_plan import VALUE, PayloadColumns
+from penstock.spark.planning import StreamView, fault_of, removed_after
 from penstock.spark.rows import RowMaker
 
 if TYPE_CHECKING:
@@ -29,11 +34,14 @@ if TYPE_CHECKING:
     from penstock.bulk.asking import StreamState
     from penstock.bulk.batch import Batch
     from penstock.bulk.blocking import BlockingReader
+    from penstock.spark.payload_plan import PayloadPlan
     from penstock.spark.planning import SeqRange
     from penstock.spark.source_options import ReadOptions
 
 HEARTBEATS_PER_POLL: Final = 3
 RETRY_SECONDS_MAX: Final = 10.0
+#: Of smaller messages the header with the size weighs as much as the payload.
+HEADERS_ONLY_BYTES_MIN: Final = 128
 CONSUMER, DIRECT, SINGLE = "consumer", "direct", "single"
 #: There are as many consumers as may be; a work queue has none without acknowledgements.
 NO_CONSUMER_CODES: Final = frozenset({10026, 10084})
@@ -48,12 +56,17 @@ class RangePartition(InputPartition):
     range: SeqRange
     filters: tuple[str, ...]
     mode: str
+    may_shrink: bool
+    """Whether the stream's limits may remove messages before they are read: in a table."""
 
-    def __init__(self, seqs: SeqRange, filters: tuple[str, ...], mode: str) -> None:
+    def __init__(
+        self, seqs: SeqRange, filters: tuple[str, ...], mode: str, *, may_shrink: bool = False
+    ) -> None:
         super().__init__(None)
         self.range = seqs
         self.filters = filters
         self.mode = mode
+        self.may_shrink = may_shrink
 
 
 def mode_for(view: StreamView, read_mode: str) -> str:
@@ -64,14 +77,19 @@ def mode_for(view: StreamView, read_mode: str) -> str:
 
 
 def read_range(
-    partition: RangePartition, schema: StructType, options: ReadOptions
+    partition: RangePartition,
+    schema: StructType,
+    options: ReadOptions,
+    plan: PayloadPlan | None = None,
 ) -> Iterator[Any]:
     """Record batches of about `BATCH_RECORDS` rows. What comes in smaller pieces is joined."""
-    maker = RowMaker(partition.range.stream, schema)
+    payloads = _payload_columns(partition, schema, options, plan)
+    maker = RowMaker(partition.range.stream, schema, payloads)
+    reading = RangeReading(partition, options, payloads=maker.needs_payloads)
     held: list[Any] = []
     rows = byte_count = 0
-    for batch in RangeReading(partition, options).batches():
-        held.append(maker.make(batch))
+    for batch in reading.batches():
+        held.append(maker.make(batch, headers_only=reading.is_headers_only))
         rows += batch.count
         byte_count += batch.byte_count
         # Half is as good as whole to Spark, and spares the copy that joining is.
@@ -80,21 +98,46 @@ def read_range(
             held, rows, byte_count = [], 0, 0
     if held:
         yield maker.join(held)
+    if payloads is not None:
+        payloads.report()
+
+
+def _payload_columns(
+    partition: RangePartition, schema: StructType, options: ReadOptions, plan: PayloadPlan | None
+) -> PayloadColumns | None:
+    """Decodes payloads, if a column is made of them."""
+    if plan is None or VALUE not in schema.names:
+        return None
+    from penstock.spark.compat import to_arrow_type  # needs pyspark, which other readers do not
+
+    target = to_arrow_type(schema[VALUE].dataType)
+    span = partition.range
+    return PayloadColumns(plan, span.stream, span.created, target, options)
 
 
 class RangeReading:
     """One range, through as many attempts as it takes."""
 
-    def __init__(self, partition: RangePartition, options: ReadOptions) -> None:
+    def __init__(
+        self, partition: RangePartition, options: ReadOptions, *, payloads: bool = True
+    ) -> None:
         self._range = partition.range
         self._filters = partition.filters
         self._mode = partition.mode
+        self._may_shrink = partition.may_shrink
+        self._position_removed = partition.range.start - 1
+        self.removed = 0
+        """Sequences that the stream's limits removed before they were read."""
+        self._payloads = payloads
+        self._pulls = True
         self._options = options
         self._position = partition.range.start - 1
         self._reader: BlockingReader = shared_reader(
             options, consumer_prefix=options.consumer_name_prefix
         )
         self._view: StreamView | None = None
+        self.is_headers_only = False
+        """Whether the last batch came without payloads, its headers with the sizes."""
 
     def batches(self) -> Iterator[Batch]:
         """Every message of the range, ascending, each once."""
@@ -136,15 +179,24 @@ class RangeReading:
             self._position = batch.last
             yield batch
         self._check_gap(self._position if self._position + 1 < self._range.stop else -1)
+        self._report_removed()
 
     def _rest(self) -> Iterator[Batch]:
         start, stop = self._position + 1, self._range.stop
+        self.is_headers_only = (
+            not self._payloads
+            and self._mode == CONSUMER
+            and self._view is not None
+            and self._view.mean_bytes >= HEADERS_ONLY_BYTES_MIN
+        )
         if self._mode == CONSUMER:
             return self._reader.range(
                 self._range.stream,
                 start=start,
                 stop=stop,
                 filters=self._filters,
+                headers_only=self.is_headers_only,
+                pulls=self._pulls,
                 heartbeat=self._options.poll_timeout_ms / MS / HEARTBEATS_PER_POLL,
                 check=self._check,
             )
@@ -157,7 +209,10 @@ class RangeReading:
         )
 
     def _falls_back(self, error: BulkError) -> bool:
-        """Whether there is another way, since no consumer may be made."""
+        """Whether there is another way, since no consumer may be made, or none be asked."""
+        if isinstance(error, NotPermitted) and MSG_NEXT in str(error) and self._pulls:
+            self._pulls = False
+            return True
         refused = isinstance(error, NotPermitted) or (
             isinstance(error, Refused) and error.err_code in NO_CONSUMER_CODES
         )
@@ -179,6 +234,8 @@ class RangeReading:
         """
         if position >= 0 and self._view is not None and not self._view.sheds:
             view = StreamView.of(self._reader.stream_state(self._range.stream))
+            if self._shrank(view, position):
+                return
             fault = fault_of(view, Position(position, self._range.created))
             if fault:
                 self._lose(fault)
@@ -187,6 +244,8 @@ class RangeReading:
         """`DataLoss` if the stream is not what was planned for."""
         view = StreamView.of(state)
         self._view = view
+        if self._shrank(view, position):
+            return
         fault = fault_of(view, Position(position, self._range.created))
         if not fault and view.last_seq + 1 < self._range.stop:
             fault = (
@@ -199,8 +258,28 @@ class RangeReading:
                 # Another stream's messages are not what this range means.
                 raise _Gone
 
+    def _shrank(self, view: StreamView, position: int) -> bool:
+        """Count what the limits removed from this range, where that is allowed."""
+        if not self._may_shrink or not removed_after(view, Position(position, self._range.created)):
+            return False
+        counted_to = max(position, self._position_removed)
+        front = min(view.front, self._range.stop - 1)
+        self.removed += max(0, front - counted_to)
+        self._position_removed = max(counted_to, front)
+        return True
+
+    def _report_removed(self) -> None:
+        if self.removed:
+            log.warning(
+                "stream %s: its limits removed %d of the sequences %d-%d before they were read",
+                self._range.stream,
+                self.removed,
+                self._range.start,
+                self._range.stop - 1,
+            )
+
     def _lose(self, fault: str) -> None:
-        if self._options.fail_on_data_loss:
+        if self._options.fails_on_loss:
             raise lost(fault)
         log.warning("data loss, going on: %s", fault)
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.bulk.headermaps import header_columns
+from penstock.bulk.batch import Batch
+from penstock.bulk.headermaps import header_columns, without_sizes
 from penstock.spark.options import OptionError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from penstock.bulk.batch import Batch
+    from penstock.spark.payload_plan import PayloadColumns
 
 STREAM, SUBJECT, SEQ, TIMESTAMP = "stream", "subject", "seq", "timestamp"
 HEADERS, DATA, SIZE = "headers", "data", "size"
@@ -35,7 +36,7 @@ COLUMNS: Final = (STREAM, SUBJECT, SEQ, TIMESTAMP, HEADERS, DATA, SIZE)
 
 
 def message_schema(*, headers: bool = True) -> StructType:
-    """What Spark is told of a table of messages."""
+    """The columns of a table of messages."""
     from pyspark.sql import types
 
     text = types.StringType()
@@ -66,25 +67,50 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType | None = None) -> Any:
-    """The same as Spark expects it from a task, a `pyarrow.Schema`."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    """Return the schema as Spark expects it from a task, a `pyarrow.Schema`.
 
-    return to_arrow_schema(schema or message_schema(), timezone="UTC")
+    One that is a `pyarrow.Schema` already stays as it is.
+    """
+    if schema is not None and not hasattr(schema, "fields"):
+        return schema
+    from penstock.spark.compat import to_arrow_schema
+
+    return to_arrow_schema(schema or message_schema())
 
 
 class RowMaker:
     """Makes record batches of one stream's batches."""
 
-    def __init__(self, stream: str, schema: StructType) -> None:
+    def __init__(
+        self, stream: str, schema: StructType, payloads: PayloadColumns | None = None
+    ) -> None:
         self._arrow = import_module("pyarrow")
         self._stream = stream
         self._schema = arrow_schema(schema)
-        self._builders = [(_BUILDERS[field.name], field.type) for field in self._schema]
+        self._size_values: bytes | None = None
+        self._payload_columns = payloads
+        self._builders = [(field.name, field.type) for field in self._schema]
 
-    def make(self, batch: Batch) -> Any:
-        """A `pyarrow.RecordBatch`."""
-        arrays = [build(self, batch, kind) for build, kind in self._builders]
-        return self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+    @property
+    def needs_payloads(self) -> bool:
+        """Whether a column is made of payloads; a delivery's headers say their sizes."""
+        return DATA in self._schema.names or self._payload_columns is not None
+
+    def make(self, batch: Batch, *, headers_only: bool = False) -> Any:
+        """A `pyarrow.RecordBatch`. `headers_only`: the batch came without payloads."""
+        self._size_values = None
+        if headers_only:
+            batch, self._size_values = _stored(batch)
+        decoded: dict[str, Any] = {}
+        mask = None
+        if self._payload_columns is not None:
+            decoded, mask = self._payload_columns.make(batch)
+        arrays = [
+            decoded[name] if name in decoded else _BUILDERS[name](self, batch, kind)
+            for name, kind in self._builders
+        ]
+        made = self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return made if mask is None else made.filter(mask)
 
     def join(self, batches: Sequence[Any]) -> Any:
         """Several record batches as one."""
@@ -115,6 +141,10 @@ class RowMaker:
         return self._run(kind, batch.count, batch.payload_offsets, batch.payloads)
 
     def _sizes(self, batch: Batch, kind: Any) -> Any:
+        if self._size_values is not None:
+            return self._arrow.Array.from_buffers(
+                kind, batch.count, [None, self._arrow.py_buffer(self._size_values)]
+            )
         ends = self._arrow.Array.from_buffers(
             kind, batch.count + 1, [None, self._arrow.py_buffer(batch.payload_offsets)]
         )
@@ -154,6 +184,24 @@ class RowMaker:
     def _run(self, kind: Any, count: int, offsets: bytes, data: bytes) -> Any:
         buffers = [None, self._arrow.py_buffer(offsets), self._arrow.py_buffer(data)]
         return self._arrow.Array.from_buffers(kind, count, buffers)
+
+
+def _stored(batch: Batch) -> tuple[Batch, bytes]:
+    """A batch without payloads with the headers it was stored with, and the payloads' sizes."""
+    headers, offsets, sizes = without_sizes(batch.headers, batch.header_offsets)
+    made = Batch(
+        batch.count,
+        batch.pending,
+        batch.seqs,
+        batch.times,
+        batch.subjects,
+        batch.subject_offsets,
+        headers,
+        offsets,
+        batch.payloads,
+        batch.payload_offsets,
+    )
+    return made, sizes
 
 
 _BUILDERS: Final = {

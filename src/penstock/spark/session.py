@@ -25,6 +25,14 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
+#: What plans, descriptions and event logs must not show: Spark knows `url` and `password` only.
+REDACTION: Final = {
+    "spark.sql.redaction.options.regex": "(?i)url|password|token|creds|nkeyseed|secret",
+    "spark.sql.redaction.string.regex": (
+        r"(?i)(?<=://)[^/@\s,]+@|(?:password|token|creds|nkeyseed)['\"`]?\s*(?:->|=|:|\s)\s*"
+        r"(?:'[^']*'|\"[^\"]*\"|[^\s,)}\]]+)"
+    ),
+}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
@@ -56,7 +64,7 @@ def session(
 
 def settings(master: str, *, light: bool, conf: dict[str, object]) -> dict[str, str]:
     """What a session is made with: the caller's settings over ours."""
-    found = dict(DEFAULTS)
+    found = DEFAULTS | REDACTION
     if master.startswith(LOCAL):
         found |= LOCAL_DEFAULTS
     if light:

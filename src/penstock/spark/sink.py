@@ -1,63 +1,49 @@
 """The sink of `jetstream`: what Spark calls in the driver and in its workers to write rows.
 
 A writer is a value: Spark pickles it for every task and makes it anew for every batch, so it holds
-options and columns and no connection. What a task wrote it reports; nothing is left to a commit,
-since a stream shows every row as soon as it is stored. How often a row may be stored is the
-delivery's promise, kept in `write_rows`, `ledger` and the stream itself.
+options and columns and no connection. A task stores its rows by itself and reports numbers; the
+commit checks and adds them up, since a stream shows every row as soon as it is stored. How often a
+row may be stored is the delivery's promise, kept in `row_writer`, `ledger_writer` and the stream.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
-from penstock.bulk.frames import RowError
-from penstock.spark.ledger import Ledger, check_partitions
+from penstock.spark.compat import DataSourceStreamArrowWriter
+from penstock.spark.dead_letters import DeadLetters, dead_letters
+from penstock.spark.duplicates import check_tasks
+from penstock.spark.ledger import check_partitions
+from penstock.spark.ledger_writer import LedgerWriter
 from penstock.spark.options import OptionError, parse
-from penstock.spark.publishing import Outlet, SinkError, outlet
-from penstock.spark.sink_options import Delivery, SinkOptions, check_sink
-from penstock.spark.sink_rows import DATA, HEADERS, SUBJECT, Layout, check_columns, id_columns
+from penstock.spark.publishing import outlet
+from penstock.spark.row_writer import RowWriter, ids_of_batch
+from penstock.spark.sink_ids import RowIds, row_ids
+from penstock.spark.sink_options import FAIL, Delivery, SinkOptions, check_sink
+from penstock.spark.sink_payloads import SinkPayloads
+from penstock.spark.sink_report import Written, numbers_of, report
+from penstock.spark.sink_rows import DATA, HEADERS, SUBJECT, Layout, check_columns
 from penstock.spark.sink_target import check_target
+from penstock.spark.sink_task import Task, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
-BATCH_ID: Final = "streaming.sql.batchId"
-QUERY_ID: Final = "sql.streaming.queryId"
 COLUMNS: Final = {
     SUBJECT: ("string",),
     DATA: ("binary", "string"),
     HEADERS: ("map", "array"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Which part of which batch of which query this is."""
-
-    query: str
-    batch: int
-    partition: int
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """What one task did: rows that are in the stream now, and how many of them were before."""
-
-    task: Task
-    rows: int
-    repeated: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +53,58 @@ class Plan:
     options: SinkOptions
     layout: Layout
     id_columns: tuple[str, ...]
+    payloads: SinkPayloads | None = None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        if self.payloads is not None:
+            batches = self.payloads.encoded(batches)
         task = this_task(self.options.write_id)
-        if self.options.delivery is Delivery.STRICT:
-            return write_strictly(self, task, batches)
-        return write_rows(self, task, batches)
+        letters = dead_letters(self.options, task)
+        try:
+            if self.options.delivery is Delivery.STRICT:
+                return write_strictly(self, task, batches, letters)
+            return write_rows(self, task, batches, letters)
+        finally:
+            if letters is not None:
+                letters.close()
 
     def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done; what they could not see, each by itself."""
+        """All tasks are done: check what they could not see, each by itself, and report."""
+        options = self.options
         written = [one for one in messages if isinstance(one, Written)]
-        if self.options.delivery is not Delivery.STRICT or not written:
+        numbers = numbers_of(f"stream {options.stream}", written)
+        if numbers is None:
             return
-        options, task = self.options, written[0].task
-        partitions = [one.task.partition for one in written if one.rows]
-        with outlet(options, options.stream, lambda _: None) as out:
-            check_partitions(out, f"{options.ledger}.{task.query}", task.batch, partitions)
+        if options.delivery is Delivery.STRICT:
+            task = written[0].task
+            partitions = [one.task.partition for one in written if one.rows > one.refused]
+            with outlet(options, options.stream, lambda _: None) as out:
+                check_partitions(out, f"{options.ledger}.{task.ledger}", task, partitions)
+        elif numbers.repeated and options.on_duplicate == FAIL:
+            with outlet(options, options.stream, lambda _: None) as out:
+                check_tasks(out, written)
+        report(numbers, options.report_path)
 
 
 def plan_sink(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
 ) -> Plan:
-    """Read the options and find the columns; no server is asked."""
+    """Read the options and find the columns; no server is asked, but for a schema in a bucket."""
     if overwrite:
         raise OptionError("a stream can only be added to: use mode append")
     read = parse(SinkOptions, options, path="stream")
     check_sink(read, is_streaming=is_streaming)
-    check_columns(schema, COLUMNS, {DATA} if read.subject else {DATA, SUBJECT})
-    names = id_columns(schema, read.id_columns)
-    if read.delivery is Delivery.EXACTLY_ONCE and not names:
+    payloads = SinkPayloads.of(read, schema)
+    needed = ({DATA} if payloads is None else set()) | (set() if read.subject else {SUBJECT})
+    check_columns(schema, COLUMNS, needed)
+    ids = row_ids(
+        schema,
+        read.id_columns,
+        target="" if read.subject else SUBJECT,
+        scheme=read.id_scheme,
+        may_repeat=read.on_duplicate != FAIL,
+    )
+    if read.delivery is Delivery.EXACTLY_ONCE and not ids:
         raise OptionError(
             "delivery exactlyOnce needs a message id: add a column msgId, or keep the columns "
             "stream and seq of a stream that was read, or set msgIdColumns; or use delivery "
@@ -103,11 +112,11 @@ def plan_sink(
         )
     layout = Layout(
         subject=read.subject,
-        ids=names if read.delivery is Delivery.EXACTLY_ONCE else (),
+        ids=ids if read.delivery is Delivery.EXACTLY_ONCE else RowIds(),
         has_headers=HEADERS in schema.fieldNames(),
         drops_obeyed=read.delivery is not Delivery.AT_LEAST_ONCE,
     )
-    return Plan(read, layout, names)
+    return Plan(read, layout, ids.columns, payloads)
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -136,68 +145,37 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._plan.finish(messages)
 
 
-def this_task(write_id: str) -> Task:
-    """Told by Spark; the name of the write stands in for that of a query, if there is one."""
-    context = TaskContext.get()
-    if context is None:
-        raise SinkError("rows are written in tasks of Spark")
-    batch = context.getLocalProperty(BATCH_ID)
-    query = write_id or context.getLocalProperty(QUERY_ID) or ""
-    return Task(query, int(batch) if batch else 0, context.partitionId())
-
-
-def write_rows(plan: Plan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Publish every row, many in flight; a refusal of any fails the task."""
+def write_rows(
+    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+) -> Written:
+    """Publish every row, many in flight; a refusal of any fails the task, unless it may be bad."""
     options = plan.options
-    count = 0
     for first in (full for full in batches if full.num_rows):
         with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
-            before = out.publisher.duplicates
+            layout = replace(plan.layout, ids=ids_of_batch(out, plan.layout, task, first))
+            writer = RowWriter(out, layout, task, options, letters)
             for batch in chain((first,), batches):
-                count += publish(out, plan.layout, batch)
-            out.settle()
-            return Written(task, count, out.publisher.duplicates - before)
-    return Written(task, 0, 0)
+                if batch.num_rows:
+                    writer.write(batch)
+            return writer.finish()
+    return Written(task)
 
 
-def publish(out: Outlet, layout: Layout, batch: pa.RecordBatch) -> int:
-    """One batch of rows on its way."""
-    if not batch.num_rows:
-        return 0
-    rows = layout.rows(batch)
-    try:
-        out.publisher.publish(rows.subjects, rows.payloads, ids=rows.ids, lines=rows.lines)
-    except RowError as error:
-        raise SinkError(f"a row cannot be published: {error}") from None
-    out.refuse(out.publisher.take_refused())
-    return rows.count
-
-
-def write_strictly(plan: Plan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_strictly(
+    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+) -> Written:
     """Rows in atomic batches, each counted in the ledger of this partition."""
     options = plan.options
-    if not task.query:
+    if not task.ledger:
         raise OptionError("delivery strict needs the id of a query, or writeId")
-    count = 0
-    slices = in_slices(in_order(batches, plan.id_columns), options.batch_rows)
-    ledger: Ledger | None = None
-    for first, is_last in slices:
+    for first in (full for full in batches if full.num_rows):
         with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
-            subject = f"{options.ledger}.{task.query}.{task.partition}"
-            ledger = Ledger(out, subject, task.batch)
-            count += record(ledger, plan.layout, first, is_last=is_last)
-            for batch, ends in slices:
-                count += record(ledger, plan.layout, batch, is_last=ends)
-    return Written(task, count, ledger.skipped if ledger is not None else 0)
-
-
-def record(ledger: Ledger, layout: Layout, batch: pa.RecordBatch, *, is_last: bool) -> int:
-    rows = layout.rows(batch)
-    try:
-        ledger.write(rows, is_last=is_last)
-    except RowError as error:
-        raise SinkError(f"a row cannot be published: {error}") from None
-    return rows.count
+            writer = LedgerWriter(out, plan.layout, task, options, letters)
+            sifted = map(writer.sift, chain((first,), batches))
+            for batch, is_last in in_slices(in_order(sifted, plan.id_columns), options.batch_rows):
+                writer.write(batch, is_last=is_last)
+            return writer.finish()
+    return Written(task)
 
 
 def in_order(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

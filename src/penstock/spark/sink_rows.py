@@ -8,13 +8,14 @@ a `BadRow`, which says which row and what is wrong with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.bulk.frames import Values
 from penstock.spark.options import OptionError
+from penstock.spark.sink_ids import BadRow, RowIds
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -22,18 +23,12 @@ if TYPE_CHECKING:
 SUBJECT: Final = "subject"
 DATA: Final = "data"
 HEADERS: Final = "headers"
-MSG_ID: Final = "msgId"
-LINEAGE: Final = ("stream", "seq")
-ID_SEPARATOR: Final = ":"
-CONTROLS: Final = r"[\x00-\x1f\x7f]"
+#: Why the payload of a row could not be made; null if it could.
+REASON: Final = "penstock.reason"
 NO_KEY: Final = r"^$|[\x00-\x20\x7f:]"
 LINE_ENDS: Final = r"[\r\n]"
 #: What a server wrote into a header, or would obey: not to be said again by a copy.
 OBEYED: Final = r"^(?i:nats-(msg-id|expected-|batch-|stream-source|incr))"
-
-
-class BadRow(ValueError):
-    """A row that cannot be published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +47,12 @@ class Layout:
     """Which columns of a schema are what. `subject` is what every row has, if not a column."""
 
     subject: str
-    ids: tuple[str, ...]
+    ids: RowIds
     has_headers: bool
     drops_obeyed: bool = True
 
-    def rows(self, batch: pa.RecordBatch) -> Rows:
-        """The columns of a batch; ids are left out where there are none."""
+    def rows(self, batch: pa.RecordBatch, scope: str = "") -> Rows:
+        """The columns of a batch; `BadRow` if a row cannot be published."""
         count = batch.num_rows
         if self.subject:
             subjects = Values.one(self.subject.encode(), count)
@@ -66,25 +61,28 @@ class Layout:
         return Rows(
             count,
             subjects,
-            values(pc.fill_null(_bytes(batch.column(DATA)), b"")),
-            values(id_column(batch, self.ids)) if self.ids else None,
-            values(header_lines(batch.column(HEADERS), self.drops_obeyed))
-            if self.has_headers
-            else None,
+            values(payload_column(batch)),
+            values(self.ids.checked(batch, scope)) if self.ids else None,
+            values(self.lines(batch)) if self.has_headers else None,
         )
 
+    def lines(self, batch: pa.RecordBatch) -> pa.Array:
+        return header_lines(batch.column(HEADERS), self.drops_obeyed)
 
-def id_columns(schema: StructType, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that name a row: those asked for, or those that are there; maybe none."""
-    there = set(schema.fieldNames())
-    missing = [name for name in named if name not in there]
-    if missing:
-        raise OptionError(f"option msgIdColumns: the rows have no column {', '.join(missing)}")
-    if named:
-        return named
-    if MSG_ID in there:
-        return (MSG_ID,)
-    return LINEAGE if there.issuperset(LINEAGE) else ()
+    def sizes(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
+        """Bytes of payload, id and header lines of each row, whose id and headers are sound."""
+        found = pc.binary_length(payload_column(batch))
+        if self.ids:
+            found = pc.add(found, pc.binary_length(self.ids.texts(batch, scope)))
+        return pc.add(found, pc.binary_length(self.lines(batch))) if self.has_headers else found
+
+    def subject_at(self, batch: pa.RecordBatch, row: int) -> str | None:
+        found: str | None = self.subject or batch.column(SUBJECT)[row].as_py()
+        return found
+
+
+def payload_column(batch: pa.RecordBatch) -> pa.Array:
+    return pc.fill_null(_bytes(batch.column(DATA)), b"")
 
 
 def check_columns(schema: StructType, kinds: dict[str, tuple[str, ...]], needed: set[str]) -> None:
@@ -111,26 +109,6 @@ def values(column: pa.Array) -> Values:
     return Values(len(column), offsets, data, column.offset)
 
 
-def id_column(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
-    """The id of each row; an id that comes twice would be stored once, so it is refused."""
-    parts = [pc.cast(_without_nulls(batch, name), pa.string()) for name in names]
-    ids = pc.binary_join_element_wise(*parts, ID_SEPARATOR) if len(parts) > 1 else parts[0]
-    named = ", ".join(names)
-    _refuse_any(pc.equal(pc.binary_length(ids), 0), f"column {named}: an empty message id")
-    _refuse_any(
-        pc.match_substring_regex(ids, CONTROLS), f"column {named}: a message id with control codes"
-    )
-    if pc.count_distinct(ids).as_py() != len(ids):
-        counts = pc.value_counts(ids)
-        at = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
-        twice = counts.field("values")[at].as_py()
-        raise BadRow(
-            f"column {named}: the message id {twice!r} names two rows, of which the stream would "
-            "keep one; set msgIdColumns to columns that tell them apart"
-        )
-    return ids
-
-
 def header_lines(column: pa.Array, drops_obeyed: bool) -> pa.Array:
     """`Key: value` lines of each row, empty where it has no headers.
 
@@ -139,12 +117,32 @@ def header_lines(column: pa.Array, drops_obeyed: bool) -> pa.Array:
     offsets, keys, texts = _pairs(column)
     if drops_obeyed:
         offsets, keys, texts = _without_obeyed(offsets, keys, texts)
-    _refuse_any(pc.match_substring_regex(keys, NO_KEY), "a header's name has a blank or a colon")
-    _refuse_any(pc.match_substring_regex(texts, LINE_ENDS), "a header's value has a line end")
+    for mask, reason in _faulty_pairs(keys, texts):
+        if pc.any(mask).as_py():
+            raise BadRow(reason)
     pairs = pc.binary_join_element_wise(_bytes(keys), _bytes(texts), b": ")
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), b"\r\n")
     ended = pc.binary_join_element_wise(joined, b"", b"\r\n")
     return pc.if_else(pc.equal(pc.binary_length(joined), 0), b"", ended)
+
+
+def faulty_headers(column: pa.Array) -> list[tuple[pa.Array, str]]:
+    """Masks of rows whose headers cannot be sent, with the reason."""
+    offsets, keys, texts = _pairs(column)
+    found = []
+    for mask, reason in _faulty_pairs(keys, texts):
+        before = pa.concat_arrays(
+            [pa.array([0], pa.int64()), pc.cumulative_sum(mask.cast(pa.int64()))]
+        ).take(offsets)
+        found.append((pc.greater(pc.subtract(before[1:], before[:-1]), 0), reason))
+    return found
+
+
+def _faulty_pairs(keys: pa.Array, texts: pa.Array) -> list[tuple[pa.Array, str]]:
+    return [
+        (pc.match_substring_regex(keys, NO_KEY), "a header's name has a blank or a colon"),
+        (pc.match_substring_regex(texts, LINE_ENDS), "a header's value has a line end"),
+    ]
 
 
 def _pairs(column: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -210,8 +208,3 @@ def _without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:
     if column.null_count:
         raise BadRow(f"column {name}: a row has none")
     return column
-
-
-def _refuse_any(found: Any, reason: str) -> None:
-    if pc.any(found).as_py():
-        raise BadRow(reason)

@@ -24,12 +24,40 @@ class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
         str, Doc("Subject filters, separated by commas; the server applies them.")
     ] = ""
     include_headers: Annotated[bool, Doc("Whether there is a column `headers`.")] = True
+    # Payloads
+    payload: Annotated[
+        Literal["raw", "text", "json", "avro", "protobuf"],
+        Doc(
+            "What payloads are. Other than `raw` they are decoded into the column `value`, in "
+            "place of `data`. Headers of Confluent's and Apicurio's registries are recognised."
+        ),
+    ] = "raw"
+    payload_schema: Annotated[
+        str,
+        Doc(
+            "Their schema: DDL for `json`, an Avro schema, or a protobuf descriptor set. Written "
+            "out, `file:PATH`, or `kv:BUCKET/KEY` (read by the driver)."
+        ),
+    ] = ""
+    payload_message: Annotated[str, Doc("The full name of the message, for `protobuf`.")] = ""
+    bad_records: Annotated[
+        Literal["fail", "null", "column", "deadletter"],
+        Doc(
+            "What to do with a payload that is not of the schema: fail and name its sequence, make "
+            "`value` null, keep it with the reason in `bad_data` and `bad_reason`, or publish it "
+            "to `badRecordsSubject` and leave the row out."
+        ),
+    ] = "fail"
+    bad_records_subject: Annotated[
+        str, Doc("Where `deadletter` publishes: a subject of a stream other than those read.")
+    ] = ""
     # From where to where
     starting_seq: Annotated[
         str,
         Doc(
             "First sequence to read: `earliest` (the default), `latest`, a number, or JSON by "
-            "stream. A query that has a checkpoint goes on from there."
+            "stream. A query that has a checkpoint goes on from there; a stream that is added to "
+            "it later is read from its first message, whatever this says."
         ),
     ] = ""
     ending_seq: Annotated[
@@ -46,9 +74,13 @@ class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
         str, Doc("End before the first message at or after it: as above. Only for tables.")
     ] = ""
     fail_on_data_loss: Annotated[
-        bool,
-        Doc("Fail when messages are gone before they were read; otherwise go on without them."),
-    ] = True
+        bool | None,
+        Doc(
+            "Fail when messages were removed before they were read; otherwise go on without them. "
+            "By default streaming tables fail; tables of a stream at its limits go on and log how "
+            "many were removed, and fail if it was deleted and created again, or truncated."
+        ),
+    ] = None
     # How much at a time
     max_offsets_per_trigger: Annotated[
         Amount, Doc("Sequences in one batch at most, over all streams; 0 is no limit.")
@@ -76,6 +108,26 @@ class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
     poll_timeout_ms: Annotated[
         Milliseconds, Doc("Silence after which a task makes its consumer anew.")
     ] = 3_000
+    cursor_bucket: Annotated[
+        str,
+        Doc(
+            "A KV bucket that shows how far the query has read, after each batch: sequence, lag in "
+            "messages and in seconds by stream. For people and monitoring; the checkpoint counts."
+        ),
+    ] = ""
+    cursor_key: Annotated[
+        str, Doc("The key there, one for each query; by default `spark.` and the streams' names.")
+    ] = ""
     idle_wait_ms: Annotated[
         Milliseconds, Doc("How long a query waits for new messages before it asks Spark again.")
     ] = 500
+
+    @property
+    def fails_on_loss(self) -> bool:
+        """Whether a lost stream, or one that is not the one that was planned for, is an error."""
+        return self.fail_on_data_loss is not False
+
+    @property
+    def fails_on_removal(self) -> bool:
+        """Whether messages that a stream's limits removed in time are an error in a table too."""
+        return self.fail_on_data_loss is True

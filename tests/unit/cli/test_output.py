@@ -15,6 +15,7 @@ from penstock.cli.output import (
     show_bytes,
     show_duration,
     show_limit,
+    show_rate,
     show_time,
 )
 from penstock.cli.rendering import message_text, payload_document
@@ -135,3 +136,25 @@ def test_no_bar_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) 
     with Screen(as_json=False).progress("Putting x", 10) as done:
         done(10)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_of_steps_shows_what_is_done_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Screen(as_json=False).steps("Folding x", unit="tasks") as progress:
+        assert progress is not None
+        progress(3, 12)
+    shown = terminal.getvalue()
+    assert "Folding x" in shown
+    assert "3/12" in shown
+    assert "tasks/s" in shown
+
+
+def test_steps_are_not_counted_without_a_terminal() -> None:
+    with Screen(as_json=False).steps("Folding x") as progress:
+        assert progress is None
+
+
+def test_slow_rates_have_a_digit_after_the_point() -> None:
+    assert show_rate(0.25, "tasks") == "0.2 tasks/s"
+    assert show_rate(12_345.6) == "12,345/s"

@@ -13,7 +13,7 @@ from penstock.bulk.frames import encode
 from penstock.spark.kv_changes import ChangeLayout
 from penstock.spark.kv_options import KvReadOptions, KvWriteOptions, check_write
 from penstock.spark.options import OptionError, parse
-from penstock.spark.sink_rows import BadRow
+from penstock.spark.sink_ids import BadRow
 
 BASE = {"url": "nats://127.0.0.1:4222", "bucket": "b"}
 PLAIN = ChangeLayout(bucket="b", has_op=False)

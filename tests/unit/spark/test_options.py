@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import re
 
+import msgspec
 import pytest
 
-from penstock.spark.options import ConnectionOptions, OptionError, check_connection, parse
+from penstock.spark.options import (
+    KAFKA_NAMES,
+    ConnectionOptions,
+    OptionError,
+    check_connection,
+    parse,
+)
 from penstock.spark.source_options import ReadOptions
 
 URL = {"url": "nats://127.0.0.1:4222"}
@@ -30,7 +38,7 @@ def test_a_path_names_the_stream() -> None:
         ({"zzz": "1"}, "unknown option zzz$"),
         ({"retries": "many"}, "option retries: expected `int`"),
         ({"retries": "-1"}, "option retries: expected `int` >= 0"),
-        ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss: expected `bool`"),
+        ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss: expected `bool"),
         ({"readMode": "best"}, "option readMode: invalid enum value"),
     ],
 )
@@ -69,3 +77,21 @@ def test_no_secret_is_shown(name: str) -> None:
 def test_contradictions_are_refused(given: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         check_connection(parse(ConnectionOptions, {**URL, **given}))
+
+
+def test_names_of_kafkas_options_are_told_ours() -> None:
+    for name, ours in (("startingOffsets", "startingSeq"), ("kafka.bootstrap.servers", "url")):
+        with pytest.raises(OptionError, match=f"unknown option {name}: .* is {ours} here"):
+            parse(ReadOptions, {"url": "nats://a", "stream": "S", name: "x"})
+
+
+def test_every_name_of_kafkas_leads_to_an_option_that_exists() -> None:
+    known = {field.encode_name for field in msgspec.structs.fields(ReadOptions)}
+    for hint in KAFKA_NAMES.values():
+        assert known & set(re.findall(r"[A-Za-z]+", hint)), hint
+
+
+def test_what_a_table_of_a_catalog_adds_is_passed_over() -> None:
+    given = {"url": "nats://a", "option.stream": "S", "option.url": "nats://b", "path": "file:/t"}
+    found = parse(ReadOptions, given, path="stream")
+    assert (found.url, found.stream) == ("nats://a", "S")

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.spark.pushing import Narrowing, Pushing, narrowed
+from penstock.spark.pushing import Narrowing, Pushing, is_exact, narrowed
 
 SUBJECT, SEQ, TIME = ("subject",), ("seq",), ("timestamp",)
 DAY = datetime(1970, 1, 2, tzinfo=UTC)
@@ -65,8 +65,25 @@ def test_what_is_not_understood_narrows_nothing() -> None:
 
 
 def test_spark_takes_the_override_for_absent() -> None:
-    taken: list[Filter] = []
-    pushing = Pushing(taken.extend)
+    pushing = Pushing(lambda filters: filters[1:])
     assert pushing.__func__ is DataSourceReader.pushFilters
-    filters: list[Filter] = [EqualTo(SEQ, 1)]
-    assert list(pushing(filters)) == filters == taken
+    filters: list[Filter] = [EqualTo(SEQ, 1), EqualTo(SEQ, 2)]
+    assert list(pushing(filters)) == filters[1:]
+
+
+def exact(filters: list[Filter], options: tuple[str, ...] = ()) -> list[bool]:
+    found = narrowed(filters)
+    return [is_exact(one, found, options) for one in filters]
+
+
+def test_filters_that_hold_for_every_row_read_are_exact() -> None:
+    assert exact([EqualTo(SEQ, 7), GreaterThan(SEQ, 1), EqualTo(SUBJECT, "a.b")]) == [True] * 3
+    assert exact([In(SUBJECT, ("a", "b"))], ("a",)) == [True]
+    assert exact([StringStartsWith(SUBJECT, "a.")]) == [True]
+
+
+def test_filters_that_spark_must_evaluate_are_not_exact() -> None:
+    assert exact([GreaterThan(TIME, DAY), Not(EqualTo(SEQ, 1))]) == [False, False]
+    assert exact([StringStartsWith(SUBJECT, "a."), EqualTo(SUBJECT, "a.b")]) == [True, False]
+    assert exact([StringStartsWith(SUBJECT, "a.")], ("a.*",)) == [False]
+    assert exact([EqualTo(SUBJECT, "a.ü"), EqualTo(("headers", "seq"), 5)]) == [False, False]

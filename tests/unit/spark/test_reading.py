@@ -58,9 +58,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return made
 
 
-def seqs(mode: str = "consumer", **more: Any) -> list[int]:
+def seqs(mode: str = "consumer", *, may_shrink: bool = False, **more: Any) -> list[int]:
     options = ReadOptions(url="nats://a", stream="S", retry_interval_ms=0, **more)
-    part = RangePartition(SeqRange("S", format_time(CREATED_NS), 1, 11), (), mode)
+    span = SeqRange("S", format_time(CREATED_NS), 1, 11)
+    part = RangePartition(span, (), mode, may_shrink=may_shrink)
     return [batch.first for batch in RangeReading(part, options).batches()]
 
 
@@ -137,3 +138,18 @@ def test_a_task_is_told_no_secrets() -> None:
     part = RangePartition(SeqRange("S", "", 1, 11), ("a.>",), "consumer")
     assert "S" in repr(part)
     assert "nats://" not in repr(vars(part))
+
+
+def test_a_table_goes_on_without_what_limits_removed_and_reports_it(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.evicted = 1
+    server.eviction_at = {4: 6}
+    assert seqs(may_shrink=True) == [2, 3, 7, 8, 9, 10]
+    assert "stream S: its limits removed 4 of the sequences 1-10" in caplog.text
+
+
+def test_a_streaming_read_fails_where_a_table_goes_on(server: Server) -> None:
+    server.eviction_at = {4: 6}
+    with pytest.raises(DataLoss, match="removed before they were read"):
+        seqs()

@@ -61,6 +61,15 @@ def planned(options: dict[str, str], schema: str = FULL, *, is_streaming: bool =
         ({"batchRows": "1000"}, "batchRows"),
         ({"batchRows": "0"}, "batchRows"),
         ({"maxInFlight": "0"}, "maxInFlight"),
+        ({"writeId": "a/b"}, "writeId"),
+        ({**STRICT, "onDuplicate": "skip"}, "onDuplicate"),
+        ({"onBadRow": "drop"}, "onBadRow"),
+        ({"onBadRow": "deadletter"}, "set one of deadLetterSubject, deadLetterPath"),
+        (
+            {"onBadRow": "deadletter", "deadLetterSubject": "a", "deadLetterPath": "b"},
+            "set one of",
+        ),
+        ({"deadLetterSubject": "a"}, "need onBadRow deadletter"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
@@ -104,7 +113,7 @@ def test_overwriting_is_refused() -> None:
 def test_ids_come_from_columns_that_name_a_row(
     options: dict[str, str], schema: str, ids: tuple[str, ...]
 ) -> None:
-    assert planned(options, schema).layout.ids == ids
+    assert planned(options, schema).layout.ids.columns == ids
 
 
 def test_a_streaming_query_names_its_own_ledger() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.bulk.frames import encode
 from penstock.spark.sink import in_order, in_slices
-from penstock.spark.sink_rows import BadRow, Layout, header_lines, id_column
+from penstock.spark.sink_ids import BadRow, RowIds
+from penstock.spark.sink_rows import Layout, faulty_headers, header_lines
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 LIST_MAP = pa.map_(pa.string(), pa.list_(pa.string()))
@@ -65,7 +66,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        (["a", None], "a row has none"),
+        (["a", None], "no message id"),
         (["a", ""], "empty"),
         (["a", "b\n"], "control codes"),
         (["a", "b", "a"], "'a' names two rows"),
@@ -73,31 +74,58 @@ def batch(**columns: Any) -> pa.RecordBatch:
 )
 def test_an_id_that_names_no_row_alone_is_refused(ids: list[str | None], told: str) -> None:
     with pytest.raises(BadRow, match=told):
-        id_column(batch(msgId=ids), ("msgId",))
+        RowIds(("msgId",)).checked(batch(msgId=ids), "")
 
 
 def test_ids_of_several_columns_are_joined() -> None:
     rows = batch(stream=["EV", "EV"], seq=pa.array([1, 2], pa.int64()))
-    assert id_column(rows, ("stream", "seq")).to_pylist() == ["EV:1", "EV:2"]
+    found = RowIds(("stream", "seq")).checked(rows, "unused")
+    assert found.to_pylist() == ["EV:1", "EV:2"]
+
+
+def test_ids_of_lineage_name_source_time_target_and_write() -> None:
+    times = pa.array([1_700_000_000_000_001, None], pa.timestamp("us", tz="UTC"))
+    rows = batch(
+        stream=["EV", "EV"],
+        seq=pa.array([1, 2], pa.int64()),
+        timestamp=times,
+        subject=["a", "b"],
+    )
+    ids = RowIds(("stream", "seq"), is_lineage=True, stored_at="timestamp", target="subject")
+    assert ids.checked(rows, "q7").to_pylist() == ["EV:1:1700000000000001:a:q7", "EV:2::b:q7"]
+    assert ids.first_scheme().checked(rows, "q7").to_pylist() == ["EV:1", "EV:2"]
+
+
+def test_ids_may_repeat_where_rows_are_deduplicated_by_them() -> None:
+    ids = RowIds(("msgId",), may_repeat=True)
+    assert ids.checked(batch(msgId=["a", "a"]), "").to_pylist() == ["a", "a"]
+
+
+def test_rows_with_faulty_headers_are_found_in_a_slice_too() -> None:
+    column = pa.array([[("x y", "1")], [("a", "b")], None, [("c", "d\n"), ("e", "f")]], TEXT_MAP)
+    masks = [mask.to_pylist() for mask, _ in faulty_headers(column)]
+    assert masks == [[True, False, False, False], [False, False, False, True]]
+    masks = [mask.to_pylist() for mask, _ in faulty_headers(column.slice(1))]
+    assert masks == [[False] * 3, [False, False, True]]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()])
 def test_data_of_any_width_is_published_and_null_is_empty(kind: pa.DataType) -> None:
     data = pa.array([b"x", None, b"yz"], pa.binary()).cast(kind)
-    rows = Layout(subject="s", ids=(), has_headers=False).rows(batch(data=data))
+    rows = Layout(subject="s", ids=RowIds(), has_headers=False).rows(batch(data=data))
     said = encode(rows.subjects, rows.payloads).data
     assert said == b"PUB s 1\r\nx\r\nPUB s 0\r\n\r\nPUB s 2\r\nyz\r\n"
 
 
 def test_a_slice_of_a_batch_is_published_as_the_slice() -> None:
     whole = batch(subject=["a", "b", "c"], data=[b"1", b"2", b"3"], msgId=["x", "y", "z"])
-    rows = Layout(subject="", ids=("msgId",), has_headers=False).rows(whole.slice(1, 1))
+    rows = Layout(subject="", ids=RowIds(("msgId",)), has_headers=False).rows(whole.slice(1, 1))
     said = encode(rows.subjects, rows.payloads, ids=rows.ids).data
     assert said == b"HPUB b 28 29\r\nNATS/1.0\r\nNats-Msg-Id: y\r\n\r\n2\r\n"
 
 
 def test_a_row_without_a_subject_is_refused() -> None:
-    layout = Layout(subject="", ids=(), has_headers=False)
+    layout = Layout(subject="", ids=RowIds(), has_headers=False)
     with pytest.raises(BadRow, match="subject"):
         layout.rows(batch(subject=["a", None], data=[b"", b""]))
 

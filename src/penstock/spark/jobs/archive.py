@@ -8,14 +8,20 @@ and not passed over unless the caller says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from penstock.spark.jobs.archive_columns import check_columns, columns_of
+from penstock.spark.jobs.archive_removals import Ranges, removed_between
 from penstock.spark.jobs.compaction import TARGET_BYTES, compact
-from penstock.spark.jobs.delta import DeltaArchive, flat
+from penstock.spark.jobs.delta import DeltaArchive
+from penstock.spark.jobs.iceberg_io import SCHEME as ICEBERG_SCHEME
+from penstock.spark.jobs.origins import without_losses
 from penstock.spark.jobs.storage import storage_for
+from penstock.spark.jobs.storage_options import flat
 from penstock.spark.jobs.table import (
     VACUUM_GRACE_SECONDS,
     ArchiveError,
@@ -23,34 +29,66 @@ from penstock.spark.jobs.table import (
     ManifestTable,
     Version,
 )
-from penstock.spark.jobs.writing import FILE_SCHEMA, Layout, file_writer, partition_columns
+from penstock.spark.jobs.writing import (
+    DAY,
+    FILE_SCHEMA,
+    TIMES,
+    TOKEN_PREFIX,
+    TOKEN_VALUES_MAX,
+    Layout,
+    check_tokens,
+    file_writer,
+    partition_columns,
+)
 from penstock.spark.rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.spark.jobs.origins import Extent, Origin
     from penstock.spark.jobs.storage import Storage
 
 SEQUENCES_PER_COMMIT: Final = 2_000_000
-FORMS: Final = ("parquet", "delta")
+DAY_SECONDS: Final = 86_400.0
+ICEBERG: Final = "iceberg"
+FORMS: Final = ("parquet", "delta", ICEBERG)
+
+log = logging.getLogger(__name__)
 
 
 class ArchiveTable(Protocol):
     """What an archive must be able to do."""
 
     kind: str
-    data: str
-    """The directory of its files."""
-    storage: Storage
+
+    @property
+    def data(self) -> str:
+        """The directory of its files."""
+        ...
+
+    @property
+    def storage(self) -> Storage: ...
 
     def current(self) -> Version: ...
+
+    def layout(self, version: Version, schema: Any) -> Layout:
+        """How files with rows of this Arrow schema are written; None for all columns there are."""
+        ...
 
     def commit(
         self, base: Version, added: Iterable[DataFile], removed: Iterable[str] = (), **changes: Any
     ) -> Version: ...
+
+    def joinable(self, version: Version) -> Iterable[DataFile]:
+        """Files of the newest version that may be joined with others."""
+        ...
+
+    def expire(self, days: float) -> int:
+        """Remove versions older than so many days, and the files that only they have; how many
+        files that were."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +106,8 @@ class ArchiveReport:
     rows: int
     files: int
     bytes: int
-
-
-def _unheard(done: int, total: int) -> None:
-    """Nobody watches."""
+    removed: int = 0
+    """Sequences of this run that the stream removed before they were read (`archive_removals`)."""
 
 
 def open_archive(
@@ -80,13 +116,23 @@ def open_archive(
     """The archive at a place, of whichever form it has; `form` says what a new one becomes."""
     if form not in ("", *FORMS):
         raise ArchiveError(f"form {form!r}: an archive is one of {', '.join(FORMS)}")
+    if dest.startswith(ICEBERG_SCHEME) or form == ICEBERG:
+        return _iceberg(dest, form, storage_options or {})
     storage = storage_for(dest, storage_options)
-    delta = DeltaArchive(storage, arrow_schema(), flat(storage_options or {}))
+    delta = DeltaArchive(storage, flat(storage_options or {}))
     plain = ManifestTable(storage)
     there = "delta" if delta.exists() else "parquet" if plain.exists() else ""
     if there and form and form != there:
         raise ArchiveError(f"{dest} holds an archive of form {there}, not {form}")
     return delta if (there or form) == "delta" else plain
+
+
+def _iceberg(dest: str, form: str, options: dict[str, Any]) -> ArchiveTable:
+    from penstock.spark.jobs.iceberg import IcebergArchive
+
+    if form not in ("", ICEBERG):
+        raise ArchiveError(f"{dest} names an Iceberg table, and the form is {form}")
+    return IcebergArchive(dest, options)
 
 
 def archive(
@@ -96,61 +142,135 @@ def archive(
     *,
     form: str = "",
     token: int | None = None,
+    by_time: str = DAY,
+    token_values_max: int = TOKEN_VALUES_MAX,
     until: int | None = None,
     sequences_per_commit: int = SEQUENCES_PER_COMMIT,
     allow_loss: bool = False,
     compact_bytes: int = TARGET_BYTES,
+    expire_days: float | None = None,
     storage_options: dict[str, Any] | None = None,
-    progress: Callable[[int, int], None] = _unheard,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ArchiveReport:
     """Archive what the stream holds now, or up to `until`, behind what is archived already.
 
-    `token` also partitions by that token of the subject, from 0. `allow_loss` goes on where the
-    stream has dropped messages that were not archived. `compact_bytes` joins files up to that size
-    at the end; 0 does not. `progress` is told how many sequences are done, of how many.
+    `token` also partitions by that token of the subject, from 0, which may have `token_values_max`
+    values; `by_time` is the step of an Iceberg table's partitions (`TIMES`). `allow_loss` goes on
+    where the stream has dropped messages that were not archived, and where it is truncated during
+    the run. What its limits remove during the run is counted in the report. `compact_bytes` joins
+    files up to that size at the end; 0 does not. `expire_days` removes versions older than that and
+    the files that only they have. `progress` gets how many sequences are done, of how many.
     """
     table = open_archive(dest, form, storage_options)
     extent = origin.extent()
-    version = _begun(table, extent, token)
-    layout = Layout(table.storage, table.data, version.partition_by)
+    version = _begun(table, extent, _wanted(table.kind, token, by_time))
     last = extent.last_seq if until is None else min(until, extent.last_seq)
     position, evicted = _start(version, extent, allow_loss=allow_loss)
-    start, added, commits = position, 0, 0
+    source = without_losses(origin) if allow_loss else origin
+    steps = _Steps(table, source, version, evicted, token_values_max)
+    start = position
     while position < last:
         end = min(position + sequences_per_commit, last)
-        files = _write(origin, layout, position + 1, end)
-        version = table.commit(version, files, cursor=end, evicted=evicted)
+        steps.take(position + 1, end)
         position = end
-        added += sum(file.rows for file in files)
-        commits += 1
-        progress(position - start, last - start)
+        if progress is not None:
+            progress(position - start, last - start)
     joined = compact(spark, table, target_bytes=compact_bytes) if compact_bytes else 0
+    _tidy(table, expire_days)
+    return _report(table, dest, steps, joined)
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The commits of a run."""
+
+    table: ArchiveTable
+    origin: Origin
+    version: Version
+    evicted: Ranges
+    token_values_max: int
+    added: int = 0
+    commits: int = 0
+    removed: int = 0
+
+    def take(self, first: int, last: int) -> None:
+        """Archive a range of sequences and move the cursor to its end."""
+        rows = self.origin.rows(first, last)
+        if self.version.version and self.table.kind != ICEBERG:
+            check_columns(self.version, rows.schema)
+        layout = replace(
+            self.table.layout(self.version, arrow_schema(rows.schema)),
+            token_values_max=self.token_values_max,
+        )
+        files = _write(rows, layout)
+        check_tokens(layout, (*self.version.files, *files))
+        now = self.origin.extent()
+        _check_identity(self.version, now)
+        count, ranges = removed_between(layout.storage, files, first, last, now)
+        if count:
+            log.warning(
+                "stream %s removed %d of the sequences %d-%d before they were archived",
+                now.stream,
+                count,
+                first,
+                last,
+            )
+        self.evicted = (*self.evicted, *ranges)
+        self.version = self.table.commit(
+            self.version,
+            files,
+            cursor=last,
+            evicted=self.evicted,
+            columns=columns_of(rows.schema),
+        )
+        self.removed += count
+        self.added += sum(file.rows for file in files)
+        self.commits += 1
+
+
+def _tidy(table: ArchiveTable, days: float | None) -> None:
     if isinstance(table, ManifestTable):
-        table.vacuum(grace=VACUUM_GRACE_SECONDS)
-    return _report(table, dest, added, commits, joined)
+        table.vacuum(grace=VACUUM_GRACE_SECONDS if days is None else days * DAY_SECONDS)
+    elif days is not None and table.current().stream:
+        table.expire(days)
 
 
-def _begun(table: ArchiveTable, extent: Extent, token: int | None) -> Version:
+def _wanted(kind: str, token: int | None, by_time: str) -> tuple[str, ...]:
+    """What an archive is to be partitioned by."""
+    if by_time not in TIMES:
+        raise ArchiveError(f"partitions by time {by_time!r}: give one of {', '.join(TIMES)}")
+    if kind != ICEBERG:
+        if by_time != DAY:
+            raise ArchiveError(f"an archive of form {kind} is partitioned by day")
+        return partition_columns(token)
+    times = () if by_time == "none" else (f"timestamp_{by_time}",)
+    return times if token is None else (*times, f"{TOKEN_PREFIX}{token}")
+
+
+def _begun(table: ArchiveTable, extent: Extent, wanted: tuple[str, ...]) -> Version:
     """The newest version, which must be of this stream; an empty one becomes it."""
     found = table.current()
-    wanted = partition_columns(token)
     if not found.stream:
         return msgspec.structs.replace(
             found, stream=extent.stream, created_ns=extent.created_ns, partition_by=wanted
         )
     if found.stream != extent.stream:
         raise ArchiveError(f"the archive is of stream {found.stream}, not {extent.stream}")
-    if found.created_ns != extent.created_ns:
+    _check_identity(found, extent)
+    if found.partition_by != wanted:
+        raise ArchiveError(
+            f"the archive is partitioned by {', '.join(found.partition_by) or 'nothing'}, "
+            f"not by {', '.join(wanted) or 'nothing'}"
+        )
+    return found
+
+
+def _check_identity(version: Version, extent: Extent) -> None:
+    if version.created_ns != extent.created_ns:
         raise ArchiveError(
             f"stream {extent.stream} was made anew since it was archived: its sequences mean other "
             "messages now. Archive it to another place"
         )
-    if found.partition_by != wanted:
-        raise ArchiveError(
-            f"the archive is partitioned by {', '.join(found.partition_by)}, "
-            f"not by {', '.join(wanted)}"
-        )
-    return found
 
 
 def _start(
@@ -169,23 +289,24 @@ def _start(
     return start, (*version.evicted, lost)
 
 
-def _write(origin: Origin, layout: Layout, first: int, last: int) -> list[DataFile]:
-    rows = origin.rows(first, last).mapInArrow(file_writer(layout), FILE_SCHEMA).collect()
-    return [msgspec.json.decode(row.file, type=DataFile) for row in rows]
+def _write(rows: DataFrame, layout: Layout) -> list[DataFile]:
+    made = rows.mapInArrow(file_writer(layout), FILE_SCHEMA).collect()
+    return [msgspec.json.decode(row.file, type=DataFile) for row in made]
 
 
-def _report(table: ArchiveTable, dest: str, added: int, commits: int, joined: int) -> ArchiveReport:
+def _report(table: ArchiveTable, dest: str, steps: _Steps, joined: int) -> ArchiveReport:
     now = table.current()
     return ArchiveReport(
         stream=now.stream,
         dest=dest,
         form=table.kind,
-        rows_added=added,
-        commits=commits,
+        rows_added=steps.added,
+        commits=steps.commits,
         files_joined=joined,
         version=now.version,
         cursor=now.cursor,
         rows=now.rows,
         files=len(now.files),
         bytes=now.size,
+        removed=steps.removed,
     )

@@ -8,14 +8,13 @@ next run finds what is left to join.
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from penstock.spark.jobs.delta import DeltaArchive
 from penstock.spark.jobs.table import CommitLost, DataFile
-from penstock.spark.jobs.writing import FILE_SCHEMA, Layout, written_as
+from penstock.spark.jobs.writing import FILE_SCHEMA, written_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.jobs.archive import ArchiveTable
     from penstock.spark.jobs.storage import Storage
+    from penstock.spark.jobs.writing import Layout
 
 TARGET_BYTES: Final = 128 << 20
 SMALL_PART: Final = 2
@@ -53,11 +53,11 @@ def compact(spark: SparkSession, table: ArchiveTable, *, target_bytes: int = TAR
     if isinstance(table, DeltaArchive):
         return table.compact(target_bytes) if table.exists() else 0
     base = table.current()
-    groups = small_groups(base.files, target_bytes)
+    groups = small_groups(table.joinable(base), target_bytes) if base.files else []
     if not groups:
         return 0
     rows = [(msgspec.json.encode(group).decode(),) for group in groups]
-    layout = Layout(table.storage, table.data, base.partition_by)
+    layout = table.layout(base, None)
     made = (
         spark.createDataFrame(rows, "files string")
         .repartition(len(rows))
@@ -90,4 +90,5 @@ def _rows(storage: Storage, group: list[DataFile]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     for file in group:
-        yield from pq.ParquetFile(io.BytesIO(storage.read(file.path))).iter_batches()
+        with storage.open(file.path) as opened:
+            yield from pq.ParquetFile(opened).iter_batches()

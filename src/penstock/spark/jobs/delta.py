@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 import msgspec
 
+from penstock.spark.jobs.archive_columns import row_schema
 from penstock.spark.jobs.table import ArchiveError, CommitLost, DataFile, Version
+from penstock.spark.jobs.writing import DATE, NO_TOKEN, plain_layout
+from penstock.spark.rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.spark.jobs.storage import Storage
+    from penstock.spark.jobs.writing import Layout
 
 APPLICATION: Final = "penstock-archive"
 LOG: Final = "_delta_log"
 PARTITION_PREFIX: Final = "partition."
 MS: Final = 1000
+US_MS: Final = 1000
+DAY_HOURS: Final = 24
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Described(msgspec.Struct, frozen=True):
@@ -32,10 +41,11 @@ class _Described(msgspec.Struct, frozen=True):
     stream: str
     created_ns: int
     evicted: tuple[tuple[int, int], ...] = ()
+    columns: str = ""
 
     @classmethod
     def text(cls, version: Version) -> str:
-        told = cls(version.stream, version.created_ns, version.evicted)
+        told = cls(version.stream, version.created_ns, version.evicted, version.columns)
         return msgspec.json.encode(told).decode()
 
 
@@ -45,12 +55,8 @@ class DeltaArchive:
     kind = "delta"
     data = ""
 
-    def __init__(
-        self, storage: Storage, schema: Any, options: dict[str, str] | None = None
-    ) -> None:
-        """`schema` is the Arrow schema of messages without partition columns."""
+    def __init__(self, storage: Storage, options: dict[str, str] | None = None) -> None:
         self.storage = storage
-        self._schema = schema
         self._options = options
 
     def exists(self) -> bool:
@@ -75,6 +81,7 @@ class DeltaArchive:
             partition_by=tuple(metadata.partition_columns),
             evicted=told.evicted,
             files=tuple(_files(table, metadata.partition_columns)),
+            columns=told.columns,
         )
 
     def commit(
@@ -102,7 +109,7 @@ class DeltaArchive:
             table.create_write_transaction(
                 [_action(file) for file in added],
                 "append",
-                self._whole_schema(made.partition_by),
+                table.schema(),  # its own: dates were text in tables of before
                 list(made.partition_by),
                 commit_properties=properties,
             )
@@ -115,7 +122,7 @@ class DeltaArchive:
 
         DeltaTable.create(
             self.storage.root,
-            self._whole_schema(made.partition_by),
+            _whole_schema(made),
             mode="ignore",
             partition_by=list(made.partition_by),
             name=made.stream,
@@ -123,11 +130,21 @@ class DeltaArchive:
             storage_options=self._options,
         )
 
-    def _whole_schema(self, partition_by: tuple[str, ...]) -> Any:
-        import pyarrow as pa
+    def layout(self, version: Version, schema: Any) -> Layout:
+        return plain_layout(self.storage, self.data, version, schema)
 
-        added = [pa.field(name, pa.string()) for name in partition_by]
-        return pa.schema([*self._schema, *added])
+    def joinable(self, version: Version) -> Iterable[DataFile]:
+        return version.files
+
+    def expire(self, days: float) -> int:
+        """Delete files that left the table longer than so many days ago; how many."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.storage.root, storage_options=self._options)
+        hours = int(days * DAY_HOURS)
+        return len(
+            table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+        )
 
     def compact(self, target_bytes: int) -> int:
         """Join small files; how many there are less."""
@@ -139,33 +156,44 @@ class DeltaArchive:
         return int(told["numFilesRemoved"]) - int(told["numFilesAdded"])
 
 
-def flat(options: dict[str, Any]) -> dict[str, str]:
-    """Options of a store of objects as delta-rs takes them: all in one, all text."""
-    inner = options.get("client_options", {})
-    outer = {name: value for name, value in options.items() if name != "client_options"}
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (outer | inner).items()
-    }
+def _whole_schema(made: Version) -> Any:
+    import pyarrow as pa
+
+    kinds = {DATE: pa.date32()}
+    added = [pa.field(name, kinds.get(name, pa.string())) for name in made.partition_by]
+    return pa.schema([*arrow_schema(row_schema(made)), *added])
 
 
 def _action(file: DataFile) -> Any:
     from deltalake.transaction import AddAction
 
+    low: dict[str, Any] = {"seq": file.first_seq}
+    high: dict[str, Any] = {"seq": file.last_seq}
+    if file.first_us is not None and file.last_us is not None:
+        low["timestamp"] = _instant(file.first_us // US_MS)
+        high["timestamp"] = _instant(-(-file.last_us // US_MS))
+    if file.first_subject:
+        low["subject"], high["subject"] = file.first_subject, file.last_subject
     stats = {
         "numRecords": file.rows,
-        "minValues": {"seq": file.first_seq},
-        "maxValues": {"seq": file.last_seq},
-        "nullCount": {"seq": 0},
+        "minValues": low,
+        "maxValues": high,
+        "nullCount": dict.fromkeys(low, 0),
     }
     return AddAction(
         path=file.path,
         size=file.size,
-        partition_values=dict(file.partition),
+        partition_values={name: _value(text) for name, text in file.partition.items()},
         modification_time=int(time.time() * MS),
         data_change=True,
         stats=json.dumps(stats),
     )
+
+
+def _instant(milliseconds: int) -> str:
+    """A time as statistics have it; they know milliseconds, so bounds are rounded outwards."""
+    moment = datetime.fromtimestamp(milliseconds // MS, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % MS:03d}Z"
 
 
 def _files(table: Any, partition_by: list[str]) -> Iterable[DataFile]:
@@ -179,5 +207,24 @@ def _files(table: Any, partition_by: list[str]) -> Iterable[DataFile]:
             size=row["size_bytes"],
             first_seq=row["min.seq"],
             last_seq=row["max.seq"],
-            partition={name: str(row[f"{PARTITION_PREFIX}{name}"]) for name in partition_by},
+            partition={name: _directory(row[f"{PARTITION_PREFIX}{name}"]) for name in partition_by},
+            first_us=_microseconds(row.get("min.timestamp")),
+            last_us=_microseconds(row.get("max.timestamp")),
+            first_subject=row.get("min.subject") or "",
+            last_subject=row.get("max.subject") or "",
         )
+
+
+def _value(directory: str) -> str | None:
+    """A value of a partition, from the name of its directory."""
+    return None if directory == NO_TOKEN else unquote(directory)
+
+
+def _directory(value: Any) -> str:
+    return NO_TOKEN if value in (None, NO_TOKEN) else quote(str(value), safe="-_")
+
+
+def _microseconds(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    return (moment.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)

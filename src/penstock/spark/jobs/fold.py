@@ -20,8 +20,10 @@ from penstock.fold.shards import by_hash, by_prefix
 from penstock.fold.transport import transport_for
 from penstock.kv.records import prefix_of, stream_of
 from penstock.spark.jobs.archive import open_archive
+from penstock.spark.jobs.archive_columns import check_raw
 from penstock.spark.jobs.archived import archived
 from penstock.spark.jobs.fold_shards import RESULT_SCHEMA, FoldPlan, folder
+from penstock.spark.jobs.storage_options import nested
 from penstock.spark.jobs.table import ArchiveError
 from penstock.spark.rows import message_schema
 
@@ -81,6 +83,7 @@ def fold(
     dest: str,
     *,
     archive: str = "",
+    archive_options: dict[str, Any] | None = None,
     shards: int = SHARDS,
     prefixes: Sequence[str] = (),
     until: int | None = None,
@@ -90,17 +93,19 @@ def fold(
     """Bring the published fold of a bucket up to what its stream (`origin`) holds now.
 
     Shards are published under `dest` as `<bucket>/<shard>`: so many by hash, or one for each of
-    `prefixes`. `archive` is one of the bucket's stream, and is read as far as it goes. Payloads
-    that were replaced longer than `grace` seconds ago are deleted.
+    `prefixes`. `archive` is one of the bucket's stream, and is read as far as it goes;
+    `archive_options` are those of its place, if not `storage_options`. Payloads that were replaced
+    longer than `grace` seconds ago are deleted.
     """
     cut = by_prefix(prefixes) if prefixes else by_hash(shards)
-    options = storage_options or {}
+    options = nested(storage_options or {})
     cursors = asyncio.run(_cursors(dest, bucket, cut, options))
     extent = origin.extent()
     if extent.stream != stream_of(bucket):
         raise FoldJobError(f"bucket {bucket} is stream {stream_of(bucket)}, not {extent.stream}")
     last = extent.last_seq if until is None else min(until, extent.last_seq)
-    source = _Source(spark, origin, extent, archive, options)
+    more = options if archive_options is None else archive_options
+    source = _Source(spark, origin, extent, archive, more)
     anew, rows = source.rows(min(cursors.values()), last)
     plan = FoldPlan(
         dest=dest,
@@ -166,6 +171,7 @@ class _Source:
         behind, frames = cursor, [self._spark.createDataFrame([], message_schema())]
         if self._table is not None and self._version is not None and self._version.cursor > cursor:
             kept = archived(self._spark, self._table, self._version)
+            check_raw(kept.columns, "fold")
             frames.append(kept.where(f"seq > {cursor} and seq <= {last}"))
             behind = self._version.cursor
         if behind < last:

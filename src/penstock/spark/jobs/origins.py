@@ -7,13 +7,14 @@ format's to tell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.bulk.errors import BulkError
 from penstock.spark.connecting import shared_reader
 from penstock.spark.failures import explained
 from penstock.spark.options import ConnectionOptions, parse
+from penstock.spark.planning import StreamView
 from penstock.spark.rows import message_schema
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Extent(NamedTuple):
     created_ns: int
     first_seq: int
     last_seq: int
+    sheds: bool = False
+    """Whether it removes messages in the ordinary course of things (`StreamView`)."""
 
 
 class Origin(Protocol):
@@ -57,7 +60,8 @@ class ServerOrigin:
             state = reader.stream_state(self.stream)
         except BulkError as error:
             raise explained(error, self.stream) from error
-        return Extent(self.stream, state.created_ns, state.first_seq, state.last_seq)
+        sheds = StreamView.of(state).sheds
+        return Extent(self.stream, state.created_ns, state.first_seq, state.last_seq, sheds)
 
     def rows(self, first: int, last: int) -> DataFrame:
         if last < first:
@@ -105,3 +109,10 @@ class StoreOrigin:
             .option("endingSeq", last)
             .load(self.path)
         )
+
+
+def without_losses(origin: Origin) -> Origin:
+    """The same stream, whose readers go on without messages that are lost."""
+    if not isinstance(origin, ServerOrigin):
+        return origin
+    return replace(origin, options={**origin.options, "failOnDataLoss": "false"})

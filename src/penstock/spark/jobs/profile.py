@@ -7,9 +7,11 @@ Spark. The chart is drawn in the driver from the timeline, as PNG or SVG by the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -82,6 +84,10 @@ def profile(
     largest = shares.orderBy(f.desc("messages"), "beginning").limit(top).collect()
     window = f.window("timestamp", interval).start.alias("start")
     timeline = narrow.groupBy(window).agg(*counted, distinct).orderBy("start")
+    moments = [
+        Moment(row.start, row.messages, row.bytes, row.subjects)
+        for row in timeline.limit(INTERVALS_MAX).collect()
+    ]
     return Profile(
         messages=whole.messages,
         bytes=whole.bytes,
@@ -94,11 +100,31 @@ def profile(
         shares=tuple(
             SubjectShare(row.beginning, row.messages, row.bytes, row.subjects) for row in largest
         ),
-        timeline=tuple(
-            Moment(row.start, row.messages, row.bytes, row.subjects)
-            for row in timeline.limit(INTERVALS_MAX).collect()
-        ),
+        timeline=tuple(with_idle(moments)),
     )
+
+
+def with_idle(moments: Sequence[Moment]) -> list[Moment]:
+    """The same, with an empty moment for each interval in between that had no message.
+
+    The step is the smallest distance there is, which all others must be multiples of; where they
+    are not, as with months, or where it would be too many, one empty moment marks the beginning of
+    a pause and one its end.
+    """
+    if len(moments) < 2:
+        return list(moments)
+    step = min(later.start - one.start for one, later in pairwise(moments))
+    found = [moments[0]]
+    count = (moments[-1].start - moments[0].start) // step + 1
+    for one, later in pairwise(moments):
+        pause, rest = divmod(later.start - one.start, step)
+        if count > INTERVALS_MAX or rest:
+            starts = [one.start + step, later.start - step] if pause > 1 else []
+        else:
+            starts = [one.start + step * n for n in range(1, pause)]
+        found += [Moment(start, 0, 0, 0) for start in dict.fromkeys(starts)]
+        found.append(later)
+    return found
 
 
 def draw(found: Profile, path: Path, *, title: str = "") -> None:

@@ -7,6 +7,7 @@ tasks. A storage is a plain value until it is used, so that it can travel to the
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from penstock.fold.files import replace, sync_directory, temporary_beside, write_new
+from penstock.spark.jobs.storage_options import nested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class StorageError(Exception):
+    """A place cannot be used as asked; the text says why."""
 
 
 class Listed(NamedTuple):
@@ -38,6 +44,10 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """FileNotFoundError if there is none."""
+        ...
+
+    def open(self, path: str) -> Any:
+        """The same as a binary file that is read where it is looked at; a context manager."""
         ...
 
     def write(self, path: str, data: bytes | memoryview) -> None:
@@ -69,6 +79,9 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         return self._at(path).read_bytes()
+
+    def open(self, path: str) -> Any:
+        return self._at(path).open("rb")
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         replace(self._made(path), [bytes(data)])
@@ -110,6 +123,39 @@ class LocalStorage:
         return target
 
 
+class ObjectFile(io.RawIOBase):
+    """An object as a file: every read fetches its range."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._size = int(store.head(path)["size"])
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), self._size - self._position)
+        if count <= 0:
+            return 0
+        data = self._store.get_range(self._path, start=self._position, length=count)
+        buffer[:count] = bytes(data)
+        self._position += count
+        return count
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """A store of objects, by obstore; credentials come from the environment or the options."""
@@ -122,33 +168,42 @@ class ObjectStorage:
         return self.url
 
     def read(self, path: str) -> bytes:
-        return bytes(self._store().get(path).bytes())
+        return bytes(self.store().get(path).bytes())
+
+    def open(self, path: str) -> Any:
+        return ObjectFile(self.store(), path)
 
     def write(self, path: str, data: bytes | memoryview) -> None:
-        self._store().put(path, bytes(data))
+        self.store().put(path, bytes(data))
 
     def create(self, path: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError
 
         try:
-            self._store().put(path, data, mode="create")
+            self.store().put(path, data, mode="create")
         except AlreadyExistsError:
             return False
         return True
 
     def listed(self, directory: str) -> Iterator[Listed]:
-        for page in self._store().list(directory):
+        for page in self.store().list(directory):
             for one in page:
                 yield Listed(one["path"], one["size"], one["last_modified"].timestamp())
 
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
-            self._store().delete(path)
+            self.store().delete(path)
 
-    def _store(self) -> Any:
+    def store(self) -> Any:
+        """obstore's own."""
+        from obstore.exceptions import BaseError
         from obstore.store import from_url
 
-        return from_url(self.url, **self.options)
+        try:
+            return from_url(self.url, **self.options)
+        except (BaseError, TypeError, ValueError) as error:
+            said = str(error).partition("\n")[0]
+            raise StorageError(f"{self.url} cannot be used: {said}") from error
 
 
 def storage_for(url: str, options: dict[str, Any] | None = None) -> Storage:
@@ -158,4 +213,4 @@ def storage_for(url: str, options: dict[str, Any] | None = None) -> Storage:
         return LocalStorage(os.path.abspath(url))
     if scheme == "file":
         return LocalStorage(unquote(urlsplit(url).path))
-    return ObjectStorage(url, options or {})
+    return ObjectStorage(url, nested(options or {}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.spark.jobs.storage import Storage
+    from penstock.spark.jobs.writing import Layout
 
 FORMAT: Final = 1
+TYPED_FORMAT: Final = 2
+"""Of versions with other columns than messages have, which older readers would not see."""
 MANIFESTS: Final = "_penstock"
 DATA: Final = "data"
 VERSIONS_KEPT: Final = 16
 """Manifests behind the newest that stay, for readers that began earlier."""
-VACUUM_GRACE_SECONDS: Final = 86_400.0
+DAY_SECONDS: Final = 86_400.0
+VACUUM_GRACE_SECONDS: Final = DAY_SECONDS
 """How old a file in no manifest must be before it is taken for left behind: longer than any step of
 a writer takes."""
 _NAME: Final = re.compile(r"_penstock/(\d{20})\.json")
@@ -49,6 +53,12 @@ class DataFile(msgspec.Struct, frozen=True, gc=False):
     first_seq: int
     last_seq: int
     partition: dict[str, str] = {}
+    first_us: int | None = None
+    """Its earliest timestamp, in microseconds since 1970; None if that is not recorded."""
+    last_us: int | None = None
+    first_subject: str = ""
+    """Its lowest subject, by bytes; empty if that is not recorded."""
+    last_subject: str = ""
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +74,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     evicted: tuple[tuple[int, int], ...] = ()
     """Ranges of sequences that the stream no longer had when they were to be archived."""
     files: tuple[DataFile, ...] = ()
+    columns: str = ""
+    """The columns of its rows, if not those of messages (`archive_columns`)."""
 
     @property
     def rows(self) -> int:
@@ -96,9 +108,21 @@ class ManifestTable:
             found = msgspec.json.decode(data, type=Version)
         except msgspec.MsgspecError as error:
             raise ArchiveError(f"manifest {max(numbers)} cannot be read: {error}") from error
-        if found.format != FORMAT:
-            raise ArchiveError(f"an archive of format {found.format}, not {FORMAT}")
+        if found.format not in (FORMAT, TYPED_FORMAT):
+            raise ArchiveError(f"an archive of format {found.format}, not up to {TYPED_FORMAT}")
         return found
+
+    def layout(self, version: Version, schema: Any) -> Layout:
+        """How files are written."""
+        from penstock.spark.jobs.writing import plain_layout
+
+        return plain_layout(self.storage, self.data, version, schema)
+
+    def joinable(self, version: Version) -> Iterable[DataFile]:
+        return version.files
+
+    def expire(self, days: float) -> int:
+        return self.vacuum(grace=days * DAY_SECONDS)
 
     def commit(
         self,
@@ -115,6 +139,8 @@ class ManifestTable:
         made = msgspec.structs.replace(
             base, version=base.version + 1, files=tuple(files), **changes
         )
+        if made.columns:
+            made = msgspec.structs.replace(made, format=TYPED_FORMAT)
         if not self.storage.create(_manifest(made.version), msgspec.json.encode(made)):
             raise CommitLost(f"version {made.version} was committed by another writer")
         self._tidy(made.version)

@@ -1,19 +1,26 @@
 """Whether a stream, its archive and its folds say the same; and if not, where they differ.
 
-Nothing is taken on trust: files are listed, rows are read, counted and hashed, in bins of sequences
-or by shard, and only where bins differ row by row. What a stream has dropped since it was archived
-is told and no fault, and so are sequences that never held a message.
+Nothing is taken on trust, and finding nothing to compare is a failure: files are listed, rows are
+read, counted and hashed, in bins of sequences or by shard, and only where bins differ row by row.
+What a stream has dropped since it was archived is reported and no fault, and so are sequences that
+never held a message.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.fold.shards import by_hash
+from penstock.fold.transport import transport_for
 from penstock.spark.jobs.archive import open_archive
+from penstock.spark.jobs.archive_columns import check_raw
 from penstock.spark.jobs.archived import archived
 from penstock.spark.jobs.fold import check_same, reduced, shard_column
 from penstock.spark.jobs.table import ArchiveError
+from penstock.spark.rows import DATA, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.spark.jobs.table import Version
 
 BIN_SEQUENCES: Final = 100_000
+HASHED_NAME: Final = re.compile(r"\d{4}-of-(\d{4})")
 SHOWN: Final = 10
 """How many sequences or keys a finding names."""
 
@@ -49,7 +57,7 @@ class VerifyReport:
 
     @property
     def is_well(self) -> bool:
-        return all(check.is_well for check in self.checks)
+        return bool(self.checks) and all(check.is_well for check in self.checks)
 
 
 def verify(
@@ -63,7 +71,8 @@ def verify(
     storage_options: dict[str, Any] | None = None,
 ) -> VerifyReport:
     """Compare what is given: an archive with itself and with the stream (`origin`), and published
-    `folds` of a bucket with the archive, or without one with the stream."""
+    `folds` of a bucket with the archive, or without one with the stream. How folds are cut is read
+    from what is published; `shards` are those that must be there, if the caller knows."""
     checks: list[Check] = []
     log = (
         origin.rows(max(1, origin.extent().first_seq), origin.extent().last_seq) if origin else None
@@ -74,6 +83,8 @@ def verify(
         if not version.stream:
             raise ArchiveError(f"there is no archive at {archive}")
         rows = archived(spark, table, version)
+        if folds:
+            check_raw(rows.columns, "comparison with folds")
         checks += _archive_checks(table, version, rows)
         if origin is not None and log is not None:
             check_same(version, origin.extent())
@@ -83,7 +94,13 @@ def verify(
     if folds:
         if log is None:
             raise ArchiveError("folds are compared with an archive or a stream: give one")
-        checks += _fold_checks(spark, log, folds, bucket, tuple(shards))
+        published = asyncio.run(_published(folds, bucket, storage_options or {}))
+        cut = tuple(shards) or cut_of(published)
+        checks.append(_cut_check(published, cut))
+        if published:
+            checks += _fold_checks(
+                spark, log, f"{folds.rstrip('/')}/{bucket}", bucket, cut, published
+            )
     return VerifyReport(tuple(checks))
 
 
@@ -104,7 +121,9 @@ def _archive_checks(table: ArchiveTable, version: Version, rows: DataFrame) -> I
         f.min("seq").alias("first"),
         f.max("seq").alias("last"),
     ).collect()[0]
-    yield Check("archive: rows", told["rows"] == version.rows, version.rows, told["rows"])
+    is_empty = "" if told["rows"] else "there is nothing to compare"
+    is_well = told["rows"] == version.rows and not is_empty
+    yield Check("archive: rows", is_well, version.rows, told["rows"], is_empty)
     twice = told["rows"] - told["seqs"]
     yield Check("archive: rows that are there twice", twice == 0, 0, twice)
     last = told["last"] or 0
@@ -119,20 +138,23 @@ def _archive_checks(table: ArchiveTable, version: Version, rows: DataFrame) -> I
 # -- a stream and its archive
 
 
-def message_hash() -> Column:
-    """What a message is, in a number."""
+def message_hash(payload: str = DATA) -> Column:
+    """What a message is, in a number. `payload` is the column that stands for its payload."""
     from pyspark.sql import functions as f
 
-    return f.xxhash64("subject", "data", f.to_json("headers"), "seq")
+    return f.xxhash64("subject", payload, f.to_json("headers"), "seq")
 
 
 def _compared(stream: DataFrame, rows: DataFrame, version: Version, first: int) -> Iterable[Check]:
     """What both should have: from the stream's first sequence to the archive's cursor."""
     from pyspark.sql import functions as f
 
+    is_raw = DATA in rows.columns
+    detail = "" if is_raw else "payloads are typed: their sizes were compared"
+
     def hashed(frame: DataFrame) -> DataFrame:
         both = frame.where(f"seq >= {first} and seq <= {version.cursor}")
-        return both.select("seq", message_hash().alias("hash"))
+        return both.select("seq", message_hash(DATA if is_raw else SIZE).alias("hash"))
 
     def binned(frame: DataFrame, name: str) -> DataFrame:
         number = f.expr(f"seq div {BIN_SEQUENCES}").alias("bin")
@@ -145,7 +167,7 @@ def _compared(stream: DataFrame, rows: DataFrame, version: Version, first: int) 
     expected = sum(row.stream_rows or 0 for row in bins)
     found = sum(row.archive_rows or 0 for row in bins)
     if not unlike:
-        yield Check("stream and archive: messages", True, expected, found)
+        yield Check("stream and archive: messages", True, expected, found, detail)
         return
     chosen = f.expr(f"seq div {BIN_SEQUENCES}").isin(unlike)
     left = hashed(stream).where(chosen).withColumnRenamed("hash", "stream_hash")
@@ -170,20 +192,59 @@ def _unlike(pairs: DataFrame, condition: str, what: str) -> Check:
 # -- folds
 
 
+async def _published(folds: str, bucket: str, options: dict[str, Any]) -> dict[str, int]:
+    """The shards that are published, each with its cursor."""
+    transport = transport_for(folds, **options)
+    found = {}
+    for key in await transport.keys(bucket):
+        manifest = await transport.manifest(key)
+        if manifest is not None:
+            found[key.rpartition("/")[2]] = manifest.cursor.rank
+    return found
+
+
+def cut_of(published: Iterable[str]) -> tuple[Shard, ...]:
+    """How a fold is cut, by the names of its shards; an error if they do not tell."""
+    counts = {match[1] if (match := HASHED_NAME.fullmatch(name)) else "" for name in published}
+    if not counts:
+        return ()
+    if len(counts) > 1 or "" in counts:
+        raise ArchiveError(
+            "the published shards are not cut by hash into one number of parts: say how they were "
+            "cut, by the prefixes that the fold was made with"
+        )
+    return by_hash(int(counts.pop()))
+
+
+def _cut_check(published: dict[str, int], shards: tuple[Shard, ...]) -> Check:
+    """Every shard is published, and no others; nothing published is a failure."""
+    expected = {shard.name for shard in shards}
+    missing, strange = expected - published.keys(), published.keys() - expected
+    detail = _shown("missing", sorted(missing)) or _shown("of another cut", sorted(strange))
+    if not published:
+        detail = "nothing is published there"
+    found = len(expected & published.keys())
+    is_well = bool(published) and not missing and not strange
+    return Check("folds: shards", is_well, max(1, len(expected)), found, detail)
+
+
 def _fold_checks(
-    spark: SparkSession, log: DataFrame, folds: str, bucket: str, shards: tuple[Shard, ...]
+    spark: SparkSession,
+    log: DataFrame,
+    place: str,
+    bucket: str,
+    shards: tuple[Shard, ...],
+    published: dict[str, int],
 ) -> Iterable[Check]:
     """Each shard against the log up to its own cursor."""
     from pyspark.sql import functions as f
 
-    table = spark.read.format("penstock-fold").load(f"{folds.rstrip('/')}/{bucket}")
+    table = spark.read.format("penstock-fold").load(place)
     held = table.select("shard", "cursor", "key", f.xxhash64("value", "revision").alias("held"))
-    cursors = {row.shard: row.cursor for row in held.select("shard", "cursor").distinct().collect()}
     for shard in shards:
-        cursor = cursors.get(shard.name)
+        cursor = published.get(shard.name)
         if cursor is None:
-            yield Check(f"fold {shard.name}: cursor", True, 0, 0, "it is empty or not published")
-            continue
+            continue  # missing, as the check before says
         newest = reduced(log.where(f"seq <= {cursor}"), bucket).where("value is not null")
         expected = newest.where(shard_column(shards) == shard.name).select(
             "key", f.xxhash64("value", f.col("seq").alias("revision")).alias("expected")

@@ -14,13 +14,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.spark.jobs.table import DataFile
+from penstock.spark.jobs.archive_columns import row_schema
+from penstock.spark.jobs.table import ArchiveError, DataFile
 from penstock.spark.rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.spark.jobs.storage import Storage
+    from penstock.spark.jobs.table import Version
 
 FILE_BYTES: Final = 128 << 20
 """A file is finished when it has about so much, compressed."""
@@ -29,6 +31,23 @@ OPEN_BYTES_MAX: Final = 256 << 20
 ROW_GROUP_ROWS: Final = 100_000
 COMPRESSION: Final = "zstd"
 DATE: Final = "date"
+TIME_FORMATS: Final = {
+    DATE: "%Y-%m-%d",
+    "timestamp_hour": "%Y-%m-%d-%H",
+    "timestamp_day": "%Y-%m-%d",
+    "timestamp_month": "%Y-%m",
+    "timestamp_year": "%Y",
+}
+"""How partitions by time are called, by the name of the partition column. Iceberg's transforms have
+the longer names; `date` is a column."""
+TIMES: Final = ("hour", "day", "month", "year", "none")
+DAY: Final = "day"
+FIELD_ID: Final = b"PARQUET:field_id"
+TOKEN_VALUES_MAX: Final = 500
+"""How many values the token may have that an archive is partitioned by: each has files of its own,
+every day."""
+STATS_TEXT_MAX: Final = 256
+"""A longer subject is not recorded as a bound of a file."""
 TOKEN_PREFIX: Final = "token_"
 """Followed by which token of the subject it is, from 0."""
 NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -39,22 +58,61 @@ Values = tuple[str, ...]
 
 
 def partition_columns(token: int | None) -> tuple[str, ...]:
-    """What an archive is partitioned by."""
+    """What an archive in directories is partitioned by."""
     return (DATE,) if token is None else (DATE, f"{TOKEN_PREFIX}{token}")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How messages are laid out: below which directory, by date, perhaps by a token."""
+    """How messages are laid out: below which directory, by time, perhaps by a token.
+
+    `schema` is the Arrow schema of the files; without one they have the columns of messages. Fields
+    with an id (`FIELD_ID`) are looked up by it in files that are read back.
+    """
 
     storage: Storage
     directory: str
     partition_by: tuple[str, ...] = (DATE,)
+    schema: Any = None
+    token_values_max: int = TOKEN_VALUES_MAX
+
+    @property
+    def token_name(self) -> str:
+        """The column with the token; empty if there is none."""
+        return next((name for name in self.partition_by if name.startswith(TOKEN_PREFIX)), "")
+
+    def file_schema(self) -> Any:
+        return arrow_schema() if self.schema is None else self.schema
+
+    def fitted(self, batch: Any) -> Any:
+        """A batch with exactly the columns of the files; one that is missing becomes null, or the
+        token of the subject that it is named after."""
+        import pyarrow as pa
+
+        schema = self.file_schema()
+        ids = {_field_id(one): n for n, one in enumerate(batch.schema) if _field_id(one)}
+        arrays = []
+        for wanted in schema:
+            at = ids.get(_field_id(wanted), batch.schema.get_field_index(wanted.name))
+            if at >= 0:
+                column = batch.column(at)
+            elif wanted.name.startswith(TOKEN_PREFIX):
+                column = tokens_of(batch.column("subject"), _token(wanted.name))
+            else:
+                column = pa.nulls(batch.num_rows)
+            arrays.append(column.cast(wanted.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def path(self, values: Values, first_seq: int) -> str:
         named = (f"{name}={value}" for name, value in zip(self.partition_by, values, strict=True))
         parts = [self.directory, *named, f"{first_seq:020d}-{uuid.uuid4().hex[:16]}.parquet"]
         return "/".join(part for part in parts if part)
+
+
+def plain_layout(storage: Storage, directory: str, version: Version, schema: Any) -> Layout:
+    """A layout in directories, whose files have the columns of the rows."""
+    wanted = arrow_schema(row_schema(version)) if schema is None else schema
+    return Layout(storage, directory, version.partition_by, wanted)
 
 
 def file_writer(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -72,13 +130,16 @@ def file_writer(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
 def written(layout: Layout, batches: Iterable[Any]) -> Iterator[DataFile]:
     """The files that hold the rows of all batches."""
     files: dict[Values, _File] = {}
-    schema = arrow_schema()
+    seen: set[Values] = set()
     for given in batches:
-        batch = given.select(schema.names).cast(schema)  # times in UTC, whatever the session's zone
+        batch = layout.fitted(given)  # times in UTC, whatever the session's zone
         for values, rows in partitioned(layout, batch):
             file = files.get(values)
             if file is None:
-                file = files[values] = _File(layout, values, rows.schema)
+                file = files[values] = _File(layout, values)
+                seen.add(values)
+                if layout.token_name:
+                    _check_count(layout, {one[-1] for one in seen})
             file.add(rows)
             if file.size >= FILE_BYTES:
                 yield files.pop(values).finish()
@@ -89,30 +150,46 @@ def written(layout: Layout, batches: Iterable[Any]) -> Iterator[DataFile]:
         yield file.finish()
 
 
+def check_tokens(layout: Layout, files: Iterable[DataFile]) -> None:
+    """`ArchiveError` if the token that files are partitioned by has too many values."""
+    if layout.token_name:
+        _check_count(layout, {file.partition[layout.token_name] for file in files})
+
+
+def _check_count(layout: Layout, values: set[str]) -> None:
+    if len(values) > layout.token_values_max:
+        raise ArchiveError(
+            f"{layout.token_name} has more than {layout.token_values_max} values, and each has "
+            "files of its own: partition by a token with fewer, or allow more of them"
+        )
+
+
 def written_as(layout: Layout, partition: dict[str, str], batches: Iterable[Any]) -> DataFile:
     """One file with the rows of all batches, which are of one partition and not empty."""
     values = tuple(partition[name] for name in layout.partition_by)
     file: _File | None = None
     for batch in batches:
-        file = file or _File(layout, values, batch.schema)
-        file.add(batch)
+        file = file or _File(layout, values)
+        file.add(layout.fitted(batch))
     assert file is not None
     return file.finish()
 
 
 def partitioned(layout: Layout, batch: Any) -> Iterator[tuple[Values, Any]]:
-    """The rows of a batch by partition, as they go into files: without the partition's columns."""
+    """The rows of a batch by partition."""
     import pyarrow.compute as pc
 
     if batch.num_rows == 0:
         return
     keys = [
-        pc.strftime(batch.column("timestamp"), format="%Y-%m-%d"),
-        *(
-            _tokens(batch.column("subject"), int(name.removeprefix(TOKEN_PREFIX)))
-            for name in layout.partition_by[1:]
-        ),
+        pc.strftime(batch.column("timestamp"), format=TIME_FORMATS[name])
+        if name in TIME_FORMATS
+        else _directories(batch.column("subject"), _token(name))
+        for name in layout.partition_by
     ]
+    if not keys:
+        yield (), batch
+        return
     joined = keys[0] if len(keys) == 1 else pc.binary_join_element_wise(*keys, "/")
     found = pc.unique(joined).to_pylist()
     for key in found:
@@ -120,16 +197,37 @@ def partitioned(layout: Layout, batch: Any) -> Iterator[tuple[Values, Any]]:
         yield tuple(key.split("/")), rows
 
 
-def _tokens(subjects: Any, token: int) -> Any:
-    """One token of each subject, written so that it can name a directory."""
+def tokens_of(subjects: Any, token: int) -> Any:
+    """One token of each subject, from 0; null where there is none."""
     import pyarrow as pa
 
     encoded = subjects.dictionary_encode()
-    names = [
-        quote(parts[token], safe="-_") if len(parts) > token else NO_TOKEN
+    found = [
+        parts[token] if len(parts) > token else None
         for parts in (subject.split(".") for subject in encoded.dictionary.to_pylist())
     ]
+    return pa.array(found, pa.string()).take(encoded.indices)
+
+
+def _directories(subjects: Any, token: int) -> Any:
+    """The same, written so that it can name a directory."""
+    import pyarrow as pa
+
+    encoded = tokens_of(subjects, token).dictionary_encode("encode")
+    names = [
+        NO_TOKEN if value is None else quote(value, safe="-_")
+        for value in encoded.dictionary.to_pylist()
+    ]
     return pa.array(names, pa.string()).take(encoded.indices)
+
+
+def _token(name: str) -> int:
+    return int(name.removeprefix(TOKEN_PREFIX))
+
+
+def _field_id(field: Any) -> bytes | None:
+    found: bytes | None = (field.metadata or {}).get(FIELD_ID)
+    return found
 
 
 @dataclass(slots=True)
@@ -138,10 +236,8 @@ class _File:
 
     layout: Layout
     values: Values
-    schema: Any
     rows: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
+    _bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     _sink: Any = field(init=False)
     _writer: Any = field(init=False)
 
@@ -150,7 +246,9 @@ class _File:
         import pyarrow.parquet as pq
 
         self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, self.schema, compression=COMPRESSION)
+        self._writer = pq.ParquetWriter(
+            self._sink, self.layout.file_schema(), compression=COMPRESSION
+        )
 
     @property
     def size(self) -> int:
@@ -159,16 +257,35 @@ class _File:
     def add(self, rows: Any) -> None:
         import pyarrow.compute as pc
 
-        seqs = pc.min_max(rows.column("seq"))
-        self.first_seq = min(self.first_seq or seqs["min"].as_py(), seqs["min"].as_py())
-        self.last_seq = max(self.last_seq, seqs["max"].as_py())
+        for name in ("seq", "timestamp", "subject"):
+            column = rows.column(name)
+            if name == "timestamp":
+                column = column.cast("int64")
+            found = pc.min_max(column)
+            low, high = found["min"].as_py(), found["max"].as_py()
+            before = self._bounds.get(name, (low, high))
+            self._bounds[name] = min(low, before[0]), max(high, before[1])
         self.rows += rows.num_rows
         self._writer.write_batch(rows, row_group_size=ROW_GROUP_ROWS)
 
     def finish(self) -> DataFile:
         self._writer.close()
         data = self._sink.getvalue()
-        path = self.layout.path(self.values, self.first_seq)
+        first_seq, last_seq = self._bounds["seq"]
+        first_us, last_us = self._bounds["timestamp"]
+        subjects = self._bounds["subject"]
+        if max(map(len, subjects)) > STATS_TEXT_MAX:
+            subjects = ("", "")
+        path = self.layout.path(self.values, first_seq)
         self.layout.storage.write(path, memoryview(data))
-        partition = dict(zip(self.layout.partition_by, self.values, strict=True))
-        return DataFile(path, self.rows, data.size, self.first_seq, self.last_seq, partition)
+        return DataFile(
+            path,
+            self.rows,
+            data.size,
+            first_seq,
+            last_seq,
+            dict(zip(self.layout.partition_by, self.values, strict=True)),
+            first_us,
+            last_us,
+            *subjects,
+        )

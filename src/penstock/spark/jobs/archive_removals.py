@@ -1,0 +1,66 @@
+"""Messages that the stream's limits removed while they were being archived.
+
+Readers skip them and log that in their tasks; the job finds them by what it has: the sequences
+before the stream's first message that are in no file of the step. Sequences that were deleted
+before the run count too, as nothing tells them apart. Streams that remove messages in the ordinary
+course of things (work queues, a limit by subject) have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.spark.rows import SEQ
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.spark.jobs.origins import Extent
+    from penstock.spark.jobs.storage import Storage
+    from penstock.spark.jobs.table import DataFile
+
+RANGES_MAX: Final = 100
+"""Ranges recorded for one step; further ones become one that covers them."""
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def removed_between(
+    storage: Storage, files: Iterable[DataFile], first: int, last: int, now: Extent
+) -> tuple[int, Ranges]:
+    """How many of the sequences `first` to `last` the stream no longer has and the files of this
+    step do not have either, and which; `now` is the stream after the step."""
+    stop = min(last, now.first_seq - 1)
+    if now.sheds or stop < first:
+        return 0, ()
+    found = missing(_sequences(storage, files, stop), first, stop)
+    count = sum(end - start + 1 for start, end in found)
+    if len(found) > RANGES_MAX:
+        found = [*found[: RANGES_MAX - 1], (found[RANGES_MAX - 1][0], found[-1][1])]
+    return count, tuple(found)
+
+
+def missing(held: Iterable[int], first: int, last: int) -> list[tuple[int, int]]:
+    """The ranges of `first` to `last` in which no sequence is held."""
+    ranges = []
+    position = first
+    for seq in sorted(held):
+        if seq > position:
+            ranges.append((position, seq - 1))
+        position = seq + 1
+    if position <= last:
+        ranges.append((position, last))
+    return ranges
+
+
+def _sequences(storage: Storage, files: Iterable[DataFile], stop: int) -> list[int]:
+    """The sequences up to `stop` that files have."""
+    import pyarrow.parquet as pq
+
+    held: list[int] = []
+    for file in files:
+        if file.first_seq <= stop:
+            with storage.open(file.path) as opened:
+                column = pq.ParquetFile(opened).read([SEQ]).column(SEQ)
+            held += [seq for seq in column.to_pylist() if seq <= stop]
+    return held

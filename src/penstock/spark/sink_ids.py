@@ -1,0 +1,127 @@
+"""Message ids of rows: the user's own as they are, or made of where a row comes from and goes to.
+
+Without ids of their own, rows that were read from a stream are named by it: stream, sequence, the
+time at which it stored the message (another incarnation of the stream stored another message at
+another time), then the subject or key that is written and a word for the query or write. So the
+same source written twice, under other subjects or by another query, has other ids, and a restart of
+the same query has the same. Pure, over Arrow columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.spark.options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+MSG_ID: Final = "msgId"
+LINEAGE: Final = ("stream", "seq")
+STORED_AT: Final = "timestamp"
+ID_SEPARATOR: Final = ":"
+CONTROLS: Final = r"[\x00-\x1f\x7f]"
+
+
+class BadRow(ValueError):
+    """A row that cannot be published."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """Which columns name a row. Those of lineage are completed by `stored_at`, by the column
+    `target` and by the scope of the write, unless only `stream:seq` is wanted (scheme 1)."""
+
+    columns: tuple[str, ...] = ()
+    is_lineage: bool = False
+    stored_at: str = ""
+    target: str = ""
+    may_repeat: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.columns)
+
+    def first_scheme(self) -> RowIds:
+        """The same rows as versions before 0.2 named them."""
+        return RowIds(self.columns, may_repeat=self.may_repeat)
+
+    def texts(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
+        """The id of each row; null where a part of it is missing."""
+        parts = [pc.cast(batch.column(name), pa.string()) for name in self.columns]
+        if self.is_lineage:
+            parts += self._origin(batch)
+            parts += [pc.cast(batch.column(self.target), pa.string())] if self.target else []
+            parts += [scope] if scope else []
+        if len(parts) == 1:
+            return parts[0]
+        return pc.binary_join_element_wise(*parts, ID_SEPARATOR)
+
+    def _origin(self, batch: pa.RecordBatch) -> list[Any]:
+        if not self.stored_at:
+            return []
+        exact = batch.column(self.stored_at).cast(pa.int64())
+        return [pc.fill_null(exact.cast(pa.string()), "")]
+
+    def checked(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
+        """The same; `BadRow` if some row has no usable id, or two rows have one."""
+        ids = self.texts(batch, scope)
+        for mask, reason in faulty_ids(ids):
+            if pc.any(mask).as_py():
+                raise BadRow(f"column {self.label}: {reason}")
+        if not self.may_repeat and pc.count_distinct(ids).as_py() != len(ids):
+            raise BadRow(repetition(self.label, _twice(ids)))
+        return ids
+
+
+def faulty_ids(ids: pa.Array) -> list[tuple[pa.Array, str]]:
+    """Masks of rows whose id cannot be sent, with the reason."""
+    return [
+        (pc.is_null(ids), "a row has no message id"),
+        (pc.equal(pc.binary_length(ids), 0), "an empty message id"),
+        (pc.match_substring_regex(ids, CONTROLS), "a message id with control codes"),
+    ]
+
+
+def repetition(label: str, id: str) -> str:
+    return (
+        f"column {label}: the message id {id!r} names two rows, of which the stream would "
+        "keep one; set msgIdColumns to columns that tell them apart, or onDuplicate to skip if "
+        "rows of one id are meant to be stored once"
+    )
+
+
+def _twice(ids: pa.Array) -> str:
+    counts = pc.value_counts(ids)
+    at = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
+    return str(counts.field("values")[at].as_py())
+
+
+def row_ids(
+    schema: StructType, named: tuple[str, ...], *, target: str, scheme: str, may_repeat: bool
+) -> RowIds:
+    """How rows of a schema are named: by the columns asked for, or by those that are there."""
+    kinds = {field.name: field.dataType.typeName() for field in schema.fields}
+    missing = [name for name in named if name not in kinds]
+    if missing:
+        raise OptionError(f"option msgIdColumns: the rows have no column {', '.join(missing)}")
+    if named or MSG_ID in kinds:
+        return RowIds(named or (MSG_ID,), may_repeat=may_repeat)
+    if not kinds.keys() >= set(LINEAGE):
+        return RowIds()
+    if scheme == "1":
+        return RowIds(LINEAGE, may_repeat=may_repeat)
+    return RowIds(
+        LINEAGE,
+        is_lineage=True,
+        stored_at=STORED_AT if kinds.get(STORED_AT) == "timestamp" else "",
+        target=target,
+        may_repeat=may_repeat,
+    )

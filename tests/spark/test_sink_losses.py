@@ -1,0 +1,301 @@
+"""No row is lost silently: what lost rows is refused with a reason, or stores all of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from penstock.spark.sink_report import read_report
+from support_patience import PATIENCE_SECONDS
+from support_spark_sinks import call, make_stream, stored, with_client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nats.aio.client import Client
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support_servers import ServerUnderTest
+
+ROWS = 60
+WINDOW_NS = 600 * 10**9
+
+
+def publish(server: ServerUnderTest, stream: str, count: int, ids: bool = False) -> None:
+    async def work(client: Client) -> None:
+        js = client.jetstream()
+        for n in range(count):
+            headers = {"Nats-Msg-Id": f"{stream}:{n + 1}"} if ids else None
+            await js.publish(f"{stream}.{n}", b"row %d" % n, headers=headers)
+
+    with_client(server, work)
+
+
+def rows_of(spark: SparkSession, server: ServerUnderTest, prefix: str, **options: Any) -> DataFrame:
+    """The stream EV, to be written under another subject."""
+    read = spark.readStream.format("jetstream").options(url=server.url, **options).load("EV")
+    return read.selectExpr(
+        f"concat('OUT.{prefix}.', split(subject, '[.]')[1]) subject",
+        f"concat('{prefix} ', cast(data as string)) data",
+        "stream",
+        "seq",
+        "timestamp",
+    )
+
+
+def run(frame: DataFrame, server: ServerUnderTest, checkpoint: Path, **options: Any) -> Any:
+    """Write to the end; what Spark tells of the last batch."""
+    query = (
+        frame.writeStream.format("jetstream")
+        .options(url=server.url, stream="OUT", **options)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(PATIENCE_SECONDS), "the query does not end"
+    return query.lastProgress
+
+
+def write(frame: DataFrame, server: ServerUnderTest, **options: Any) -> None:
+    frame.write.format("jetstream").mode("append").options(
+        url=server.url, stream="OUT", **options
+    ).save()
+
+
+def table(spark: SparkSession, count: int, id: str, parts: int = 2) -> DataFrame:
+    return spark.range(0, count, 1, parts).selectExpr(
+        "concat('OUT.', id) subject", "concat('row ', id) data", f"{id} msgId"
+    )
+
+
+# -- ids
+
+
+def test_a_source_written_under_two_subjects_is_stored_twice(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", ROWS)
+    for prefix in ("raw", "rich"):
+        run(rows_of(spark, server, prefix), server, tmp_path / prefix)
+    # Another query that writes the very same rows is another write too.
+    run(rows_of(spark, server, "raw"), server, tmp_path / "again")
+    found = sorted(one.data for one in stored(server, "OUT"))
+    expected = [f"{prefix} row {n}" for prefix in ("raw", "raw", "rich") for n in range(ROWS)]
+    assert found == sorted(expected)
+
+
+def test_batch_writes_under_two_subjects_and_of_two_names_are_stored(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    for subject, write_id in (("a", ""), ("b", ""), ("a", "w")):
+        frame = spark.sql("SELECT 'EV' stream, id seq, 'x' data FROM range(10)")
+        named = {"writeId": write_id} if write_id else {}
+        write(frame, server, subject=f"OUT.{subject}", **named)
+    assert len(stored(server, "OUT")) == 30
+
+
+def test_a_source_that_was_made_again_is_written_in_full(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    for _ in range(2):
+        make_stream(server, "EV")
+        publish(server, "EV", ROWS)
+        run(rows_of(spark, server, "raw", failOnDataLoss="false"), server, tmp_path / "c")
+    assert len(stored(server, "OUT")) == 2 * ROWS
+
+
+def test_a_source_made_again_without_times_in_its_rows_is_refused_not_lost(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    for n in range(2):
+        make_stream(server, "EV")
+        publish(server, "EV", ROWS)
+        frame = rows_of(spark, server, "raw", failOnDataLoss="false")
+        frame = frame.selectExpr("subject", f"concat(data, ' {n}') data", "stream", "seq")
+        if n == 0:
+            run(frame, server, tmp_path / "c")
+    with pytest.raises(StreamingQueryException, match="was not stored: stream OUT has its message"):
+        run(frame, server, tmp_path / "c")
+
+
+def test_a_batch_that_an_older_version_began_is_finished_under_its_ids(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """Older ids were `stream:seq`; twenty rows of the batch are stored under them."""
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", ROWS)
+
+    async def before(client: Client) -> None:
+        for n in range(20):
+            headers = {"Nats-Msg-Id": f"EV:{n + 1}"}
+            await client.jetstream().publish(f"OUT.raw.{n}", b"raw row %d" % n, headers=headers)
+
+    with_client(server, before)
+    run(rows_of(spark, server, "raw"), server, tmp_path / "c")
+    assert sorted(one.data for one in stored(server, "OUT")) == sorted(
+        f"raw row {n}" for n in range(ROWS)
+    )
+    publish_more = {"EV.100": b"more"}
+
+    async def after(client: Client) -> None:
+        for subject, data in publish_more.items():
+            await client.jetstream().publish(subject, data)
+
+    with_client(server, after)
+    run(rows_of(spark, server, "raw"), server, tmp_path / "c")
+    assert stored(server, "OUT")[-1].headers["Nats-Msg-Id"].startswith(f"EV:{ROWS + 1}:")
+
+
+def test_ids_of_the_first_scheme_are_kept_on_request(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT")
+    publish(server, "EV", 3)
+    run(rows_of(spark, server, "raw"), server, tmp_path / "c", idScheme="1")
+    found = {one.headers["Nats-Msg-Id"] for one in stored(server, "OUT")}
+    assert found == {"EV:1", "EV:2", "EV:3"}
+
+
+# -- ids that repeat
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_id_that_repeats_within_a_write_is_named(
+    spark: SparkSession, server: ServerUnderTest, parts: int
+) -> None:
+    make_stream(server, "OUT")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
+    try:
+        frame = table(spark, 200, "concat('id-', id % 100)", parts)
+        with pytest.raises(PySparkException, match=r"message id 'id-\d+'"):
+            write(frame, server)
+        make_stream(server, "OUT")
+        write(frame, server, onDuplicate="skip")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert len(stored(server, "OUT")) == 100
+
+
+def test_ids_that_another_write_used_are_named(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    write(table(spark, 10, "id"), server)
+    with pytest.raises(PySparkException, match=r"has its message id '\d' at sequence"):
+        write(table(spark, 10, "id"), server)
+
+
+@pytest.mark.parametrize("same_task", [True, False])
+def test_an_id_that_repeats_within_a_streaming_batch_is_named(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path, same_task: bool
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", ROWS)
+    parts = {} if same_task else {"minPartitions": 2}
+    frame = rows_of(spark, server, "raw", **parts).selectExpr(
+        "'OUT.a' subject", "'the same' data", f"seq % {ROWS // 2} msgId"
+    )
+    with pytest.raises(StreamingQueryException, match="message id '"):
+        run(frame, server, tmp_path / "c")
+
+
+# -- subjects of other streams
+
+
+@pytest.mark.parametrize("delivery", ["exactlyOnce", "atLeastOnce", "strict"])
+def test_a_row_whose_subject_belongs_to_another_stream_is_stored_nowhere(
+    spark: SparkSession, server: ServerUnderTest, delivery: str
+) -> None:
+    make_stream(server, "OUT", allow_atomic=True)
+    make_stream(server, "OTHER", allow_atomic=True)
+    frame = table(spark, 4, "id", 1).selectExpr(
+        "if(msgId = 2, 'OTHER.x', subject) subject", "data", "cast(msgId as string) msgId"
+    )
+    told = r"row 2 of partition 0, subject 'OTHER.x': the subject does not belong to stream OUT"
+    with pytest.raises(PySparkException, match=told):
+        write(frame, server, delivery=delivery, writeId="w")
+    assert stored(server, "OTHER") == []
+
+
+# -- the ledger and other queries
+
+
+def test_a_new_query_under_the_write_id_of_another_writes_all_its_rows(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", allow_atomic=True)
+    publish(server, "EV", ROWS)
+    strict = {"delivery": "strict", "writeId": "w"}
+    read = {"maxOffsetsPerTrigger": ROWS // 3}
+    run(rows_of(spark, server, "raw", **read), server, tmp_path / "a", **strict)
+    run(rows_of(spark, server, "rich", **read), server, tmp_path / "b", **strict)
+    found = sorted(one.data for one in stored(server, "OUT"))
+    assert found == sorted(f"{p} row {n}" for p in ("raw", "rich") for n in range(ROWS))
+
+
+def test_a_write_id_is_for_a_batch_write_or_for_a_query(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", allow_atomic=True)
+    publish(server, "EV", ROWS)
+    strict = {"delivery": "strict", "writeId": "w"}
+    write(table(spark, 3, "id", 1), server, **strict)
+    with pytest.raises(StreamingQueryException, match="is that of a batch write"):
+        run(rows_of(spark, server, "raw"), server, tmp_path / "a", **strict)
+
+
+def test_a_mark_of_an_older_version_that_is_ahead_is_refused_with_what_to_do(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", allow_atomic=True)
+    publish(server, "EV", ROWS)
+
+    async def mark(client: Client) -> None:
+        old = {"batch": 7, "rows": 10, "digest": "00", "done": True}
+        await client.jetstream().publish("ledger.OUT.w.0", json.dumps(old).encode())
+
+    with_client(server, mark)
+    with pytest.raises(StreamingQueryException, match="set another writeId, or purge"):
+        run(
+            rows_of(spark, server, "raw"),
+            server,
+            tmp_path / "a",
+            delivery="strict",
+            writeId="w",
+        )
+
+
+# -- numbers
+
+
+def test_numbers_of_each_batch_are_reported(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "EV")
+    make_stream(server, "OUT", max_msg_size=200)
+    publish(server, "EV", ROWS)
+    frame = rows_of(spark, server, "raw").selectExpr(
+        "subject", "if(seq <= 2, repeat('x', 300), data) data", "stream", "seq", "timestamp"
+    )
+    places = {"reportPath": str(tmp_path / "numbers"), "onBadRow": "skip"}
+    told = run(frame, server, tmp_path / "c", **places)
+    assert told.sink.numOutputRows == ROWS
+    found = read_report(str(tmp_path / "numbers"), str(told.id), told.batchId)
+    assert found is not None
+    assert (found.rows, found.stored, found.repeated, found.refused) == (ROWS, ROWS - 2, 0, 2)
+    assert found.bytes == sum(len(f"raw row {n}") for n in range(2, ROWS)) + 600 - 600
+    assert call(server, "STREAM.INFO.OUT", {})["state"]["messages"] == ROWS - 2
