@@ -71,7 +71,9 @@ def test_requests_that_are_too_deep_are_refused_as_bad_json() -> None:
     with pytest.raises(ApiError) as refused:
         decode(PurgeRequest, body)
     assert refused.value.err_code == 10025
-    assert refused.value.description == f"invalid JSON: exceeded max depth at offset {5 + NESTING_MAX}"
+    assert (
+        refused.value.description == f"invalid JSON: exceeded max depth at offset {5 + NESTING_MAX}"
+    )
     with pytest.raises(ApiError) as refused:
         decode_one(PullBody, body)
     assert refused.value.description == "invalid JSON: exceeded max depth"
