@@ -171,12 +171,15 @@ def test_ordinary_copies_take_the_compiled_lane(
     monkeypatch.setattr(Feed, "_store", counted)
     name = f"O{next(NAMES)}"
     of = {"name": name}
-    plan = {
-        "before": [("a", b"", b"x")] * MANY,
-        "after": [],
-        "gaps": [],
-        "config": {kind: of if kind == "mirror" else [of]},
-    }
-    state, _ = copied(clients[0], name, plan)
-    assert state["messages"] == MANY + 2
+    config = {kind: of if kind == "mirror" else [of]}
+    plan = {"before": [("a", b"", b"x")], "after": [], "gaps": [], "config": config}
+    client = clients[0]
+    copied(client, name, plan)
+    by_feed.clear()  # deliveries that come before the origin's reply wait for it in Python
+    publish(client, name, [("a", b"", b"x")] * MANY)
+    until(
+        lambda: state_of(client, f"{name}C")["messages"] == MANY + 3,
+        f"{name}C has everything",
+        PATIENCE_SECONDS,
+    )
     assert len(by_feed) < MANY // 2
