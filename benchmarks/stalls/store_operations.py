@@ -144,7 +144,7 @@ def timed_wave(site: Site, **config: object) -> Iterator[None]:
         create_stream(peer, "S", subjects=["s.>"], allow_msg_ttl=True, **config)
         fill_timed(peer, time.time() + TTL_S)
         yield
-        wait_until(peer, "S", lambda state: state["num_deleted"] > 0, 2 * TTL_S)
+        wait_until(peer, "S", lambda state: state.get("num_deleted", 0) > 0, 2 * TTL_S)
         wait_until(peer, "S", lambda state: state["messages"] == 0, DONE_S)
 
 
