@@ -22,18 +22,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.client import Endpoint
-from penstock.bench.control import open_control
-from penstock.bench.failure import BenchError
-from penstock.bench.process import our_command, reference_command
-from penstock.bench.procfs import cpu_seconds, filesystem, rss_bytes
-from penstock.bench.wave import ask_all
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.asset_control import open_control
+from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.request_wave import ask_all
+from penstock.bench.process_stats import cpu_seconds, filesystem, rss_bytes
+from penstock.bench.server_process import our_command, reference_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.bench.control import Control
-    from penstock.bench.process import ServerCommand
+    from penstock.bench.load.asset_control import Control
+    from penstock.bench.server_process import ServerCommand
 
 JSON_VERSION = 1
 STREAMS, CONSUMERS = 10_000, 100_000

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import nats
 
-from penstock.bench.process import our_command, reference_command, running
+from penstock.bench.server_process import our_command, reference_command, running
 from penstock.bulk import BulkReader
-from penstock.kv.connection import NatsConfig, NatsConnection
 from penstock.kv.contract import BucketConfig
-from penstock.kv.types import CaughtUp, Scope
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.kv.kv_types import CaughtUp, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.records.codec import RecordKeys, encode_message
+from penstock.records.record_codec import RecordKeys, encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

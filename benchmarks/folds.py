@@ -26,7 +26,7 @@ from penstock.fold import (
     RocksDbSnapshot,
     SqliteSnapshot,
 )
-from penstock.kv.types import KvUpdate, Op, WatchCursor
+from penstock.kv.kv_types import KvUpdate, Op, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,13 +28,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.process import our_command, reference_command, running
-from penstock.bench.procfs import cpu_seconds, filesystem
+from penstock.bench.process_stats import cpu_seconds, filesystem
+from penstock.bench.server_process import our_command, reference_command, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.bench.process import RunningServer
+    from penstock.bench.server_process import RunningServer
 
 JSON_VERSION = 1
 KEYS = 1_000_000

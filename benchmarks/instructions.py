@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from benchmarks.stalls.operation import create_consumer, create_stream
 from benchmarks.stalls.site import publish, start
 
-from penstock.bench.failure import BenchError
-from penstock.bench.process import ServerCommand
+from penstock.bench.bench_error import BenchError
+from penstock.bench.server_process import ServerCommand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.store.log import MessageLog
+from penstock.store.index.message_log import MessageLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

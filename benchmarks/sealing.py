@@ -13,16 +13,16 @@ import time
 from typing import TYPE_CHECKING
 
 from compression import corpora
-from penstock.store.compression import Compression
-from penstock.store.encryption import (
+from penstock.store.format.block_frames import Binding, FrameReader, FrameWriter
+from penstock.store.format.compression import Compression
+from penstock.store.format.encryption import (
     Cipher,
     DataKey,
     ServerKey,
     open_data_key,
     seal_data_key,
 )
-from penstock.store.frames import Binding, FrameReader, FrameWriter
-from penstock.store.sealing import read_header, seal_body, unseal_body
+from penstock.store.format.sealed_body import read_header, seal_body, unseal_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,8 +29,8 @@ import nats
 from benchmarks.spark_mixed import make_gaps, publish_mixed
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from penstock.bench.process import our_command, reference_command, running
-from penstock.bench.procfs import cpu_seconds
+from penstock.bench.process_stats import cpu_seconds
+from penstock.bench.server_process import our_command, reference_command, running
 from penstock.spark import session
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from penstock.bench.process import RunningServer
+    from penstock.bench.server_process import RunningServer
 
 STREAM = "BENCH"
 DATA_BYTES = 100

@@ -22,15 +22,15 @@ import nats
 import pyarrow as pa
 from benchmarks.spark import python_cpu
 
-from penstock.bench.process import our_command, reference_command, running
-from penstock.bench.procfs import cpu_seconds
+from penstock.bench.process_stats import cpu_seconds
+from penstock.bench.server_process import our_command, reference_command, running
 from penstock.bulk.blocking_publisher import BlockingPublisher
-from penstock.bulk.link import Dialling
+from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_publisher import Publisher
 from penstock.bulk.login import split_urls
-from penstock.bulk.publishing import Publisher
 from penstock.spark import session
-from penstock.spark.sink_ids import RowIds
-from penstock.spark.sink_rows import Layout
+from penstock.spark.write.sink_ids import RowIds
+from penstock.spark.write.sink_rows import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

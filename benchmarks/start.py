@@ -12,8 +12,8 @@ import sys
 import time
 from statistics import median
 
-from penstock.bench.process import ServerCommand, our_command, reference_command, running
-from penstock.bench.procfs import cpu_seconds
+from penstock.bench.process_stats import cpu_seconds
+from penstock.bench.server_process import ServerCommand, our_command, reference_command, running
 
 ROUNDS = 15
 KINDS: dict[str, str | None] = {"plain": None, "with JetStream": ""}

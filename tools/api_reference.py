@@ -15,23 +15,23 @@ from pathlib import Path
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from penstock.api import consumer, refusals, stream
-from penstock.api.codec import bare, marks_of
+from penstock.api import consumer_config, refusals, stream_config
+from penstock.api.json_codec import bare, marks_of
 from penstock.api.refusals import CATALOGUE, ApiError
 
 DIRECTORY = Path(__file__).parent.parent / "docs" / "reference"
 
 STREAM_STRUCTS: tuple[type[Struct], ...] = (
-    stream.StreamConfig,
-    stream.StreamSource,
-    stream.External,
-    stream.SourceConsumer,
-    stream.SubjectTransform,
-    stream.Republish,
-    stream.Placement,
-    stream.ConsumerLimits,
+    stream_config.StreamConfig,
+    stream_config.StreamSource,
+    stream_config.External,
+    stream_config.SourceConsumer,
+    stream_config.SubjectTransform,
+    stream_config.Republish,
+    stream_config.Placement,
+    stream_config.ConsumerLimits,
 )
-CONSUMER_STRUCTS: tuple[type[Struct], ...] = (consumer.ConsumerConfig,)
+CONSUMER_STRUCTS: tuple[type[Struct], ...] = (consumer_config.ConsumerConfig,)
 
 #: What whole numbers are called for a reader; those not named here are plain ones.
 NUMBERS = {"time.Duration": "nanoseconds", "time.Time": "time"}
@@ -39,7 +39,7 @@ NUMBERS = {"time.Duration": "nanoseconds", "time.Time": "time"}
 STREAM_HEAD = """\
 # Stream configuration
 
-<!-- Made by tools/api_reference.py from the declarations in src/penstock/api/stream.py.
+<!-- Made by tools/api_reference.py from the declarations in src/penstock/api/stream_config.py.
      Do not edit: run `make reference`. -->
 
 What a client sends to `$JS.API.STREAM.CREATE.<name>` and `$JS.API.STREAM.UPDATE.<name>`, in the
@@ -51,7 +51,7 @@ none. What is refused, and how, is in [the errors](api-errors.md).
 CONSUMER_HEAD = """\
 # Consumer configuration
 
-<!-- Made by tools/api_reference.py from the declarations in src/penstock/api/consumer.py.
+<!-- Made by tools/api_reference.py from the declarations in src/penstock/api/consumer_config.py.
      Do not edit: run `make reference`. -->
 
 What a client sends as `config` to `$JS.API.CONSUMER.CREATE.<stream>.<name>`, in the order in

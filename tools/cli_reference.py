@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from penstock.cli.catalogue import PLACES, declared
-from penstock.cli.command import (
+from penstock.cli.command_list import PLACES, declared
+from penstock.cli.command_spec import (
     JSON,
     STREAMING,
     TIMEOUT,

@@ -19,9 +19,9 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from penstock.base.durations import format_duration
-from penstock.broker import permission_values, sharing_values
-from penstock.server import options as declared
-from penstock.server.config.reload import FIXED
+from penstock.broker import permission_values, share_values
+from penstock.server.config import options as declared
+from penstock.server.config.reload_rules import FIXED
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
 
@@ -38,10 +38,10 @@ STRUCTS: tuple[type[Struct], ...] = (
     declared.AccountOptions,
     declared.AccountLimits,
     declared.TokenDirectory,
-    sharing_values.Export,
-    sharing_values.Import,
-    sharing_values.Mapping,
-    sharing_values.Destination,
+    share_values.Export,
+    share_values.Import,
+    share_values.Mapping,
+    share_values.Destination,
     declared.JetStreamOptions,
     declared.JetStreamLimits,
     declared.BatchLimits,
@@ -56,7 +56,7 @@ PARTLY_FIXED = {"websocket": "but its `tls`", "cluster": "host, port", "leafnode
 HEAD = """\
 # Options reference
 
-<!-- Made by tools/reference.py from the declarations in src/penstock/server/options.py.
+<!-- Made by tools/reference.py from the declarations in src/penstock/server/config/options.py.
      Do not edit: run `make reference`. -->
 
 Every option, as an embedding program writes it: `penstock.Server(max_payload=65_536)`.

@@ -19,7 +19,7 @@ import nats
 import penstock
 from penstock.spark import session
 from penstock.spark.java import NoJava, java_home
-from penstock.spark.session import LIGHT_JAVA
+from penstock.spark.spark_session import LIGHT_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

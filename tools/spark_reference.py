@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
-from penstock.spark.archive_options import ArchiveOptions
-from penstock.spark.blocks_options import BlocksOptions
-from penstock.spark.folds import FoldOptions
-from penstock.spark.kv_options import KvReadOptions, KvWriteOptions
+from penstock.spark.files.archive_options import ArchiveOptions
+from penstock.spark.files.blocks_options import BlocksOptions
+from penstock.spark.files.fold_source import FoldOptions
+from penstock.spark.kv.kv_options import KvReadOptions, KvWriteOptions
 from penstock.spark.options import ConnectionOptions, SparkOptions, is_secret
-from penstock.spark.sink_options import PublishOptions, SinkOptions
-from penstock.spark.source_options import ReadOptions
+from penstock.spark.read.source_options import ReadOptions
+from penstock.spark.write.sink_options import PublishOptions, SinkOptions
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "spark-options.md"
 

@@ -31,8 +31,8 @@ from benchmarks.stalls.chart import render
 from benchmarks.stalls.operation import OPERATIONS
 from benchmarks.stalls.site import start
 
-from penstock.bench.failure import BenchError
-from penstock.bench.process import our_command, reference_command
+from penstock.bench.bench_error import BenchError
+from penstock.bench.server_process import our_command, reference_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from benchmarks.stalls.operation import Operation
     from benchmarks.stalls.site import Site
 
-    from penstock.bench.process import ServerCommand
+    from penstock.bench.server_process import ServerCommand
 
 PARTS = (api_operations, store_operations, network_operations)
 BAR_MS = 50.0

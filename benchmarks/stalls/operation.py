@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.bench.failure import BenchError
+from penstock.bench.bench_error import BenchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

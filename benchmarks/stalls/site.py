@@ -20,13 +20,13 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.bench.failure import BenchError
-from penstock.bench.procfs import rss_bytes
+from penstock.bench.bench_error import BenchError
+from penstock.bench.process_stats import rss_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.bench.process import ServerCommand
+    from penstock.bench.server_process import ServerCommand
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from benchmarks.stalls.operation import (
 )
 from benchmarks.stalls.site import encode, publish, requests
 
-from penstock.bench.failure import BenchError
+from penstock.bench.bench_error import BenchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

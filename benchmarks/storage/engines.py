@@ -11,8 +11,8 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.store.disk import RealDisk
 from penstock.store.filestore import FileStore
+from penstock.store.io.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

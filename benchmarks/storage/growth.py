@@ -20,8 +20,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.store.contract import Appended, Cold, Limits
-from penstock.store.disk import RealDisk
 from penstock.store.filestore import FileStore
+from penstock.store.io.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

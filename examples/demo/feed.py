@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.kv.writing import NatsWriter
+    from penstock.kv.bucket_writer import NatsWriter
 
 BUCKET = "parcels"
 HISTORY = 8  # more than a parcel has changes: the archive gets every one of them

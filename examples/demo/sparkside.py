@@ -36,7 +36,7 @@ class Lake:
     """The archive and the folds that Spark makes of the bucket, in directories of their own."""
 
     def __init__(self, spark: SparkSession, url: str, place: Path) -> None:
-        from penstock.kv.records import stream_of
+        from penstock.kv.bucket_records import stream_of
         from penstock.spark.jobs import ServerOrigin
 
         self._spark = spark
@@ -63,7 +63,7 @@ class Lake:
 
     def verify(self) -> tuple[int, list[str]]:
         """Compare the stream, the archive and the folds: how many checks, and what differs."""
-        from penstock.fold.shards import by_hash
+        from penstock.fold.artifact.shards import by_hash
         from penstock.spark.jobs import verify
 
         report = verify(
@@ -80,7 +80,7 @@ class Lake:
     def copy(self) -> Copy:
         """The published shards, fetched and joined as an edge node would."""
         from penstock.fold import AppendLogSnapshot, transport_for
-        from penstock.fold.shards import by_hash, import_shards
+        from penstock.fold.artifact.shards import by_hash, import_shards
 
         transport = transport_for(self._folds)
         parts = [self._place / shard.name for shard in by_hash(SHARDS)]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from penstock.base.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from penstock.server.app import Server
-    from penstock.server.options import Options
-    from penstock.server.threaded import ThreadedServer
-    from penstock.spark.stream_rows import read
+    from penstock.server.config.options import Options
+    from penstock.server.server_app import Server
+    from penstock.server.threaded_server import ThreadedServer
+    from penstock.spark.read.stream_rows import read
 
 __all__ = ["Options", "Server", "ThreadedServer", "__version__", "read"]
 
 _HOMES = {
-    "Options": "penstock.server.options",
-    "Server": "penstock.server.app",
-    "ThreadedServer": "penstock.server.threaded",
-    "read": "penstock.spark.stream_rows",
+    "Options": "penstock.server.config.options",
+    "Server": "penstock.server.server_app",
+    "ThreadedServer": "penstock.server.threaded_server",
+    "read": "penstock.spark.read.stream_rows",
 }
 
 

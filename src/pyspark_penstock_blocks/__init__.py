@@ -1,5 +1,5 @@
 """Found by Spark through its name: the format `penstock-blocks` needs no registration."""
 
-from penstock.spark.blocks import PenstockBlocks as DefaultSource
+from penstock.spark.files.blocks_source import PenstockBlocks as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,5 +1,5 @@
 """Found by Spark through its name: the format `jetstream-kv` needs no registration."""
 
-from penstock.spark.kv_source import JetStreamKv as DefaultSource
+from penstock.spark.kv.kv_source import JetStreamKv as DefaultSource
 
 __all__ = ["DefaultSource"]

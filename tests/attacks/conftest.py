@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_servers import OURS, pool
-from support_tls import certificates
-from support_victims import Victim
+from support.servers import OURS, pool
+from support.tls import certificates
+from support.victims import Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import ServerPool
+    from support.servers import ServerPool
 
 __all__ = ["certificates", "pool"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_peers import Peer, several
-from support_victims import MIB, Victim, connect_line
+from support.peers import Peer, several
+from support.victims import MIB, Victim, connect_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_tls import Certificates
+    from support.tls import Certificates
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 TIMEOUT = b"-ERR 'Authentication Timeout'\r\n"

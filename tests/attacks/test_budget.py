@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_peers import Embedded, until
+from support.peers import Embedded, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support_peers import Peer
+    from support.peers import Peer
 
 API = "$JS.API."
 STREAMS = 100

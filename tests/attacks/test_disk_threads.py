@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import penstock
-from penstock.store.consumer_state import ConsumerStateStore
-from support_assets import JetStream
-from support_peers import until
+from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
+from support.assets import JetStream
+from support.peers import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

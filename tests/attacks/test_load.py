@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from support_peers import several
-from support_victims import MIB, Victim
+from support.peers import several
+from support.victims import MIB, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_peers import Peer
-    from support_victims import Victim
+    from support.peers import Peer
+    from support.victims import Victim
 
 USERS = """
 authorization {

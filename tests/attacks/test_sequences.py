@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.base.sequences import SEQ_MAX
-from support_assets import JetStream, Stream
-from support_servers import OURS, until
+from support.assets import JetStream, Stream
+from support.servers import OURS, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import ServerPool, ServerUnderTest
+    from support.servers import ServerPool, ServerUnderTest
 
 TOO_LARGE = (SEQ_MAX + 1, 2**64 - 2, 2**64 - 1)
 STORAGES = ("file", "memory")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.server.codecs.frames import BINARY
-from penstock.server.options import Authorization, WebsocketOptions
-from support_codecs import frame
-from support_peers import Embedded, several, until
-from support_victims import MIB, Victim
+from penstock.server.config.options import Authorization, WebsocketOptions
+from penstock.server.net.codecs.websocket_frames import BINARY
+from support.codecs import frame
+from support.peers import Embedded, several, until
+from support.victims import MIB, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support_cli import cli, command_line, jetstream_server, name
-from support_servers import implementation, pool, server, start
-from support_tls import certificates
+from support.cli import cli, command_line, jetstream_server, name
+from support.servers import implementation, pool, server, start
+from support.tls import certificates
 
 __all__ = [
     "certificates",

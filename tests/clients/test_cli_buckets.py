@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nats.js import JetStreamContext
 
-    from support_cli import Cli
+    from support.cli import Cli
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import AppendLogSnapshot, KvUpdate, Op
-from support_servers import until
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_cli import Cli, Streaming
+    from support.cli import Cli, Streaming
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from penstock.base.nkeys import Kind, encode_seed, public_from_seed
-from support_claims import SHOP, Realm, creds_file, user_token
+from support.claims import SHOP, Realm, creds_file, user_token
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_cli import Cli
-    from support_servers import Implementation, ServerPool
-    from support_tls import Certificates
+    from support.cli import Cli
+    from support.servers import Implementation, ServerPool
+    from support.tls import Certificates
 
 TLS_HANDSHAKE = b"\x16"
 SEED = encode_seed(Kind.USER, bytes(range(32)))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_cli import STORE_FLAGS
-from support_servers import OURS, REFERENCE
+from support.cli import STORE_FLAGS
+from support.servers import OURS, REFERENCE
 
 if TYPE_CHECKING:
-    from support_cli import Cli
-    from support_servers import Implementation, ServerPool, Starter
+    from support.cli import Cli
+    from support.servers import Implementation, ServerPool, Starter
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool
+    from support.servers import Implementation, ServerPool
 
     Outcomes = dict[str, str | None]
 

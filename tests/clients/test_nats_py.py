@@ -18,16 +18,16 @@ from nats.errors import (
     TimeoutError,
 )
 
-from support_nkeys import public_nkey, signed
-from support_patience import PATIENCE_SECONDS
+from support.nkeys import public_nkey, signed
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nats.aio.msg import Msg
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
-    from support_tls import Certificates
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.tls import Certificates
 
 MESSAGES = 200
 SEED = bytes(range(32))

@@ -27,14 +27,14 @@ from nats.js.errors import (
     ObjectNotFoundError,
 )
 
-from support_patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from nats.js import JetStreamContext
 
-    from support_servers import Implementation, ServerPool
+    from support.servers import Implementation, ServerPool
 
 MESSAGES = 50
 FLAGS = ("-js", "-sd", "store")

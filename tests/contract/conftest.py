@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support_servers import implementation, pool, server, start
-from support_tls import certificates
+from support.servers import implementation, pool, server, start
+from support.tls import certificates
 
 __all__ = ["certificates", "implementation", "pool", "server", "start"]
 

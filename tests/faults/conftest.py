@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import OURS, ServerPool
+from support.servers import OURS, ServerPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 STORE_FLAGS = ("-js", "-sd", "store")
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from faults.fold_victim import Task, main
 from penstock.fold import SqliteSnapshot
-from penstock.fold.digest import FoldDigest
-from penstock.fold.indexes import Index
-from penstock.fold.tables import Tables, Transaction
-from support_folds import DURABLE
+from penstock.fold.artifact.digest import FoldDigest
+from penstock.fold.derive.indexes import Index
+from penstock.fold.derive.sql_tables import Tables, Transaction
+from support.folds import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.fold import SnapshotStore
-    from penstock.kv.types import KvEntry, KvUpdate
+    from penstock.kv.kv_types import KvEntry, KvUpdate
 
 
 def create(tx: Transaction | sqlite3.Connection) -> None:

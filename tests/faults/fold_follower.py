@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from penstock.fold import BatchConfig, Fold, Observer, Repair
-from support_folds import DURABLE
+from support.folds import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.fold import SnapshotStore
-    from penstock.kv.types import KvUpdate, WatchCursor
+    from penstock.kv.kv_types import KvUpdate, WatchCursor
 
 #: Small steps: many moments to die in.
 STEPS = BatchConfig(window=0.001, max=7, hydrate_window=0.005, hydrate_max=11)

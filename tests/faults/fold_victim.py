@@ -19,8 +19,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.fold import AppendLogSnapshot, SqliteSnapshot
-from penstock.kv.types import KvUpdate, Op, WatchCursor
-from support_folds import DURABLE, Kind
+from penstock.kv.kv_types import KvUpdate, Op, WatchCursor
+from support.folds import DURABLE, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

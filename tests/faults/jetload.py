@@ -12,15 +12,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from faults.jetledger import Existence
-from support_assets import JetStream, ack_fields
-from support_jetstream import ClientError
+from support.assets import JetStream, ack_fields
+from support.jetstream import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from faults.jetledger import Ledger
-    from support_jetstream import Message, Subscription
-    from support_servers import ServerUnderTest
+    from support.jetstream import Message, Subscription
+    from support.servers import ServerUnderTest
 
 WINDOW = 32
 BATCH = 8

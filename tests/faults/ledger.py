@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING
 
 from faults.victim import REMOVED_EVERY, Task, open_store, payload_of
 from penstock.store.contract import Missing
-from penstock.store.log import MessageRecord
-from support_files import warmed
+from penstock.store.index.message_log import MessageRecord
+from support.files import warmed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

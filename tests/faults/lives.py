@@ -18,12 +18,12 @@ from models.store import StoreModel
 from penstock.store.contract import TTL_NEVER, Appended, Limits
 from penstock.store.errors import StoreError
 from penstock.store.filestore import FileStore
-from support_files import warmed
+from support.files import warmed
 
 if TYPE_CHECKING:
     from models.store import Kept
     from penstock.store.contract import Work
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 INCARNATION = 9
 BLOCK_BYTES = 700

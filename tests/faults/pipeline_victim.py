@@ -15,7 +15,7 @@ from penstock.spark import session
 from penstock.spark.jobs import ServerOrigin, archive, fold
 
 sys.path.append(str(Path(__file__).parents[1]))
-from support_iceberg import PLACE, catalog_options
+from support.iceberg import PLACE, catalog_options
 
 SEQUENCES_PER_COMMIT = 60
 FOLD_STEP = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from support_servers import OURS, ServerUnderTest
+from support.servers import OURS, ServerUnderTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

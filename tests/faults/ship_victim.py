@@ -31,7 +31,7 @@ from penstock.fold import (
     bootstrap,
     transport_for,
 )
-from penstock.kv.types import WatchCursor
+from penstock.kv.kv_types import WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_spark_places import cluster, run, submitting
-from support_spark_sinks import make_stream, stored, with_client
+from support.spark_places import cluster, run, submitting
+from support.spark_sinks import make_stream, stored, with_client
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from nats.aio.client import Client
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 ROWS = 800
 PROGRAM = Path(__file__).with_name("cluster_victim.py")

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.serving import serving
-from support_assets import JetStream
-from support_jetstream import encode
-from support_servers import until
+from support.assets import JetStream
+from support.jetstream import encode
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
 
-    from support_jetstream import Message
-    from support_servers import ServerUnderTest
+    from support.jetstream import Message
+    from support.servers import ServerUnderTest
 
 LONG_ROUNDS = 13
 KILLS = 2

@@ -17,15 +17,15 @@ import pytest
 
 from faults.lives import HEADER, SECOND, opened
 from faults.verdicts import FILE_BYTES_MAX, contents
-from penstock.store.compression import Compression
 from penstock.store.contract import Missing
-from penstock.store.encryption import ServerKey
 from penstock.store.errors import StoreError
-from penstock.store.inspection import block_names
+from penstock.store.format.compression import Compression
+from penstock.store.format.encryption import ServerKey
+from penstock.store.tools.inspection import block_names
 from penstock.testing import damage
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import PAGE, Choice
-from support_files import warmed
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import PAGE, Choice
+from support.files import warmed
 
 if TYPE_CHECKING:
     from collections import Counter

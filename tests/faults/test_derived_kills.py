@@ -17,9 +17,9 @@ from faults.derived_victim import DerivedTask, size_of
 from faults.fold_victim import update_of
 from faults.makers import victims
 from faults.test_fold_kills import BATCHES_MAX, KINDS, LIVES, MUTANT_LIVES_MAX, live_and_die
-from penstock.fold.digest import FoldDigest
-from penstock.fold.indexes import Index
-from support_folds import contents
+from penstock.fold.artifact.digest import FoldDigest
+from penstock.fold.derive.indexes import Index
+from support.folds import contents
 
 LONG_ROUNDS = 10
 VICTIM = Path(__file__).with_name("derived_victim.py")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from support_assets import JetStream, Stream
+from support.assets import JetStream, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,50 +21,50 @@ if TYPE_CHECKING:
 INTERNAL = (500, 10051)
 
 PARTS = [
-    "penstock.streams.parts:Transform",
-    "penstock.streams.parts:Republisher",
-    "penstock.streams.parts:Progress",
-    "penstock.streams.parts:limits_of",
+    "penstock.jetstream.streams.stream_parts:Transform",
+    "penstock.jetstream.streams.stream_parts:Republisher",
+    "penstock.jetstream.streams.stream_parts:Progress",
+    "penstock.jetstream.streams.stream_parts:limits_of",
 ]
 SERVING = [
-    "penstock.server.jetstream.account:AccountEdge._take_in",
-    "penstock.server.jetstream.copying:Copying.follow",
-    "penstock.jetstream.feed:Progress",
-    "penstock.jetstream.handlers.streams:show_stream",
+    "penstock.server.jetstream.account_runtime:AccountEdge._take_in",
+    "penstock.server.jetstream.source_subscriptions:Copying.follow",
+    "penstock.jetstream.sources.source_reader:Progress",
+    "penstock.jetstream.account.handlers.stream_handlers:show_stream",
 ]
 STREAM_CREATE = [
     *PARTS,
     *SERVING,
-    "penstock.jetstream.files:SlotFile.create",
-    "penstock.jetstream.making:FileStore.open",
-    "penstock.jetstream.making:Stream",
-    "penstock.jetstream.making:StreamHost",
-    "penstock.jetstream.assets:Assets.recount",
-    "penstock.server.jetstream.driver:HostDriver.open_lane",
+    "penstock.jetstream.account.asset_files:SlotFile.create",
+    "penstock.jetstream.account.asset_factory:FileStore.open",
+    "penstock.jetstream.account.asset_factory:Stream",
+    "penstock.jetstream.account.asset_factory:StreamHost",
+    "penstock.jetstream.account.assets:Assets.recount",
+    "penstock.server.jetstream.stream_driver:HostDriver.open_lane",
 ]
 STREAM_UPDATE = [
     *PARTS,
     *SERVING,
-    "penstock.jetstream.files:StreamFiles.save",
-    "penstock.streams.applier:Applier._update",
-    "penstock.streams.stream:Stream._reconfigure",
-    "penstock.jetstream.host:StreamHost.config_changed",
-    "penstock.jetstream.assets:Assets.changed",
+    "penstock.jetstream.account.asset_files:StreamFiles.save",
+    "penstock.jetstream.streams.applier:Applier._update",
+    "penstock.jetstream.streams.stream:Stream._reconfigure",
+    "penstock.jetstream.host.stream_host:StreamHost.config_changed",
+    "penstock.jetstream.account.assets:Assets.changed",
 ]
 CONSUMER_CREATE = [
-    "penstock.jetstream.making:Consumer",
-    "penstock.jetstream.making:surroundings",
-    "penstock.jetstream.files:ConsumerFiles.save",
-    "penstock.jetstream.host:StreamHost.add_consumer",
-    "penstock.server.jetstream.account:AccountEdge.watch",
-    "penstock.jetstream.handlers.consumers:show_consumer",
+    "penstock.jetstream.account.asset_factory:Consumer",
+    "penstock.jetstream.account.asset_factory:surroundings",
+    "penstock.jetstream.account.asset_files:ConsumerFiles.save",
+    "penstock.jetstream.host.stream_host:StreamHost.add_consumer",
+    "penstock.server.jetstream.account_runtime:AccountEdge.watch",
+    "penstock.jetstream.account.handlers.consumer_handlers:show_consumer",
 ]
 CONSUMER_UPDATE = [
-    "penstock.consumers.consumer:Consumer.update",
-    "penstock.jetstream.files:ConsumerFiles.save",
-    "penstock.jetstream.host:StreamHost.filters_changed",
-    "penstock.server.jetstream.account:AccountEdge.watch",
-    "penstock.jetstream.handlers.consumers:show_consumer",
+    "penstock.jetstream.consumers.consumer:Consumer.update",
+    "penstock.jetstream.account.asset_files:ConsumerFiles.save",
+    "penstock.jetstream.host.stream_host:StreamHost.filters_changed",
+    "penstock.server.jetstream.account_runtime:AccountEdge.watch",
+    "penstock.jetstream.account.handlers.consumer_handlers:show_consumer",
 ]
 
 
@@ -258,7 +258,7 @@ def test_snapshot_whose_step_raises_ends_with_500(
     stream = client.stream("S")
     stream.fill("a", "b")
     inbox = client.subscribe()
-    mend = broken(f"penstock.jetstream.snapshotting:Snapshot.{step}")
+    mend = broken(f"penstock.jetstream.archive.snapshot_session:Snapshot.{step}")
     try:
         client.done("STREAM.SNAPSHOT.S", {"deliver_subject": inbox.subject})
         assert inbox.next().header.startswith(b"NATS/1.0 500 internal failure")

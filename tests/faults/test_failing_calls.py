@@ -15,8 +15,8 @@ import pytest
 from faults.lives import Life, opened
 from faults.verdicts import contents, judged, wrong_with
 from penstock.store.errors import StoreError, SyncFailed
-from penstock.testing.simdisk import Fault, SimDisk
-from penstock.testing.simfiles import Choice, Lose
+from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_files import Choice, Lose
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.fold import Fold, FoldState
-from penstock.fold import supervisor as supervisor_module
-from penstock.kv.types import CaughtUp
-from support_folds import DURABLE, put
-from support_following import QUICK, folded_up_to, ready, until
-from support_patience import PATIENCE_SECONDS
-from support_scripts import Gate, Script, ScriptedBucket
+from penstock.fold.follow import supervisor as supervisor_module
+from penstock.kv.kv_types import CaughtUp
+from support.folds import DURABLE, put
+from support.following import QUICK, folded_up_to, ready, until
+from support.patience import PATIENCE_SECONDS
+from support.scripts import Gate, Script, ScriptedBucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "PAUSE_SECONDS_FIRST", 0.01)
     monkeypatch.setattr(supervisor_module, "PAUSE_SECONDS_MAX", 0.1)
-    monkeypatch.setattr("penstock.fold.loop.RETRY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("penstock.fold.follow.watch_loop.RETRY_SECONDS_MAX", 0.01)
 
 
 def fill(path: Path) -> None:

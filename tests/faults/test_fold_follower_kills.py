@@ -21,14 +21,14 @@ import pytest
 
 import penstock
 from faults.fold_follower import Follow
-from penstock.fold.decisions import Start, how_to_start
-from penstock.fold.gaps import held_by
-from penstock.kv.connection import NatsConfig, NatsConnection
+from penstock.fold.follow.repair_policy import Start, how_to_start
+from penstock.fold.follow.resume import held_by
 from penstock.kv.contract import BucketConfig
-from penstock.server.options import Options
-from support_folds import DURABLE, contents
-from support_following import folded_up_to, live, ready
-from support_patience import PATIENCE_SECONDS
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.server.config.options import Options
+from support.folds import DURABLE, contents
+from support.following import folded_up_to, live, ready
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections import Counter

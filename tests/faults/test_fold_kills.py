@@ -14,7 +14,7 @@ import pytest
 
 from faults.fold_victim import BATCH_MAX, MUTANTS, Task, update_of
 from faults.makers import Victims, victims
-from support_folds import DURABLE, contents, model
+from support.folds import DURABLE, contents, model
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream
-from support_patience import PATIENCE_SECONDS
-from support_servers import OURS, ServerStartError, ServerUnderTest, until
+from support.assets import JetStream
+from support.patience import PATIENCE_SECONDS
+from support.servers import OURS, ServerStartError, ServerUnderTest, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,16 +15,16 @@ import pytest
 from faults.jetledger import Existence, Ledger
 from faults.jetload import KEYS, WORKED, Load, set_up
 from faults.serving import serving
-from support_assets import JetStream, ack_fields
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
+from support.assets import JetStream, ack_fields
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
     from pathlib import Path
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 LONG_ROUNDS = 7
 KILLS = 2

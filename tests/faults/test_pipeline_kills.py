@@ -21,19 +21,19 @@ from nats.js.api import KeyValueConfig
 
 from faults.pipeline_victim import SHARDS, place
 from penstock.fold import AppendLogSnapshot
-from penstock.fold.shards import by_hash, hash_of
-from penstock.fold.transport import transport_for
+from penstock.fold.artifact.shards import by_hash, hash_of
+from penstock.fold.ship.artifact_transport import transport_for
 from penstock.spark.jobs import open_archive
-from penstock.spark.jobs.archive import FORMS
-from support_drivers import Driver, kill
-from support_folds import at, delete, put
-from support_servers import until
+from penstock.spark.jobs.archive_job import FORMS
+from support.drivers import Driver, kill
+from support.folds import at, delete, put
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from penstock.kv.types import KvUpdate
-    from support_servers import ServerUnderTest
+    from penstock.kv.kv_types import KvUpdate
+    from support.servers import ServerUnderTest
 
 LONG_ROUNDS = 15
 LAST = 600

@@ -8,13 +8,13 @@ import pytest
 
 from faults.lives import Life
 from faults.verdicts import judged
-from penstock.store.compression import Compression
-from penstock.store.encryption import ServerKey
 from penstock.store.errors import NotFound
+from penstock.store.format.compression import Compression
+from penstock.store.format.encryption import ServerKey
 from penstock.testing.crash_states import crash_states
-from penstock.testing.recording import RecordingDisk
-from penstock.testing.simdisk import SimDisk
-from support_consumer import Run, as_model, reopened, small_logs
+from penstock.testing.recording_disk import RecordingDisk
+from penstock.testing.sim_disk import SimDisk
+from support.consumer import Run, as_model, reopened, small_logs
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -19,15 +19,15 @@ from faults.fold_victim import update_of
 from faults.makers import Victims, victims
 from faults.ship_victim import KEY, STORES, Task
 from penstock.fold import AppendLogSnapshot, ArtifactInvalid
-from support_folds import contents, model
-from support_s3 import S3, s3_server
+from support.folds import contents, model
+from support.s3 import S3, s3_server
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
     from penstock.fold import SnapshotStore
-    from penstock.kv.types import KvEntry
+    from penstock.kv.kv_types import KvEntry
 
 LONG_ROUNDS = 10
 VICTIM = Path(__file__).with_name("ship_victim.py")

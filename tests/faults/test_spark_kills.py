@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from penstock.spark.connecting import shared_reader
 from penstock.spark.options import ConnectionOptions, parse
-from support_drivers import Driver, kill
-from support_servers import until
-from support_spark_sinks import make_stream, stored
+from penstock.spark.spark_connection import shared_reader
+from support.drivers import Driver, kill
+from support.servers import until
+from support.spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 LONG_ROUNDS = 15
 FILES = 8

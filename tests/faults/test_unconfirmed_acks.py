@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import JetStream, Stream, stream_sequences
-from support_servers import OURS, ServerPool, until
+from support.assets import JetStream, Stream, stream_sequences
+from support.servers import OURS, ServerPool, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,12 +16,12 @@ import pytest
 
 import penstock
 from penstock.base.sequences import SEQ_MAX
-from penstock.jetstream import files as asset_files
-from penstock.jetstream import recovery
-from penstock.server.jetstream.account import AccountEdge
-from penstock.store.disk import RealDisk
-from penstock.store.slots import SlotFile, state_key
-from support_assets import JetStream, Stream
+from penstock.jetstream.account import asset_files as asset_files
+from penstock.jetstream.account import asset_recovery
+from penstock.server.jetstream.account_runtime import AccountEdge
+from penstock.store.io.disk import RealDisk
+from penstock.store.io.slots import SlotFile, state_key
+from support.assets import JetStream, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,7 +183,9 @@ def test_any_error_in_recovery_costs_one_stream(
 ) -> None:
     make(lives.start())
     lives.stop()
-    owner: Any = {"open": asset_files.AccountFiles, "host": recovery, "serve": AccountEdge}[place]
+    owner: Any = {"open": asset_files.AccountFiles, "host": asset_recovery, "serve": AccountEdge}[
+        place
+    ]
     name = {"open": "_open_stream", "host": "_recover_stream", "serve": "serve"}[place]
     whole = getattr(owner, name)
 

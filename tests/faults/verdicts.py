@@ -16,8 +16,8 @@ from faults.lives import opened
 from models.store import file_size
 from penstock.store.contract import Appended, SubjectState
 from penstock.store.errors import StoreError
-from penstock.testing.simfiles import Lose
-from support_files import warmed
+from penstock.testing.sim_files import Lose
+from support.files import warmed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faults.lives import Version
     from penstock.store.contract import MessageRecord
     from penstock.store.filestore import FileStore
-    from penstock.testing.simdisk import SimDisk
+    from penstock.testing.sim_disk import SimDisk
 
 FAR_NS = 10**18
 FILE_BYTES_MAX = 1 << 30

@@ -19,8 +19,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.store.contract import Appended
-from penstock.store.disk import RealDisk
 from penstock.store.filestore import BLOCK_BYTES, FileStore
+from penstock.store.io.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import time
 
 from tests.fuzz import protocol
 
-from penstock.server.threaded import ThreadedServer
+from penstock.server.threaded_server import ThreadedServer
 
 BATCH = 200
 GROWTH_BYTES_MAX = 64 << 20

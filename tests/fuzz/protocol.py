@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 
-from support_patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
 PIECES_MAX = 12

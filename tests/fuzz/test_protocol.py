@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fuzz import protocol
-from support_servers import OURS, pool
-from support_victims import MIB, Victim
+from support.servers import OURS, pool
+from support.victims import MIB, Victim
 
 if TYPE_CHECKING:
-    from support_servers import ServerPool
+    from support.servers import ServerPool
 
 __all__ = ["pool"]
 

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.bench.compare import Comparison, Effort, Series
-from penstock.bench.outcome import Result
+from penstock.bench.comparison import Comparison, Effort, Series
+from penstock.bench.load_result import Result
 from penstock.bench.probes.figures import Figure
 from penstock.bench.report import comparison_json, figures_json
+from penstock.bench.sample_stats import Latency
 from penstock.bench.scenarios import STANDARD
-from penstock.bench.stats import Latency
-from penstock.cli.catalogue import PLACES, declared
-from penstock.cli.command import Noun, parser_of
-from penstock.server.configure import read_config
-from penstock.server.flags import parse_command_line
-from penstock.server.options import Options
-from support_certs import shared_authority
+from penstock.cli.command_list import PLACES, declared
+from penstock.cli.command_spec import Noun, parser_of
+from penstock.server.config.command_line import parse_command_line
+from penstock.server.config.config_reader import read_config
+from penstock.server.config.options import Options
+from support.certs import shared_authority
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -17,8 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from penstock.server.configure import read_config
-from penstock.server.flags import Run, parse_command_line
+from penstock.server.config.command_line import Run, parse_command_line
+from penstock.server.config.config_reader import read_config
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"

@@ -1,4 +1,4 @@
-"""Header blocks the plain way: the spec of `penstock.bulk.headermaps`."""
+"""Header blocks the plain way: the spec of `penstock.bulk.header_columns`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from zlib import crc32
 
-from penstock.kv.types import KvUpdate, Op
+from penstock.kv.kv_types import KvUpdate, Op
 
 VALUE_BYTES_MAX = 1 << 24
 TOKEN_BYTES_MAX = 10

@@ -26,7 +26,7 @@ from penstock.store.contract import (
     StoreState,
     SubjectState,
 )
-from penstock.store.seqset import SequenceSet
+from penstock.store.index.seq_set import SequenceSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from models import broker as model
-from support_peers import Delivery, Embedded, Peer
+from support.peers import Delivery, Embedded, Peer
 
 CLIENTS_MAX = 4
 subjects = st.sampled_from(["a", "b", "a.b", "a.b.c", "b.a"])

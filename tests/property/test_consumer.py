@@ -16,19 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.consumer import Witness
-from penstock.api.acks import parse_ack_subject
-from penstock.api.consumer import AckPolicy
+from penstock.api.ack_protocol import parse_ack_subject
+from penstock.api.consumer_config import AckPolicy
 from penstock.base.effects import Advise, Deliver
-from penstock.consumers.cursor import Cursor
-from penstock.consumers.pending import Outstanding
-from penstock.store.consumer_deltas import ConsumerState
-from penstock.store.consumer_state import ConsumerStateStore
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Lose
-from support_consuming import SECOND, Stage, pull_config
+from penstock.jetstream.consumers.ack_deadlines import Outstanding
+from penstock.jetstream.consumers.cursor import Cursor
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState
+from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Lose
+from support.consuming import SECOND, Stage, pull_config
 
 if TYPE_CHECKING:
-    from penstock.api.consumer import ConsumerConfig
+    from penstock.api.consumer_config import ConsumerConfig
 
 NAME, INCARNATION = "C", 3
 SUBJECTS = ("a", "b", "c.d")

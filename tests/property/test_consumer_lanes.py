@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.api.acks import parse_ack_subject
-from penstock.api.consumer import AckPolicy, DeliverPolicy, PriorityPolicy
+from penstock.api.ack_protocol import parse_ack_subject
+from penstock.api.consumer_config import AckPolicy, DeliverPolicy, PriorityPolicy
 from penstock.base.effects import Deliver, Send
-from penstock.consumers import delivery, push
-from support_consuming import MS, SECOND, T0, Stage, pull_config, push_config
-from support_lanes import LaneStage, PlainStage
+from penstock.jetstream.consumers import delivery, push_delivery
+from support.consuming import MS, SECOND, T0, Stage, pull_config, push_config
+from support.lanes import LaneStage, PlainStage
 
 if TYPE_CHECKING:
-    from penstock.api.consumer import ConsumerConfig
+    from penstock.api.consumer_config import ConsumerConfig
 
 SUBJECTS = ("a", "b", "c.d", "c.e", "c.e.f")
 HEADERS = (b"", b"", b"NATS/1.0\r\nK: v\r\n\r\n")
@@ -215,8 +215,8 @@ def seqs_of(ranges: tuple[tuple[int, int], ...]) -> list[int]:
 def small_bounds() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "PUMP_BYTES_MAX", 250)
-        patch.setattr(push, "WINDOW_BYTES_MIN", 300)
-        patch.setattr(push, "WINDOW_BYTES_MAX", 1200)
+        patch.setattr(push_delivery, "WINDOW_BYTES_MIN", 300)
+        patch.setattr(push_delivery, "WINDOW_BYTES_MAX", 1200)
         yield
 
 

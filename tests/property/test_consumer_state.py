@@ -9,13 +9,13 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.store import consumer_log
-from penstock.store.consumer_deltas import ConsumerState, replay, unpack
-from penstock.store.consumer_state import ConsumerStateStore
+from penstock.jetstream.consumers.state import delta_log
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, replay, unpack
+from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.testing.damage import flip_bit
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Choice
-from support_consumer import INCARNATION, NAME, Run, as_model
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Choice
+from support.consumer import INCARNATION, NAME, Run, as_model
 
 HALF = 4096
 FILES = [NAME + suffix for suffix in (".state", ".log0", ".log1")]
@@ -91,7 +91,7 @@ class Machine:
 def test_a_store_is_its_model_between_the_last_sync_and_the_last_change(
     seed: int, run: list[tuple[str, int]]
 ) -> None:
-    with mock.patch.object(consumer_log, "HALF_BYTES_MIN", HALF):
+    with mock.patch.object(delta_log, "HALF_BYTES_MIN", HALF):
         machine = Machine(seed)
         for step, number in run:
             machine.do(step, number)
@@ -114,14 +114,14 @@ def test_a_checkpoint_and_its_changes_replayed_are_the_state(seed: int, n: int) 
 @settings(deadline=None)
 @given(st.binary(max_size=3 * HALF), st.integers(0, 2 * HALF))
 def test_no_bytes_make_the_reader_of_logs_fail(noise: bytes, at: int) -> None:
-    with mock.patch.object(consumer_log, "HALF_BYTES_MIN", HALF):
+    with mock.patch.object(delta_log, "HALF_BYTES_MIN", HALF):
         disk = SimDisk()
         key = bytes(32)
-        log = consumer_log.ConsumerLog.fresh(disk, disk.create("log"), key, 3, HALF)
+        log = delta_log.ConsumerLog.fresh(disk, disk.create("log"), key, 3, HALF)
         log.append(b"\x03" + bytes(8), 1, 1, 0)
         image = bytearray(disk.read_small("log", 3 * HALF))
         image[at : at + len(noise)] = noise
-        reading = consumer_log.read_log(key, bytes(image))
-        assert consumer_log.read_log(key, noise) is None
+        reading = delta_log.read_log(key, bytes(image))
+        assert delta_log.read_log(key, noise) is None
         frames = [] if reading is None else [*reading.frames, *reading.islands]
         assert [frame.changes for frame in frames] in ([], [[(3, (0,))]])

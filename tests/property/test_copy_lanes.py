@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.jetstream.feed import Feed
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
-from support_twins import clients_of, twins
+from penstock.jetstream.sources.source_reader import Feed
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
+from support.twins import clients_of, twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_jetstream import Client
+    from support.jetstream import Client
 
 NAMES = itertools.count()
 MANY = 2000

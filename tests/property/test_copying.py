@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support_copies import MIRROR, SOURCE, Copy
-from support_publishing import NEW
+from support.copies import MIRROR, SOURCE, Copy
+from support.publishing import NEW
 
 ACTIONS = ["deliver", "deliver", "deliver", "lose", "repeat", "beat", "flow", "wait", "answer"]
 ACTIONS += ["silence", "refuse", "stop"]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.bulk.batch import Batch
-from penstock.fold import MemorySnapshot, pgss
-from penstock.fold.logcodec import encode_columns, encode_updates, fold_columns, fold_updates
-from penstock.kv.records import updates_of
-from penstock.kv.types import KvUpdate, Op
-from penstock.kv.updates import Joined, Updates
-from support_folds import at, contents, model
+from penstock.bulk.record_batch import Batch
+from penstock.fold import MemorySnapshot
+from penstock.fold.store import pgss
+from penstock.fold.store.log_codec import encode_columns, encode_updates, fold_columns, fold_updates
+from penstock.kv.bucket_records import updates_of
+from penstock.kv.kv_types import KvUpdate, Op
+from penstock.kv.update_batch import Joined, Updates
+from support.folds import at, contents, model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.fold import FoldDigest, Index, Quarantine, Undecodable, digest_of, extending
-from penstock.fold.sqlite_rows import rows_of
-from penstock.kv.records import updates_of
-from penstock.kv.types import KvEntry, KvUpdate, Op
-from penstock.kv.updates import Joined
+from penstock.fold import FoldDigest, Index, Quarantine, Undecodable, digest_of
+from penstock.fold.derive import extensions
+from penstock.fold.store.sqlite_rows import rows_of
+from penstock.kv.bucket_records import updates_of
+from penstock.kv.kv_types import KvEntry, KvUpdate, Op
+from penstock.kv.update_batch import Joined
 from property.test_fold_columns import PREFIX, batch_of, rows
-from support_folds import KINDS, at, contents
+from support.folds import KINDS, at, contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.fold import SnapshotStore
     from property.test_fold_columns import Row
-    from support_folds import Kind
+    from support.folds import Kind
 
 BULK = 5
 """So small that random batches are above and below it."""
@@ -105,7 +106,7 @@ class Life:
 @pytest.fixture(autouse=True)
 def _small_bulk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extending, "BULK_UPDATES", BULK)
+        patch.setattr(extensions, "BULK_UPDATES", BULK)
         yield
 
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.fold import BatchConfig
-from penstock.kv.types import KvUpdate, Op
-from support_crashes import AdvanceFirst, CursorFirst, lives
-from support_folds import DURABLE
+from penstock.kv.kv_types import KvUpdate, Op
+from support.crashes import AdvanceFirst, CursorFirst, lives
+from support.folds import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import pgss as naive
-from penstock.fold import StoreError, pgss
-from penstock.fold.logcodec import encode_entries, encode_updates, fold_updates
-from support_folds import model
-from support_updates import batches, cursors
+from penstock.fold import StoreError
+from penstock.fold.store import pgss
+from penstock.fold.store.log_codec import encode_entries, encode_updates, fold_updates
+from support.folds import model
+from support.updates import batches, cursors
 
 if TYPE_CHECKING:
-    from penstock.kv.types import KvUpdate, WatchCursor
+    from penstock.kv.kv_types import KvUpdate, WatchCursor
 
 Written = list[tuple["list[KvUpdate]", "WatchCursor"]]
 written = st.lists(st.tuples(batches, cursors), max_size=5)

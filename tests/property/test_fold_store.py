@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.fold import SnapshotMeta
-from penstock.kv.types import WatchCursor
-from support_folds import KINDS, contents, model
-from support_updates import batches, cursors, keys
+from penstock.kv.kv_types import WatchCursor
+from support.folds import KINDS, contents, model
+from support.updates import batches, cursors, keys
 
 if TYPE_CHECKING:
-    from penstock.kv.types import KvUpdate
-    from support_folds import Kind
+    from penstock.kv.kv_types import KvUpdate
+    from support.folds import Kind
 
 EXAMPLES = 15
 STEPS = 25

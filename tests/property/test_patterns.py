@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.subjects.match import collides
-from penstock.subjects.patterns import PatternIndex
+from penstock.subjects.pattern_set import PatternIndex
 from penstock.subjects.tokens import is_valid_subject
 
 TOKENS = st.sampled_from(["a", "b", "c", "*", ">", "*x", ">y", "a*", ""])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.base.slices import finish
 from penstock.subjects.match import collides, is_subset
-from penstock.subjects.patterns import PatternIndex, PatternList
+from penstock.subjects.pattern_set import PatternIndex, PatternList
 
 TOKENS = st.sampled_from(["a", "b", "c", "*", ">", "*x", ">x", ""])
 PATTERNS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)

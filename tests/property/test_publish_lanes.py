@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support_servers import until
-from support_twins import clients_of, twins
+from support.servers import until
+from support.twins import clients_of, twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock import ThreadedServer
-    from support_jetstream import Client
+    from support.jetstream import Client
 
 
 NAMES = itertools.count()

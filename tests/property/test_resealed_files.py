@@ -16,19 +16,31 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.base.sequences import SEQ_MAX
-from penstock.records.codec import checksum
-from penstock.store.blockfile import Form, Trailer, block_name, index_hash, pack_trailer, padded
-from penstock.store.blockheader import block_header
-from penstock.store.blockindex import BadIndex, load_index
-from penstock.store.consumer_deltas import ConsumerState, Malformed, replay, unpack
+from penstock.jetstream.consumers.state.consumer_deltas import (
+    ConsumerState,
+    Malformed,
+    replay,
+    unpack,
+)
+from penstock.records.record_codec import checksum
 from penstock.store.contract import Cold
-from penstock.store.endmark import END_FILE, ROLE
 from penstock.store.errors import StoreError
 from penstock.store.filestore import FileStore
-from penstock.store.frames import Binding
-from penstock.store.log import MessageLog
-from penstock.store.slots import SlotFile, state_key
-from penstock.testing.simdisk import SimDisk
+from penstock.store.format.block_file import (
+    Form,
+    Trailer,
+    block_name,
+    index_hash,
+    pack_trailer,
+    padded,
+)
+from penstock.store.format.block_frames import Binding
+from penstock.store.format.block_header import block_header
+from penstock.store.format.block_index import BadIndex, load_index
+from penstock.store.format.end_marker import END_FILE, ROLE
+from penstock.store.index.message_log import MessageLog
+from penstock.store.io.slots import SlotFile, state_key
+from penstock.testing.sim_disk import SimDisk
 
 INCARNATION = 7
 EDGES = (0, 1, 2, 3, 5, 7, 4095, 4097, 2**31, 2**32 - 1, 2**32, SEQ_MAX - 1, SEQ_MAX)

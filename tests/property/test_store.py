@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from models.store import StoreModel
 from penstock.store.contract import TTL_NEVER, Appended, Limits
-from support_stores import KINDS, Driven, Step, covered
+from support.stores import KINDS, Driven, Step, covered
 
 if TYPE_CHECKING:
     from penstock.store.contract import Removed
-    from support_stores import Kind
+    from support.stores import Kind
 
 SECOND = 1_000_000_000
 GAP_MAX = 5000

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.store import StoreModel
-from penstock.store import indexed
+from penstock.store import indexed_store
 from penstock.store.contract import Limits
-from support_stores import KINDS, Step
+from support.stores import KINDS, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_stores import Driven, Kind
+    from support.stores import Driven, Kind
 
 SUBJECTS = ["a", "b", "a.b", "a.c", "a.b.c", "b.c"]
 PURGED = [
@@ -50,8 +50,8 @@ between = st.lists(
 @pytest.fixture(autouse=True, scope="module")
 def _tiny_slices() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexed, "SLICE_MSGS", 3)
-        patch.setattr(indexed, "SLICE_LOOKS", 7)
+        patch.setattr(indexed_store, "SLICE_MSGS", 3)
+        patch.setattr(indexed_store, "SLICE_LOOKS", 7)
         yield
 
 

@@ -13,13 +13,13 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.api.stream import Discard, Retention
+from penstock.api.stream_config import Discard, Retention
 from penstock.base.message import Inbound
+from penstock.jetstream.streams.entries import Answer, Entry, Publish
+from penstock.jetstream.streams.retention import limits_of
+from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
-from penstock.streams.entries import Answer, Entry, Publish
-from penstock.streams.retention import limits_of
-from penstock.streams.stream import Stream
-from support_publishing import NEW_YEAR, SECOND, Run, config
+from support.publishing import NEW_YEAR, SECOND, Run, config
 
 DECODER = msgspec.msgpack.Decoder(Entry)  # type: ignore[arg-type]
 

@@ -13,14 +13,14 @@ import pytest
 
 from penstock.spark import session
 from penstock.spark.java import NoJava, java_home
-from support_servers import OURS, implementation, pool, start
+from support.servers import OURS, implementation, pool, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 __all__ = ["implementation", "pool", "start"]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark.jobs import ServerOrigin, archive, open_archive
-from support_iceberg import PLACE, catalog_options
-from support_pipelines import fill, url_of
-from support_s3 import s3_server
+from support.iceberg import PLACE, catalog_options
+from support.pipelines import fill, url_of
+from support.s3 import s3_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 FORMS = ("parquet", "delta", "iceberg")
 names = (f"ARF{n}" for n in itertools.count())

@@ -12,16 +12,16 @@ import pytest
 from nats.js.api import StoreCompression
 
 from penstock import Options, Server
-from penstock.jetstream.places import find_places
-from penstock.server.options import JetStreamOptions
-from support_patience import PATIENCE_SECONDS
+from penstock.jetstream.account.store_scan import find_places
+from penstock.server.config.options import JetStreamOptions
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 PAYLOAD = b"some bytes that can be compressed, compressed, compressed " * 4
 N = 3_000

@@ -10,9 +10,9 @@ import pytest
 from obstore.store import from_url
 
 from penstock import Options, Server
-from support_pipelines import fill
-from support_s3 import s3_server
-from support_servers import REFERENCE, ServerPool
+from support.pipelines import fill
+from support.s3 import s3_server
+from support.servers import REFERENCE, ServerPool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.js.errors import NotFoundError
 
-from support_spark import QUERY_SECONDS, Streams
+from support.spark import QUERY_SECONDS, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "spark-checkpoint-1"
 STREAM = "EV"

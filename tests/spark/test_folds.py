@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import AppendLogSnapshot, LmdbSnapshot, RocksDbSnapshot, SqliteSnapshot
-from penstock.fold.transport import transport_for
-from support_folds import at, delete, put
+from penstock.fold.ship.artifact_transport import transport_for
+from support.folds import at, delete, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.fold.contract import SnapshotStore
+    from penstock.fold.store.contract import SnapshotStore
 
 STORES = (AppendLogSnapshot, SqliteSnapshot, LmdbSnapshot, RocksDbSnapshot)
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.spark.jobs import ArchiveError, ServerOrigin, archive, archived, open_archive
-from penstock.spark.jobs.compaction import compact
-from support_iceberg import PLACE, catalog_options
-from support_pipelines import fill, tell, url_of
+from penstock.spark.jobs.archive_compaction import compact
+from support.iceberg import PLACE, catalog_options
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 FORMS = ("parquet", "delta", "iceberg")
 names = (f"ARC{n}" for n in itertools.count())

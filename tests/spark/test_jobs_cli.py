@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark.jobs import archive, open_archive, replay
-from penstock.spark.jobs.origins import ServerOrigin
+from penstock.spark.jobs.job_inputs import ServerOrigin
 from penstock.spark.jobs.task_progress import task_progress
-from support_cli import Cli, command_line
-from support_pipelines import fill, tell, url_of
+from support.cli import Cli, command_line
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 __all__ = ["command_line"]
 STREAM = "PIPE"

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.spark.java import NoJava, java_home
-from support_pipelines import tell, url_of
+from support.pipelines import tell, url_of
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines"
 RUN_SECONDS = 300

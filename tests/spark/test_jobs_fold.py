@@ -11,18 +11,18 @@ import pytest
 from nats.js.api import KeyValueConfig
 
 from penstock.fold import AppendLogSnapshot
-from penstock.fold.shards import by_hash, hash_of, import_shards
-from penstock.fold.transport import transport_for
+from penstock.fold.artifact.shards import by_hash, hash_of, import_shards
+from penstock.fold.ship.artifact_transport import transport_for
 from penstock.spark.jobs import FoldJobError, ServerOrigin, archive, fold, verify
-from support_folds import contents, delete, put
-from support_pipelines import url_of
+from support.folds import contents, delete, put
+from support.pipelines import url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 names = (f"B{n}" for n in itertools.count())
 

@@ -12,9 +12,9 @@ from pyiceberg.table import Transaction
 from pyiceberg.types import StringType
 
 from penstock.spark.jobs import ArchiveError, ServerOrigin, archive, archived, open_archive
-from support_iceberg import PLACE, catalog_options, rest_catalog
-from support_pipelines import fill, url_of
-from support_s3 import S3, s3_server
+from support.iceberg import PLACE, catalog_options, rest_catalog
+from support.pipelines import fill, url_of
+from support.s3 import S3, s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.jobs.origins import Extent
-    from support_servers import ServerUnderTest
+    from penstock.spark.jobs.job_inputs import Extent
+    from support.servers import ServerUnderTest
 
 names = (f"ICE{n}" for n in itertools.count())
 

@@ -10,8 +10,8 @@ import pytest
 
 from penstock import Options, Server
 from penstock.spark.jobs import ServerOrigin, StoreOrigin, archive, archived, fold, open_archive
-from support_pipelines import fill, url_of
-from support_s3 import S3, s3_server
+from support.pipelines import fill, url_of
+from support.s3 import S3, s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 KEYS = 20
 

@@ -19,17 +19,17 @@ from penstock.spark.jobs import (
     verify,
 )
 from penstock.spark.jobs.archive_removals import missing
-from penstock.spark.jobs.origins import Extent, without_losses
-from support_cli import Cli, command_line
-from support_iceberg import PLACE, catalog_options
-from support_pipelines import fill, tell, url_of
+from penstock.spark.jobs.job_inputs import Extent, without_losses
+from support.cli import Cli, command_line
+from support.iceberg import PLACE, catalog_options
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 __all__ = ["command_line"]
 FORMS = ("parquet", "delta", "iceberg")

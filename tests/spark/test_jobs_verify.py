@@ -17,15 +17,15 @@ from penstock.spark.jobs import (
     replay,
     verify,
 )
-from penstock.spark.jobs.writing import Layout, written
-from support_pipelines import fill, tell, url_of
+from penstock.spark.jobs.parquet_writer import Layout, written
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 names = (f"VER{n}" for n in itertools.count())
 WINDOW_SECONDS = 600

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from support_spark_sinks import Message, call, make_stream, stored, with_client
+from support.spark_sinks import Message, call, make_stream, stored, with_client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 FORMAT = "jetstream-kv"
 WRITE = "key string, value string, op string, rev bigint, ttl bigint"

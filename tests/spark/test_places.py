@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark.java import NoJava, java_home
-from support_spark import Streams
-from support_spark_places import EXAMPLES, cluster, connect_server, run, submitting
+from support.spark import Streams
+from support.spark_places import EXAMPLES, cluster, connect_server, run, submitting
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 ROWS = 200
 COPY = str(EXAMPLES / "copy_stream.py")

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.spark.failures import DataLoss, SourceError
+from penstock.spark.errors import DataLoss, SourceError
 from penstock.spark.options import OptionError, parse
-from penstock.spark.rows import message_schema
-from penstock.spark.source_batch import StreamTable
-from penstock.spark.source_options import ReadOptions
-from penstock.spark.source_stream import StreamFollower
-from support_spark import Streams
+from penstock.spark.read.message_rows import message_schema
+from penstock.spark.read.source_batch import StreamTable
+from penstock.spark.read.source_options import ReadOptions
+from penstock.spark.read.source_stream import StreamFollower
+from support.spark import Streams
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 QUICK = {"retries": "1", "retryIntervalMs": "20", "idleWaitMs": "0", "pollTimeoutMs": "600"}
 

@@ -12,12 +12,12 @@ import pytest
 
 import penstock
 from penstock.spark.jobs import ServerOrigin, fold
-from support_pipelines import fill, tell, url_of
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLE = EXAMPLES / "dlt_stream.py"

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base import nkeys
-from support_spark_sinks import make_stream, with_client
+from support.spark_sinks import make_stream, with_client
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 PROGRAM = Path(__file__).with_name("secrets_program.py")
 SECONDS = 600

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from support_spark_sinks import Message, make_stream, stored
-from support_tls import Certificates, certificates
+from support.spark_sinks import Message, make_stream, stored
+from support.tls import Certificates, certificates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 __all__ = ["certificates"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from support_spark_sinks import make_stream, stored
+from support.spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 SCHEMA = "subject string, data string, msgId string, headers map<string,string>"
 GOOD = [("OUT.a", "one", "i1", None), ("OUT.b", "two", "i2", {"Kind": "x"})]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from support_servers import until
-from support_spark_sinks import Sabotage, SabotagedJetStream, make_stream, stored
+from support.servers import until
+from support.spark_sinks import Sabotage, SabotagedJetStream, make_stream, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 FILES = 2
 ROWS = 300

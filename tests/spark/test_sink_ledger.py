@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from penstock.spark.ledger import Ledger
 from penstock.spark.options import parse
-from penstock.spark.publishing import Outlet, SinkError, publisher_to
-from penstock.spark.sink_ids import RowIds
-from penstock.spark.sink_options import SinkOptions
-from penstock.spark.sink_rows import Layout
-from support_spark_sinks import make_stream, stored
+from penstock.spark.write.sink_ids import RowIds
+from penstock.spark.write.sink_options import SinkOptions
+from penstock.spark.write.sink_rows import Layout
+from penstock.spark.write.worker_publisher import Outlet, SinkError, publisher_to
+from penstock.spark.write.write_ledger import Ledger
+from support.spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.sink_rows import Rows
-    from support_servers import ServerUnderTest
+    from penstock.spark.write.sink_rows import Rows
+    from support.servers import ServerUnderTest
 
 LEDGER = "ledger.OUT.q.0"
 ROWS = 60

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from penstock.spark.sink_report import read_report
-from support_patience import PATIENCE_SECONDS
-from support_spark_sinks import call, make_stream, stored, with_client
+from penstock.spark.write.sink_report import read_report
+from support.patience import PATIENCE_SECONDS
+from support.spark_sinks import call, make_stream, stored, with_client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 ROWS = 60
 WINDOW_NS = 600 * 10**9

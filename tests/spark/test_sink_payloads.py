@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from support_spark_sinks import make_stream, stored
+from support.spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 AVRO = json.dumps(
     {

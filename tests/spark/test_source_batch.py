@@ -11,13 +11,13 @@ from nats.js.api import RetentionPolicy
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from support_spark import Streams, seqs, table
+from support.spark import Streams, seqs, table
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 COUNT = 30
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from penstock.spark.payload_codec import Encoder
-from support_spark import Query, Streams, table
+from penstock.spark.payloads.payload_codec import Encoder
+from support.spark import Query, Streams, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 SCHEMA = "id bigint, name string"
 GOOD, BAD = b'{"id": 1, "name": "a"}', b'{"id": "one"}'

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from penstock.spark import ProgressListener
-from support_servers import until
-from support_spark import QUERY_SECONDS, Query, Streams
+from support.servers import until
+from support.spark import QUERY_SECONDS, Query, Streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.spark.failures import DataLoss
+from penstock.spark.errors import DataLoss
 from penstock.spark.options import OptionError
-from support_pipelines import fill, tell, url_of
+from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 names = (f"ROWS{n}" for n in itertools.count())
 

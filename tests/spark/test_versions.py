@@ -8,14 +8,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.spark.compat import HAS_LIMITS, HAS_STREAM_SINKS
-from support_spark import Query, Streams, seqs, table
+from support.spark import Query, Streams, seqs, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 pytestmark = pytest.mark.every_spark
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import Struct, structs
 
-from penstock.api.codec import encode
 from penstock.api.fields import EMIT, Nanos, Time
-from penstock.api.stream import StreamState
+from penstock.api.json_codec import encode
+from penstock.api.stream_config import StreamState
 
 ADVISORY_TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
-from penstock.api.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from penstock.api.consumer_config import AckPolicy, ConsumerConfig, PriorityPolicy
 from penstock.api.refusals import PEDANTIC, ApiError
 
 if TYPE_CHECKING:
-    from penstock.api.stream import StreamConfig
+    from penstock.api.stream_config import StreamConfig
 
 SECOND_NS: Final = 1_000_000_000
 ACK_WAIT_NS: Final = 30 * SECOND_NS

@@ -14,21 +14,21 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
-from penstock.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
-from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
-from penstock.api.names import (
+from penstock.api.asset_names import (
     DESCRIPTION_BYTES_MAX,
     METADATA_BYTES_MAX,
     byte_length,
     is_valid_name,
     metadata_bytes,
 )
-from penstock.api.stream import Retention
+from penstock.api.consumer_config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
+from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
+from penstock.api.stream_config import Retention
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.slices import finish
 from penstock.subjects.match import is_subset
-from penstock.subjects.patterns import ITEMS_PER_SLICE, PatternList
+from penstock.subjects.pattern_set import ITEMS_PER_SLICE, PatternList
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.api.consumer_defaults import ConsumerCaps
     from penstock.api.refusals import ApiError
-    from penstock.api.stream import StreamConfig
+    from penstock.api.stream_config import StreamConfig
     from penstock.base.slices import Sliced
 
     Rule = Callable[

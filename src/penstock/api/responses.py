@@ -9,11 +9,11 @@ from typing import Annotated, Self
 
 from msgspec import Struct
 
-from penstock.api.account import AccountStats
-from penstock.api.consumer import ConsumerInfo
+from penstock.api.account_usage import AccountStats
+from penstock.api.consumer_config import ConsumerInfo
 from penstock.api.fields import EMIT, FLAT, Nanos, Time
 from penstock.api.refusals import ApiError
-from penstock.api.stream import StreamConfig, StreamInfo, StreamState
+from penstock.api.stream_config import StreamConfig, StreamInfo, StreamState
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 

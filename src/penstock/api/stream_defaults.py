@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_type_hints
 
 from msgspec import structs
 
-from penstock.api.account import UNLIMITED, AccountLimits, tier_of
-from penstock.api.codec import marks_of
-from penstock.api.levels import shown_metadata, stored_metadata
-from penstock.api.stream import ConsumerLimits, Discard, Placement, Republish, StreamConfig
+from penstock.api.account_usage import UNLIMITED, AccountLimits, tier_of
+from penstock.api.api_levels import shown_metadata, stored_metadata
+from penstock.api.json_codec import marks_of
+from penstock.api.stream_config import ConsumerLimits, Discard, Placement, Republish, StreamConfig
 from penstock.subjects.tokens import ANY_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.api.stream import Storage
+    from penstock.api.stream_config import Storage
 
 MINUTE_NS: Final = 60_000_000_000
 DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
-from penstock.api.account import NOTHING, UNLIMITED
-from penstock.api.names import (
+from penstock.api.account_usage import NOTHING, UNLIMITED
+from penstock.api.asset_names import (
     DESCRIPTION_BYTES_MAX,
     METADATA_BYTES_MAX,
     NAME_BYTES_MAX,
@@ -21,8 +21,8 @@ from penstock.api.names import (
     is_valid_name,
     metadata_bytes,
 )
-from penstock.api.stream import Discard, PersistMode, Retention, Storage
-from penstock.api.stream_copies import COPY_RULES, copies_of
+from penstock.api.source_rules import COPY_RULES, copies_of
+from penstock.api.stream_config import Discard, PersistMode, Retention, Storage
 from penstock.api.stream_defaults import (
     DUPLICATE_WINDOW_NS,
     LIMIT_FIELDS,
@@ -36,7 +36,7 @@ from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.slices import finish
 from penstock.subjects.match import collides, is_subset
-from penstock.subjects.patterns import ITEMS_PER_SLICE, PatternList
+from penstock.subjects.pattern_set import ITEMS_PER_SLICE, PatternList
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
 from penstock.subjects.transform import BAD_SUBJECT, Transform, TransformFault, check_mapping
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.api.refusals import ApiError
-    from penstock.api.stream import StreamConfig
+    from penstock.api.stream_config import StreamConfig
     from penstock.api.stream_defaults import StreamContext
     from penstock.base.slices import Sliced
 

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.bench import procfs
+from penstock.bench import process_stats
+from penstock.bench.bench_error import BenchError
 from penstock.bench.chart import Row, render
-from penstock.bench.compare import Comparison, Effort, Series
-from penstock.bench.failure import BenchError
+from penstock.bench.comparison import Comparison, Effort, Series
 from penstock.bench.probes.figures import Figure
-from penstock.bench.stats import Spread
+from penstock.bench.sample_stats import Spread
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -170,7 +170,7 @@ def _dump(content: dict[str, object]) -> str:
         "architecture": platform.machine(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "filesystem": procfs.filesystem(tempfile.gettempdir()),
+        "filesystem": process_stats.filesystem(tempfile.gettempdir()),
     }
     taken = datetime.now(UTC).isoformat(timespec="seconds")
     whole = {"version": JSON_VERSION, "taken": taken, "machine": machine, **content}

@@ -12,7 +12,7 @@ Pure memory: the layers above decide when to send and when a backlog is too long
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from penstock.subjects.nodes cimport xalloc
+from penstock.subjects.trie_nodes cimport xalloc
 
 cdef enum:
     SMALL_BYTES = 4096

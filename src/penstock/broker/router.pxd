@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport ChunkPool, Outbox, SharedBytes
-from penstock.subjects.nodes cimport Sub
+from penstock.subjects.trie_nodes cimport Sub
 from penstock.subjects.trie cimport SubList
 
 cdef enum:

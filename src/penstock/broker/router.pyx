@@ -18,7 +18,7 @@ from penstock.broker.outbox cimport (
     chunk_bytes, out_append, out_append_shared, out_reserve, out_reserve_exact, pool_free,
     release_bytes, share_bytes,
 )
-from penstock.subjects.nodes cimport (
+from penstock.subjects.trie_nodes cimport (
     SUB_CALLBACK, SUB_FILTERED, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK, Match,
     sub_sid, xrealloc,
 )

@@ -1,9 +1,11 @@
 """Streams in bulk, read and written: a fast client over compiled parts, beside the ordinary one."""
 
-from penstock.bulk.asking import StreamState
-from penstock.bulk.batch import Batch
-from penstock.bulk.blocking import BlockingReader
 from penstock.bulk.blocking_publisher import BlockingPublisher
+from penstock.bulk.blocking_reader import BlockingReader
+from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_publisher import Publisher, Refusal
+from penstock.bulk.bulk_reader import BulkReader
+from penstock.bulk.bulk_requests import StreamState
 from penstock.bulk.errors import (
     AccessDenied,
     AnswerLate,
@@ -15,11 +17,9 @@ from penstock.bulk.errors import (
     NotPermitted,
     Refused,
 )
-from penstock.bulk.following import CaughtUp, Following, Idle, PastEnd
-from penstock.bulk.link import Dialling
 from penstock.bulk.login import Address, Credentials
-from penstock.bulk.publishing import Publisher, Refusal
-from penstock.bulk.reader import BulkReader
+from penstock.bulk.ordered_consumer import CaughtUp, Following, Idle, PastEnd
+from penstock.bulk.record_batch import Batch
 
 __all__ = [
     "AccessDenied",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from penstock.bulk.frames import encode
 from penstock.bulk.loop_thread import LoopThread
+from penstock.bulk.publish_frames import encode
 
 if TYPE_CHECKING:
-    from penstock.bulk.frames import Values
-    from penstock.bulk.intake import Heard
-    from penstock.bulk.publishing import Publisher, Refusal, Repeat
+    from penstock.bulk.bulk_publisher import Publisher, Refusal, Repeat
+    from penstock.bulk.publish_frames import Values
+    from penstock.bulk.wire_reader import Heard
 
 #: One write to the socket: large enough to be worth a change of threads.
 ROWS_PER_WRITE: Final = 2048

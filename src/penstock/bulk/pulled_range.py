@@ -17,15 +17,15 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.bulk.asking import SECOND_NS
+from penstock.bulk.bulk_requests import SECOND_NS
 from penstock.bulk.errors import BulkError, LinkLost
-from penstock.bulk.following import DELETE_SECONDS, IDLE_CODE, Following
+from penstock.bulk.ordered_consumer import DELETE_SECONDS, IDLE_CODE, Following
 from penstock.bulk.pull_window import REQUEST_BYTES_MAX, PullWindow
 
 if TYPE_CHECKING:
-    from penstock.bulk.feed import Feed, Status
-    from penstock.bulk.following import Event
-    from penstock.bulk.link import Link
+    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.ordered_consumer import Event
+    from penstock.bulk.subscription_feed import Feed, Status
 
 #: How long a request waits for messages; the server ends it then and it is sent again.
 REQUEST_SECONDS: Final = 30.0

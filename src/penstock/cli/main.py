@@ -51,7 +51,7 @@ def main() -> int:
         return 0
     command = COMMANDS.get(arguments[0])
     if command is None:
-        from penstock.cli.failures import EXIT_USAGE, error_line, unknown
+        from penstock.cli.cli_errors import EXIT_USAGE, error_line, unknown
 
         text = unknown("command", arguments[0], COMMANDS)
         print(error_line("penstock", f"{text}; see penstock --help"), file=sys.stderr)
@@ -65,25 +65,25 @@ def main() -> int:
 
 
 def _serve(arguments: list[str]) -> int:
-    from penstock.server.main import run
+    from penstock.server.serve_command import run
 
     return run(arguments)
 
 
 def _bench(arguments: list[str]) -> int:
-    from penstock.cli.bench import run
+    from penstock.cli.commands.bench_command import run
 
     return run(arguments)
 
 
 def _store(arguments: list[str]) -> int:
-    from penstock.cli.store import run
+    from penstock.cli.stores.store_command import run
 
     return run(arguments)
 
 
 def _client(word: str, arguments: list[str]) -> int:
-    from penstock.cli.catalogue import run
+    from penstock.cli.command_list import run
 
     return run(word, arguments)
 

@@ -3,14 +3,27 @@
 Stores on LMDB and RocksDB need their extras, and ask for the library when one is opened.
 """
 
-from penstock.fold.append_log import AppendLogSnapshot, Snapshot, SnapshotWriter, load, read
-from penstock.fold.applied import watch_applied
-from penstock.fold.batching import BatchConfig
-from penstock.fold.blocking import BlockingFold, FoldThread
-from penstock.fold.bootstrapping import bootstrap
-from penstock.fold.codecs import Codec, Json, MessagePack, Pydantic, Raw, Undecodable, Zstd
-from penstock.fold.contract import SnapshotReader, SnapshotStore
-from penstock.fold.digest import DigestReport, FoldDigest, digest_of
+from penstock.fold.artifact.artifact_import import read_manifest
+from penstock.fold.artifact.digest import DigestReport, FoldDigest, digest_of
+from penstock.fold.artifact.export_requests import Exports
+from penstock.fold.artifact.manifest import ArtifactFile, Manifest
+from penstock.fold.artifact.manifest import Manifest as ExportManifest
+from penstock.fold.blocking_fold import BlockingFold, FoldThread
+from penstock.fold.derive.extensions import Behind, Extension
+from penstock.fold.derive.indexes import Index
+from penstock.fold.derive.quarantine import Quarantine, Rejected
+from penstock.fold.derive.sql_tables import Tables, Transaction
+from penstock.fold.derive.sql_view import FoldSql
+from penstock.fold.derive.typed_fold import Typed, TypedEntry
+from penstock.fold.derive.value_codecs import (
+    Codec,
+    Json,
+    MessagePack,
+    Pydantic,
+    Raw,
+    Undecodable,
+    Zstd,
+)
 from penstock.fold.errors import (
     ArtifactInvalid,
     BackendMismatch,
@@ -27,40 +40,35 @@ from penstock.fold.errors import (
     VersionReset,
     WaitTimeout,
 )
-from penstock.fold.exports import Exports
-from penstock.fold.extending import Behind, Extension
 from penstock.fold.fold import Fold
 from penstock.fold.fold_status import FoldState, FoldStatus
-from penstock.fold.following import ChangesLost
-from penstock.fold.importing import read_manifest
-from penstock.fold.indexes import Index
-from penstock.fold.keep import KEYS_ONLY, Keep
-from penstock.fold.lease import ExportLease, LeaseGuard, LeaseRecord
-from penstock.fold.lmdb_store import LmdbReader, LmdbSnapshot
-from penstock.fold.manifest import ArtifactFile, Manifest
-from penstock.fold.manifest import Manifest as ExportManifest
-from penstock.fold.memory import MemorySnapshot
-from penstock.fold.meta import SnapshotMeta
-from penstock.fold.observing import Observer
-from penstock.fold.outbox import Outbox
-from penstock.fold.outbox_file import OutboxFull, Outcome, QueuedWrite, WriteResult
-from penstock.fold.pointer import Published, PublishOutcome, Superseded
-from penstock.fold.quarantine import Quarantine, Rejected
-from penstock.fold.repairing import Repair
-from penstock.fold.resync import Resynced
-from penstock.fold.rocks_store import RocksDbReader, RocksDbSnapshot
-from penstock.fold.rounds import ExportRound, export_round, repeat_rounds
-from penstock.fold.sources import ArtifactSource, LocalArtifacts
-from penstock.fold.sql import FoldSql
-from penstock.fold.sqlite_store import SqliteReader, SqliteSnapshot
-from penstock.fold.tables import Tables, Transaction
-from penstock.fold.transport import (
+from penstock.fold.follow.batch_buffer import BatchConfig
+from penstock.fold.follow.keep_rules import KEYS_ONLY, Keep
+from penstock.fold.follow.observer import Observer
+from penstock.fold.follow.outbox_file import OutboxFull, Outcome, QueuedWrite, WriteResult
+from penstock.fold.follow.repair import Repair
+from penstock.fold.follow.resync import Resynced
+from penstock.fold.follow.subscribers import ChangesLost
+from penstock.fold.follow.watch_applied import watch_applied
+from penstock.fold.follow.write_outbox import Outbox
+from penstock.fold.ship.artifact_transport import (
     ArtifactTransport,
     PublishedArtifact,
     artifact_at,
     transport_for,
 )
-from penstock.fold.typed import Typed, TypedEntry
+from penstock.fold.ship.bootstrap import bootstrap
+from penstock.fold.ship.copy_sources import ArtifactSource, LocalArtifacts
+from penstock.fold.ship.export_round import ExportRound, export_round, repeat_rounds
+from penstock.fold.ship.lease import ExportLease, LeaseGuard, LeaseRecord
+from penstock.fold.ship.pointer import Published, PublishOutcome, Superseded
+from penstock.fold.store.append_log import AppendLogSnapshot, Snapshot, SnapshotWriter, load, read
+from penstock.fold.store.contract import SnapshotReader, SnapshotStore
+from penstock.fold.store.fold_meta import SnapshotMeta
+from penstock.fold.store.lmdb_store import LmdbReader, LmdbSnapshot
+from penstock.fold.store.memory_store import MemorySnapshot
+from penstock.fold.store.rocks_store import RocksDbReader, RocksDbSnapshot
+from penstock.fold.store.sqlite_store import SqliteReader, SqliteSnapshot
 from penstock.kv.contract import BucketConfig as StoreConfig
 from penstock.kv.contract import Capabilities as ConnectionCapabilities
 from penstock.kv.errors import (
@@ -72,7 +80,7 @@ from penstock.kv.errors import (
     RepairRefused,
     WatchError,
 )
-from penstock.kv.types import (
+from penstock.kv.kv_types import (
     Bookmark,
     CaughtUp,
     KvEntry,
@@ -83,7 +91,7 @@ from penstock.kv.types import (
     VersionToken,
     WatchCursor,
 )
-from penstock.kv.types import Scope as WatchScope
+from penstock.kv.kv_types import Scope as WatchScope
 
 __all__ = [
     "KEYS_ONLY",

@@ -8,7 +8,7 @@ value.
 from __future__ import annotations
 
 from penstock.kv.errors import FoldError
-from penstock.kv.types import VersionToken, WatchCursor
+from penstock.kv.kv_types import VersionToken, WatchCursor
 
 __all__ = [
     "ArtifactInvalid",

@@ -17,35 +17,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from penstock.fold.batching import BatchConfig
+from penstock.fold.artifact.store_detect import bytes_at
 from penstock.fold.errors import StoreError, WaitTimeout
-from penstock.fold.finding import bytes_at
 from penstock.fold.fold_status import FoldState, FoldStatus
-from penstock.fold.keep import Keep, keep_of
-from penstock.fold.loop import Application
-from penstock.fold.memory import MemorySnapshot
-from penstock.fold.origins import backend_of, origin_of, scope_of
-from penstock.fold.repairing import Repair
-from penstock.fold.supervisor import Setup, Supervisor
+from penstock.fold.follow.batch_buffer import BatchConfig
+from penstock.fold.follow.keep_rules import Keep, keep_of
+from penstock.fold.follow.open_target import backend_of, origin_of, scope_of
+from penstock.fold.follow.repair import Repair
+from penstock.fold.follow.supervisor import Setup, Supervisor
+from penstock.fold.follow.watch_loop import Application
+from penstock.fold.store.memory_store import MemorySnapshot
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import BucketError
-from penstock.kv.types import Scope, VersionToken, WatchCursor
+from penstock.kv.kv_types import Scope, VersionToken, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from penstock.fold.contract import SnapshotReader, SnapshotStore
-    from penstock.fold.exports import Exports
-    from penstock.fold.extending import Extension
-    from penstock.fold.following import Changes
-    from penstock.fold.manifest import Manifest
-    from penstock.fold.observing import Observer
-    from penstock.fold.outbox import Outbox
-    from penstock.fold.resync import Resynced
-    from penstock.fold.sources import ArtifactSource
-    from penstock.kv.connection import NatsConfig
+    from penstock.fold.artifact.export_requests import Exports
+    from penstock.fold.artifact.manifest import Manifest
+    from penstock.fold.derive.extensions import Extension
+    from penstock.fold.follow.observer import Observer
+    from penstock.fold.follow.resync import Resynced
+    from penstock.fold.follow.subscribers import Changes
+    from penstock.fold.follow.write_outbox import Outbox
+    from penstock.fold.ship.copy_sources import ArtifactSource
+    from penstock.fold.store.contract import SnapshotReader, SnapshotStore
     from penstock.kv.contract import KvStore, KvWriter
-    from penstock.kv.types import KvEntry, KvUpdate
+    from penstock.kv.kv_connection import NatsConfig
+    from penstock.kv.kv_types import KvEntry, KvUpdate
 
 T = TypeVar("T")
 

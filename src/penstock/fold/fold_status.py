@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from penstock.kv.types import WatchCursor
+    from penstock.kv.kv_types import WatchCursor
 
 
 class FoldState(enum.Enum):

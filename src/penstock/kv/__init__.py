@@ -19,7 +19,7 @@ from penstock.kv.contract import (
 )
 
 if TYPE_CHECKING:
-    from penstock.kv.connection import NatsConfig, NatsConnection
+    from penstock.kv.kv_connection import NatsConfig, NatsConnection
 
 __all__ = [
     "BucketConfig",
@@ -39,7 +39,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in ("NatsConfig", "NatsConnection"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.kv import connection
+    from penstock.kv import kv_connection
 
-    value: object = getattr(connection, name)
+    value: object = getattr(kv_connection, name)
     return value

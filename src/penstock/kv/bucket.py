@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.kv.bucket_reader import NatsReader
+from penstock.kv.bucket_records import prefix_of, stream_of
+from penstock.kv.bucket_watcher import NatsWatcher
+from penstock.kv.bucket_writer import NatsWriter
 from penstock.kv.contract import BucketConfig, Capabilities
-from penstock.kv.reading import NatsReader
-from penstock.kv.records import prefix_of, stream_of
-from penstock.kv.watching import NatsWatcher
-from penstock.kv.writing import NatsWriter
 
 if TYPE_CHECKING:
-    from penstock.bulk.reader import BulkReader
-    from penstock.kv.asking import Requests
+    from penstock.bulk.bulk_reader import BulkReader
     from penstock.kv.bucket_log import BucketLog
+    from penstock.kv.bucket_requests import Requests
 
 SECOND_NS: Final = 1_000_000_000
 #: The longest time in which the server recognises a message sent twice.

@@ -11,14 +11,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.api.levels import PENSTOCK_HEADER
+from penstock.api.api_levels import PENSTOCK_HEADER
+from penstock.kv.bucket_records import stream_of
 from penstock.kv.errors import BucketError
-from penstock.kv.records import stream_of
-from penstock.kv.resuming import identity_of
-from penstock.kv.types import WriteVersion
+from penstock.kv.kv_types import WriteVersion
+from penstock.kv.resume_check import identity_of
 
 if TYPE_CHECKING:
-    from penstock.kv.asking import Requests
+    from penstock.kv.bucket_requests import Requests
 
 LOG_SECONDS: Final = 1.0
 ASK_IDENTITY: Final = {PENSTOCK_HEADER: "1"}

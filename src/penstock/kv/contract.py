@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from penstock.kv.types import WatchCursor
+from penstock.kv.kv_types import WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from penstock.kv.types import KvEntry, LogInfo, Scope, VersionToken, WatchEvent
+    from penstock.kv.kv_types import KvEntry, LogInfo, Scope, VersionToken, WatchEvent
 
 HISTORY_MAX = 64
 HEARTBEAT_SECONDS = 5.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.kv.types import WatchCursor
+from penstock.kv.kv_types import WatchCursor
 
 if TYPE_CHECKING:
-    from penstock.kv.types import VersionToken
+    from penstock.kv.kv_types import VersionToken
 
 
 TRANSIENT_CODES = frozenset({0, 10008, 10009, 10013, 10014, 10015, 10023, 10039, 10074, 10076})

@@ -8,10 +8,10 @@ Names load what they need when they are first used: looking at this package does
 from typing import TYPE_CHECKING
 
 from penstock.spark.formats import register
-from penstock.spark.session import session
+from penstock.spark.spark_session import session
 
 if TYPE_CHECKING:
-    from penstock.spark.progress import ProgressListener
+    from penstock.spark.query_progress import ProgressListener
 
 __all__ = ["ProgressListener", "register", "session"]
 
@@ -19,6 +19,6 @@ __all__ = ["ProgressListener", "register", "session"]
 def __getattr__(name: str) -> object:
     if name != "ProgressListener":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.spark.progress import ProgressListener
+    from penstock.spark.query_progress import ProgressListener
 
     return ProgressListener

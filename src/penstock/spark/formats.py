@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.session import REDACTION
+from penstock.spark.spark_session import REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 #: Format -> module and class.
 FORMATS: Final = {
-    "jetstream": ("penstock.spark.source", "JetStream"),
-    "jetstream-kv": ("penstock.spark.kv_source", "JetStreamKv"),
-    "penstock-archive": ("penstock.spark.archives", "PenstockArchive"),
-    "penstock-blocks": ("penstock.spark.blocks", "PenstockBlocks"),
-    "penstock-fold": ("penstock.spark.folds", "PenstockFold"),
+    "jetstream": ("penstock.spark.read.source", "JetStream"),
+    "jetstream-kv": ("penstock.spark.kv.kv_source", "JetStreamKv"),
+    "penstock-archive": ("penstock.spark.files.archive_source", "PenstockArchive"),
+    "penstock-blocks": ("penstock.spark.files.blocks_source", "PenstockBlocks"),
+    "penstock-fold": ("penstock.spark.files.fold_source", "PenstockFold"),
 }
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from penstock.store.log import Cold, MessageRecord
+from penstock.store.index.message_log import Cold, MessageRecord
 
 if TYPE_CHECKING:
     from array import array
 
-    from penstock.store.seqset import SequenceSet
-    from penstock.store.subjecttable import SubjectTable
+    from penstock.store.index.seq_set import SequenceSet
+    from penstock.store.index.subject_table import SubjectTable
 
 __all__ = [
     "EXPIRE_BATCH",

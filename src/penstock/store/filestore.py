@@ -15,28 +15,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.sequences import SEQ_MAX
-from penstock.store.appending import Appender
-from penstock.store.blockfile import Form, Sealing
-from penstock.store.compression import Compression
 from penstock.store.contract import Limits
-from penstock.store.endmark import EndMark
 from penstock.store.errors import StoreError
-from penstock.store.images import block_facts, has_unwritten, put_image, take_unwritten
-from penstock.store.indexed import IndexedStore
-from penstock.store.keyring import open_keys
-from penstock.store.log import MessageLog
-from penstock.store.rangekinds import FLOOR, REMOVE, RESERVE
-from penstock.store.recovery import Opening, Recovery
-from penstock.store.sealedblocks import SealedBlocks
-from penstock.store.seqset import SequenceSet
-from penstock.store.works import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
+from penstock.store.format.block_file import Form, Sealing
+from penstock.store.format.compression import Compression
+from penstock.store.format.data_keys import open_keys
+from penstock.store.format.end_marker import EndMark
+from penstock.store.format.range_kinds import FLOOR, REMOVE, RESERVE
+from penstock.store.index.block_images import block_facts, has_unwritten, put_image, take_unwritten
+from penstock.store.index.message_log import MessageLog
+from penstock.store.index.seq_set import SequenceSet
+from penstock.store.indexed_store import IndexedStore
+from penstock.store.io.append_commit import Appender
+from penstock.store.io.disk_jobs import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
+from penstock.store.sealed_blocks import SealedBlocks
+from penstock.store.store_recovery import Opening, Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.store.contract import Cold, Range, Syncing, Work
-    from penstock.store.disk import Disk
-    from penstock.store.encryption import ServerKey
+    from penstock.store.format.encryption import ServerKey
+    from penstock.store.io.disk import Disk
 
 __all__ = ["BLOCK_BYTES", "WARM_BYTES_MAX", "FileStore", "Recovery"]
 

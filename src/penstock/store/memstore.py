@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.store.contract import Limits
-from penstock.store.indexed import IndexedStore
-from penstock.store.log import MessageLog
+from penstock.store.index.message_log import MessageLog
+from penstock.store.indexed_store import IndexedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

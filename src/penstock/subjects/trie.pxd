@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from penstock.subjects.nodes cimport Collector, Match, Node, QueueGroup, Sub
+from penstock.subjects.trie_nodes cimport Collector, Match, Node, QueueGroup, Sub
 
 
 cdef struct CachedMatch:

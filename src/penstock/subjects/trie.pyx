@@ -15,7 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from penstock.subjects.nodes cimport (
+from penstock.subjects.trie_nodes cimport (
     LITERAL, SUB_CALLBACK, SUB_HANDLE, SUB_LANE, SUB_REMOVED, SUB_ROUTED, SUB_SHADOW, SUB_SINK,
     GroupSpan, any_match, collect_below,
     descend, drop_group, free_tree, gather_groups, group_name, group_of, has_empty_token,

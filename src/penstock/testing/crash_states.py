@@ -15,15 +15,15 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.testing.recording import Call, Replay
-from penstock.testing.simfiles import PAGE, SECTOR, ByChance, Choice, Contents, Directory, Lose
+from penstock.testing.recording_disk import Call, Replay
+from penstock.testing.sim_files import PAGE, SECTOR, ByChance, Choice, Contents, Directory, Lose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing.recording import RecordingDisk
-    from penstock.testing.simdisk import SimDisk
-    from penstock.testing.simfiles import NameChange
+    from penstock.testing.recording_disk import RecordingDisk
+    from penstock.testing.sim_disk import SimDisk
+    from penstock.testing.sim_files import NameChange
 
 IMAGES_MAX: Final = 20_000
 IMAGES_PER_POINT_MIN: Final = 4

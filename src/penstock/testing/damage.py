@@ -10,12 +10,12 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
-from penstock.testing.simfiles import PAGE, ZERO_PAGE, Choice, Contents
+from penstock.testing.sim_files import PAGE, ZERO_PAGE, Choice, Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.testing.simdisk import SimDisk
+    from penstock.testing.sim_disk import SimDisk
 
 P = ParamSpec("P")
 

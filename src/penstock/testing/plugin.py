@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.server.threaded import ThreadedServer
+    from penstock.server.threaded_server import ThreadedServer
 
 
 @pytest.fixture
 def penstock_server() -> Iterator[ThreadedServer]:
     """A server of this test's own on a free port, in a thread; stopped when the test ends."""
-    from penstock.server.threaded import ThreadedServer
+    from penstock.server.threaded_server import ThreadedServer
 
     with ThreadedServer() as server:
         yield server
@@ -31,7 +31,7 @@ def penstock_server() -> Iterator[ThreadedServer]:
 @pytest.fixture
 def penstock_jetstream(tmp_path: Path) -> Iterator[ThreadedServer]:
     """As `penstock_server`, with JetStream; its files are in the test's own directory."""
-    from penstock.server.threaded import ThreadedServer
+    from penstock.server.threaded_server import ThreadedServer
 
     with ThreadedServer(jetstream=True, store_dir=str(tmp_path / "penstock")) as server:
         yield server
@@ -40,7 +40,7 @@ def penstock_jetstream(tmp_path: Path) -> Iterator[ThreadedServer]:
 @pytest.fixture
 def make_penstock_server() -> Iterator[Callable[..., ThreadedServer]]:
     """Makes servers with options (the keywords of `penstock.Server`); all stop with the test."""
-    from penstock.server.threaded import ThreadedServer
+    from penstock.server.threaded_server import ThreadedServer
 
     servers: list[ThreadedServer] = []
 

@@ -15,9 +15,9 @@ import pytest
 
 from penstock.base import nkeys
 from penstock.server.auth import GLOBAL_ACCOUNT, Accepted, Authenticator, Login, NeedsBcrypt
-from penstock.server.options import AccountOptions, Authorization, Options, UserOptions
-from support_servers import REFERENCE, ServerPool, ServerUnderTest
-from support_wire import Wire
+from penstock.server.config.options import AccountOptions, Authorization, Options, UserOptions
+from support.servers import REFERENCE, ServerPool, ServerUnderTest
+from support.wire import Wire
 
 pytestmark = pytest.mark.skipif(REFERENCE is None, reason="no reference server")
 

@@ -1,4 +1,4 @@
-"""The fold stores the contract is held against; a new one joins in `support_folds.KINDS`."""
+"""The fold stores the contract is held against; a new one joins in `support.folds.KINDS`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_folds import DURABLE, KINDS
+from support.folds import DURABLE, KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.fold import SnapshotStore
-    from support_folds import Kind
+    from support.folds import Kind
 
 
 @pytest.fixture(params=KINDS)

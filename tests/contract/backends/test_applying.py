@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import SnapshotMeta, StoreError
-from penstock.fold.record import KEY_BYTES_MAX
-from penstock.kv.types import SYNTHETIC, KvUpdate, Op, WatchCursor
-from support_folds import at, contents, delete, entry, model, purge, put
+from penstock.fold.store.value_record import KEY_BYTES_MAX
+from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, WatchCursor
+from support.folds import at, contents, delete, entry, model, purge, put
 
 if TYPE_CHECKING:
     from penstock.fold import SnapshotStore

@@ -15,16 +15,16 @@ from penstock.fold import (
     SnapshotMeta,
     read_manifest,
 )
-from penstock.fold.staging import STAGE_PREFIX
-from penstock.fold.witnesses import Witness
-from penstock.kv.types import Scope, WatchCursor
-from support_folds import KINDS, at, contents, delete, put
+from penstock.fold.artifact.atomic_dir import STAGE_PREFIX
+from penstock.fold.follow.log_witnesses import Witness
+from penstock.kv.kv_types import Scope, WatchCursor
+from support.folds import KINDS, at, contents, delete, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.fold import SnapshotStore
-    from support_folds import Kind
+    from support.folds import Kind
 
 ORIGIN = SnapshotMeta(
     "KV_b 2026", ("k.",), True, 4, 9, (Witness(3, "k.3", 7),), "may hold more", "keys-only"
@@ -221,7 +221,7 @@ def test_another_generation_of_a_format_is_refused(
 def test_a_payload_that_is_no_store_is_the_artifacts_fault(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
-    from penstock.fold.staging import hashed
+    from penstock.fold.artifact.atomic_dir import hashed
 
     manifest = filled.export_to(tmp_path / "artifact", form="append-log")
     payload = tmp_path / "artifact" / "data" / "fold.snap"

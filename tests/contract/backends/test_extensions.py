@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold.codecs import Json
-from penstock.fold.digest import FoldDigest, Terms, as_hex, digest_of
-from penstock.fold.extending import BULK_UPDATES, Behind
-from penstock.fold.fleet import digest_of_artifact
-from penstock.fold.indexes import Index
-from penstock.fold.quarantine import Quarantine
-from penstock.kv.types import WatchCursor
-from support_folds import at, contents, delete, put
+from penstock.fold.artifact.digest import FoldDigest, Terms, as_hex, digest_of
+from penstock.fold.derive.extensions import BULK_UPDATES, Behind
+from penstock.fold.derive.indexes import Index
+from penstock.fold.derive.quarantine import Quarantine
+from penstock.fold.derive.value_codecs import Json
+from penstock.fold.ship.fleet_status import digest_of_artifact
+from penstock.kv.kv_types import WatchCursor
+from support.folds import at, contents, delete, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.fold import SnapshotStore
-    from penstock.kv.types import KvEntry, KvUpdate
-    from support_folds import Kind
+    from penstock.kv.kv_types import KvEntry, KvUpdate
+    from support.folds import Kind
 
 
 def region(entry: KvEntry) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import contract
-from support_folds import at, contents, delete, model, put
+from penstock.fold.store import contract
+from support.folds import at, contents, delete, model, put
 
 if TYPE_CHECKING:
     from penstock.fold import SnapshotStore
-    from penstock.kv.types import KvEntry
+    from penstock.kv.kv_types import KvEntry
 
 MANY = 2_500
 ODD = ["", "a", "a.", "a.b", "a.b.c", "a/", "ab", "b", "ü", "üx", "日本", "\U0001f600", "~"]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import FoldCorruptedError, FoldFormatError, SnapshotMeta, StoreIOError
-from penstock.kv.types import WatchCursor
-from support_folds import at, contents, delete, model, put
+from penstock.kv.kv_types import WatchCursor
+from support.folds import at, contents, delete, model, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_folds import Kind
+    from support.folds import Kind
 
 
 def test_entries_cursor_and_origin_are_there_again(durable: Kind, path: Path) -> None:

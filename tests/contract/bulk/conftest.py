@@ -9,7 +9,7 @@ import nats
 import pytest
 
 from penstock.bulk import BulkReader
-from support_bulk import Made
+from support.bulk import Made
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js import JetStreamContext
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 STORE_FLAGS = ("-js", "-sd", "store")
 _numbers = itertools.count(1)

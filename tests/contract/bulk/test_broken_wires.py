@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import BulkReader
-from support_patience import PATIENCE_SECONDS
-from support_proxy import Proxy
+from support.patience import PATIENCE_SECONDS
+from support.proxy import Proxy
 
 if TYPE_CHECKING:
-    from support_bulk import Made
-    from support_servers import ServerUnderTest
+    from support.bulk import Made
+    from support.servers import ServerUnderTest
 
 RECORDS = 300
 DELIVERY = re.compile(rb"MSG \S+ \d+ \$JS\.ACK\.\S+ 200\r\n.{200}\r\n", re.DOTALL)

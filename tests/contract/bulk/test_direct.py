@@ -8,7 +8,7 @@ import pytest
 from nats.js.api import RetentionPolicy
 
 from penstock.bulk import BulkReader, NotPermitted, Refused
-from support_bulk import Made
+from support.bulk import Made
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.bulk import Batch
-    from support_servers import Starter
+    from support.servers import Starter
 
 Row = tuple[str, int, int, bytes, bytes]
 

@@ -9,16 +9,16 @@ import nats
 import pytest
 
 from penstock.bulk import Batch, BulkReader, CaughtUp, Following, Idle, Refused
-from support_bulk import Made
-from support_patience import PATIENCE_SECONDS
+from support.bulk import Made
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nats.js import JetStreamContext
 
-    from penstock.bulk.following import Event
-    from support_servers import Starter
+    from penstock.bulk.ordered_consumer import Event
+    from support.servers import Starter
 
 QUICK = 0.2
 

@@ -10,8 +10,8 @@ from penstock.base import nkeys
 from penstock.bulk import AccessDenied, Address, BulkReader, ConnectFailed, Credentials, Refused
 
 if TYPE_CHECKING:
-    from support_servers import Starter
-    from support_tls import Certificates
+    from support.servers import Starter
+    from support.tls import Certificates
 
 SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
 STORE = 'jetstream { store_dir: "store" }\n'

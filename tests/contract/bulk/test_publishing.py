@@ -10,20 +10,20 @@ import nats
 import pytest
 
 from penstock.bulk.blocking_publisher import BlockingPublisher
+from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_publisher import Publisher
 from penstock.bulk.errors import AccessDenied, AnswerLate, NotPermitted
-from penstock.bulk.frames import RowError, Values, encode
-from penstock.bulk.link import Dialling
 from penstock.bulk.login import split_urls
-from penstock.bulk.publishing import Publisher
-from support_proxy import Proxy
+from penstock.bulk.publish_frames import RowError, Values, encode
+from support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nats.js import JetStreamContext
 
-    from support_bulk import Made
-    from support_servers import ServerUnderTest, Starter
+    from support.bulk import Made
+    from support.servers import ServerUnderTest, Starter
 
 NO_RESPONDERS = 503
 MESSAGE_TOO_LARGE = 10054
@@ -113,7 +113,7 @@ async def test_a_refusal_names_its_row_and_the_others_are_stored(
 async def test_a_subject_of_no_stream_is_refused_after_a_few_tries(
     server: ServerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.bulk.publishing.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("penstock.bulk.bulk_publisher.PAUSE_SECONDS", 0.001)
 
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url))) as publisher:

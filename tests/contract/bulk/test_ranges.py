@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import Batch, BlockingReader, BulkReader, ConnectFailed, Evicted, Refused
-from support_patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nats.js import JetStreamContext
 
-    from support_bulk import Made
-    from support_servers import ServerUnderTest
+    from support.bulk import Made
+    from support.servers import ServerUnderTest
 
 Row = tuple[str, int, int, bytes, bytes]
 

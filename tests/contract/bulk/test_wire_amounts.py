@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import BulkReader
-from support_patience import PATIENCE_SECONDS
-from support_proxy import Proxy
+from support.patience import PATIENCE_SECONDS
+from support.proxy import Proxy
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js import JetStreamContext
 
-    from support_bulk import Made
-    from support_servers import ServerUnderTest
+    from support.bulk import Made
+    from support.servers import ServerUnderTest
 
 COUNT = 20_000
 DELETED_EACH = 7

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_claims import AMY, SHOP
-from support_servers import ServerStartError
+from support.claims import AMY, SHOP
+from support.servers import ServerStartError
 
 if TYPE_CHECKING:
-    from support_servers import Starter
+    from support.servers import Starter
 
 ISSUER = f"issuer: {SHOP.public}"
 REFUSED = {

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_configs import ours, reference
-from support_servers import REFERENCE
+from support.configs import ours, reference
+from support.servers import REFERENCE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_claims import OPERATOR, SHOP, Realm, user_token
-from support_servers import ServerStartError
+from support.claims import OPERATOR, SHOP, Realm, user_token
+from support.servers import ServerStartError
 
 if TYPE_CHECKING:
-    from support_servers import Starter
+    from support.servers import Starter
 
 BASE = Realm().config()
 REFUSED = {

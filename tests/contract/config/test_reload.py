@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.server.conffile import ConfigError
-from penstock.server.configure import reloadable_changes
-from penstock.server.flags import options_from
-from support_servers import REFERENCE, ServerUnderTest, until
+from penstock.server.config.command_line import options_from
+from penstock.server.config.config_file import ConfigError
+from penstock.server.config.config_reader import reloadable_changes
+from support.servers import REFERENCE, ServerUnderTest, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.disk import RealDisk
-from penstock.testing.recording import RecordingDisk
-from penstock.testing.simdisk import SimDisk
+from penstock.store.io.disk import RealDisk
+from penstock.testing.recording_disk import RecordingDisk
+from penstock.testing.sim_disk import SimDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "real": lambda path: RealDisk.at(path / "root", create=True),

@@ -9,17 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.store.disk import RealDisk
 from penstock.store.errors import StoreError
-from penstock.testing.recording import Call as RecordedCall
-from penstock.testing.recording import RecordingDisk, Replay
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Lose
+from penstock.store.io.disk import RealDisk
+from penstock.testing.recording_disk import Call as RecordedCall
+from penstock.testing.recording_disk import RecordingDisk, Replay
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Lose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.disk import Disk, File
+    from penstock.store.io.disk import Disk, File
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 PLACES = st.sampled_from([0, 1, 511, 512, 4095, 4096, 5000, 9000])

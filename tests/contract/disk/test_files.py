@@ -10,7 +10,7 @@ import pytest
 from penstock.store.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 
 def test_what_was_written_is_read_back(disk: Disk) -> None:

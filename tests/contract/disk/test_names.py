@@ -12,7 +12,7 @@ from penstock.store.errors import InvalidName, Locked, NotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 BAD_NAMES = ["", ".", "..", "a/b", "/a", "../a", "a\\b", "a\0b", "x" * 256, "é" * 128]
 

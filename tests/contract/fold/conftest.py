@@ -1,5 +1,5 @@
 """Folds of buckets on either server."""
 
-from support_buckets import bucket, connection, jetstream, make, server
+from support.buckets import bucket, connection, jetstream, make, server
 
 __all__ = ["bucket", "connection", "jetstream", "make", "server"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_bucket_lives import Life
+from support.bucket_lives import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import Starter
+    from support.servers import Starter
 
 LIVES = 4 * max(1, int(os.environ.get("PENSTOCK_FAULT_TIMES", "1")))
 FIRST_SEED = int(os.environ.get("PENSTOCK_FIRST_SEED", "1"))

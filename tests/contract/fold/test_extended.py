@@ -10,22 +10,22 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from penstock.fold import Fold
-from penstock.fold.codecs import Json
-from penstock.fold.digest import FoldDigest, Terms, as_hex, compare
-from penstock.fold.fleet import (
+from penstock.fold.artifact.digest import FoldDigest, Terms, as_hex, compare
+from penstock.fold.derive.indexes import Index
+from penstock.fold.derive.quarantine import Quarantine
+from penstock.fold.derive.sql_tables import Tables, Transaction
+from penstock.fold.derive.value_codecs import Json
+from penstock.fold.fold_metrics import FoldMetrics
+from penstock.fold.ship.fleet_status import (
     compare_with_bucket,
     digest_of_bucket,
     fleet,
     publish,
     status_of,
 )
-from penstock.fold.indexes import Index
-from penstock.fold.metrics import FoldMetrics
-from penstock.fold.quarantine import Quarantine
-from penstock.fold.tables import Tables, Transaction
-from penstock.kv.types import WatchCursor
-from support_folds import KINDS, delete, put
-from support_following import QUICK, fill, folded_up_to, ready, recreate, until
+from penstock.kv.kv_types import WatchCursor
+from support.folds import KINDS, delete, put
+from support.following import QUICK, fill, folded_up_to, ready, recreate, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from penstock.fold import SnapshotStore
     from penstock.kv.bucket import NatsBucket
-    from penstock.kv.types import KvEntry, KvUpdate
-    from support_kv import Maker
+    from penstock.kv.kv_types import KvEntry, KvUpdate
+    from support.kv import Maker
 
 MANY = 1_100
 """Past the first revision that is noted."""

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.fold import BlockingFold, Fold, FoldMismatch, FoldState
 from penstock.kv.contract import BucketConfig
-from support_folds import DURABLE, KINDS, contents
-from support_following import (
+from support.folds import DURABLE, KINDS, contents
+from support.following import (
     HEARTBEAT,
     QUICK,
     assert_same,
@@ -20,15 +20,15 @@ from support_following import (
     ready,
     until,
 )
-from support_patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.kv.bucket import NatsBucket
-    from penstock.kv.types import KvUpdate
-    from support_kv import Maker
-    from support_servers import ServerUnderTest
+    from penstock.kv.kv_types import KvUpdate
+    from support.kv import Maker
+    from support.servers import ServerUnderTest
 
 
 @pytest.mark.parametrize("name", KINDS)

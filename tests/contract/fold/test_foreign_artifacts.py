@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import Fold, FoldMismatch, FoldState, LocalArtifacts, Repair
-from penstock.fold.manifest import EXTRA_FILE
+from penstock.fold.artifact.manifest import EXTRA_FILE
 from penstock.kv.contract import BucketConfig
-from support_folds import contents
-from support_following import HEARTBEAT, QUICK, assert_same, fill, ready, until
-from support_patience import PATIENCE_SECONDS
+from support.folds import contents
+from support.following import HEARTBEAT, QUICK, assert_same, fill, ready, until
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_kv import Maker
+    from support.kv import Maker
 
 #: Keeps about eight values of a hundred bytes, and drops the oldest for the newest.
 SMALL = BucketConfig(discard="old", max_bytes=1500)

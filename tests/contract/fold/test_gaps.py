@@ -18,12 +18,12 @@ from penstock.fold import (
     SqliteSnapshot,
     watch_applied,
 )
-from penstock.kv.connection import NatsConfig, NatsConnection
+from penstock.kv.bucket_watcher import NatsWatcher
 from penstock.kv.contract import BucketConfig
-from penstock.kv.types import Scope, WatchCursor
-from penstock.kv.watching import NatsWatcher
-from support_folds import contents
-from support_following import (
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.kv.kv_types import Scope, WatchCursor
+from support.folds import contents
+from support.following import (
     HEARTBEAT,
     QUICK,
     assert_same,
@@ -36,8 +36,8 @@ from support_following import (
     recreate,
     until,
 )
-from support_patience import PATIENCE_SECONDS
-from support_servers import OURS
+from support.patience import PATIENCE_SECONDS
+from support.servers import OURS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
-    from support_kv import Maker
-    from support_servers import Implementation, ServerUnderTest, Starter
+    from support.kv import Maker
+    from support.servers import Implementation, ServerUnderTest, Starter
 
 #: Keeps about eight values of a hundred bytes, and drops the oldest for the newest.
 SMALL = BucketConfig(discard="old", max_bytes=1500)

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.fold import Fold, FoldMismatch, OutboxFull, StoreIOError, WaitTimeout, WriteResult
-from penstock.fold import outbox as outbox_module
-from penstock.fold.outbox import Outbox
-from penstock.fold.outbox_file import OutboxFile
-from penstock.kv.connection import NatsConfig
+from penstock.fold.follow import write_outbox as outbox_module
+from penstock.fold.follow.outbox_file import OutboxFile
+from penstock.fold.follow.write_outbox import Outbox
 from penstock.kv.contract import BucketConfig
 from penstock.kv.errors import OperationTimeout
-from penstock.kv.types import Op, VersionToken
-from support_following import QUICK, ready
-from support_patience import PATIENCE_SECONDS
+from penstock.kv.kv_connection import NatsConfig
+from penstock.kv.kv_types import Op, VersionToken
+from support.following import QUICK, ready
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from penstock.kv.bucket import NatsBucket
-    from penstock.kv.writing import NatsWriter
-    from support_kv import Maker
-    from support_servers import ServerUnderTest
+    from penstock.kv.bucket_writer import NatsWriter
+    from support.kv import Maker
+    from support.servers import ServerUnderTest
 
 APPLIED, SUPERSEDED, REJECTED = WriteResult
 HISTORY = BucketConfig(history=64)
@@ -167,7 +167,7 @@ async def test_a_write_whose_answer_was_lost_is_applied_once(
 VICTIM = """
 import asyncio, sys
 from penstock.fold import Fold, WriteResult
-from penstock.kv.connection import NatsConfig
+from penstock.kv.kv_connection import NatsConfig
 
 async def main(url, bucket, path, count):
     config = NatsConfig.of(url)
@@ -233,7 +233,7 @@ def test_an_outbox_is_of_one_bucket_and_one_process_and_bounded(
     file = OutboxFile(tmp_path / "outbox", "b")
     with pytest.raises(StoreIOError, match="locked"):
         OutboxFile(tmp_path / "outbox", "b")
-    monkeypatch.setattr("penstock.fold.outbox_file.WAITING_MAX", 2)
+    monkeypatch.setattr("penstock.fold.follow.outbox_file.WAITING_MAX", 2)
     for _ in range(2):
         file.add("a", Op.PUT, b"", None, 0)
     with pytest.raises(OutboxFull):
@@ -244,7 +244,7 @@ def test_an_outbox_is_of_one_bucket_and_one_process_and_bounded(
 
 
 def test_old_outcomes_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.fold.outbox_file.OUTCOMES_MAX", 2)
+    monkeypatch.setattr("penstock.fold.follow.outbox_file.OUTCOMES_MAX", 2)
     file = OutboxFile(tmp_path / "outbox", "b")
     for _ in range(4):
         file.add("a", Op.PUT, b"", 0, 0)

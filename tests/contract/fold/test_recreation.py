@@ -9,9 +9,9 @@ import pytest
 
 from penstock.fold import Fold, VersionReset, WaitTimeout
 from penstock.kv.contract import BucketConfig
-from penstock.kv.types import VersionToken
-from support_following import HEARTBEAT, QUICK, assert_same, fill, ready, recreate, until
-from support_patience import PATIENCE_SECONDS
+from penstock.kv.kv_types import VersionToken
+from support.following import HEARTBEAT, QUICK, assert_same, fill, ready, recreate, until
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
-    from penstock.kv.connection import NatsConnection
+    from penstock.kv.kv_connection import NatsConnection
 
 #: So rare that no test sees the second one.
 SELDOM = 4 * PATIENCE_SECONDS

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import Fold
-from penstock.kv.connection import NatsConfig, NatsConnection
 from penstock.kv.contract import BucketConfig
-from support_folds import contents
-from support_following import HEARTBEAT, QUICK, fill, live, ready, until
-from support_servers import OURS
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from support.folds import contents
+from support.following import HEARTBEAT, QUICK, fill, live, ready, until
+from support.servers import OURS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
-    from support_kv import Maker
-    from support_servers import Implementation, Starter
+    from support.kv import Maker
+    from support.servers import Implementation, Starter
 
 BACKENDS = ["append-log", "sqlite", "lmdb", "rocksdb"]
 

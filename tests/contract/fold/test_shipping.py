@@ -17,15 +17,15 @@ from penstock.fold import (
     transport_for,
 )
 from penstock.kv.contract import BucketConfig
-from support_patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from penstock.fold.transport import ArtifactTransport
+    from penstock.fold.ship.artifact_transport import ArtifactTransport
     from penstock.kv.bucket import NatsBucket
-    from support_kv import Maker
+    from support.kv import Maker
 
 KEY = "edge/origins"
 TTL = 300.0

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import BlockingFold, Fold, StoreError, WaitTimeout
-from penstock.kv.connection import NatsConfig, NatsConnection
 from penstock.kv.errors import BucketError, RevisionMismatch
-from penstock.kv.types import VersionToken
-from support_following import HEARTBEAT, QUICK, fill, ready
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.kv.kv_types import VersionToken
+from support.following import HEARTBEAT, QUICK, fill, ready
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_kv import Maker
-    from support_servers import ServerUnderTest
+    from support.kv import Maker
+    from support.servers import ServerUnderTest
 
 
 async def test_a_write_is_in_the_fold_when_it_returns(

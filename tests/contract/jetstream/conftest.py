@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from support_assets import JetStream
-from support_schemas import check_answer
-from support_servers import OURS, REFERENCE
+from support.assets import JetStream
+from support.schemas import check_answer
+from support.servers import OURS, REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 #: JetStream on, its files in the server's own directory.
 STORE_FLAGS = ("-js", "-sd", "store")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream
-from support_jetstream import API, Refusal
+from support.assets import JetStream
+from support.jetstream import API, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 NOT_ENABLED = Refusal(503, 10039, "JetStream not enabled for account")
 USAGE = Refusal(400, 10002, "resource limits exceeded for account")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.api.acks import ack_scope
-from support_assets import MILLISECOND, SECOND, ack_fields, stream_sequences
-from support_jetstream import API
-from support_servers import until
+from penstock.api.ack_protocol import ack_scope
+from support.assets import MILLISECOND, SECOND, ack_fields, stream_sequences
+from support.jetstream import API
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import Consumer, JetStream, Stream
-    from support_jetstream import Message
+    from support.assets import Consumer, JetStream, Stream
+    from support.jetstream import Message
 
 SHORT = 100 * MILLISECOND
 

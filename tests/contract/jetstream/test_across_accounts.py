@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_assets import JetStream
+    from support.assets import JetStream
 
     Login = Callable[[str], JetStream]
 

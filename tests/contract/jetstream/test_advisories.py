@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, unique
-from support_schemas import check_answer
+from support.assets import MILLISECOND, SECOND, unique
+from support.schemas import check_answer
 
 if TYPE_CHECKING:
-    from support_assets import Consumer, JetStream, Stream
-    from support_jetstream import Subscription
+    from support.assets import Consumer, JetStream, Stream
+    from support.jetstream import Subscription
 
 PREFIX = "$JS.EVENT.ADVISORY."
 KIND = "io.nats.jetstream.advisory.v1."

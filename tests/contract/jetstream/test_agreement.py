@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_jetstream import Client
-from support_lives import LOOKING, Actor, Life, Step
-from support_patience import PATIENCE_SECONDS
-from support_schemas import check_answer
-from support_servers import OURS, REFERENCE
+from support.jetstream import Client
+from support.lives import LOOKING, Actor, Life, Step
+from support.patience import PATIENCE_SECONDS
+from support.schemas import check_answer
+from support.servers import OURS, REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import Implementation, ServerUnderTest
+    from support.servers import Implementation, ServerUnderTest
 
 #: Lives that meet a known difference, told in docs/compatibility.md.
 DIFFERENT = {

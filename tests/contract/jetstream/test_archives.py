@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.jetstream.transfer import TRANSFERS_MAX
-from penstock.records.s2stream import Deflater, Inflater
-from support_assets import JetStream, Stream, unique
+from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX
+from penstock.records.s2_stream import Deflater, Inflater
+from support.assets import JetStream, Stream, unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_jetstream import Subscription
-    from support_servers import ServerUnderTest
+    from support.jetstream import Subscription
+    from support.servers import ServerUnderTest
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "archive-2.12.s2"
 CHUNK_BYTES = 2048

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import JetStream, unique
-from support_jetstream import Refusal, refusal
+from support.assets import JetStream, unique
+from support.jetstream import Refusal, refusal
 
 if TYPE_CHECKING:
-    from support_assets import Stream
-    from support_jetstream import Message
+    from support.assets import Stream
+    from support.jetstream import Message
 
 INCOMPLETE = Refusal(400, 10176, "atomic publish batch is incomplete")
 NO_SEQUENCE = Refusal(400, 10175, "atomic publish sequence is missing")

@@ -27,8 +27,8 @@ from nats.js.errors import (
     ObjectNotFoundError,
 )
 
-from support_assets import unique
-from support_patience import PATIENCE_SECONDS
+from support.assets import unique
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from nats.js.kv import KeyValue
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 STORAGES = [StorageType.FILE, StorageType.MEMORY]
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import SECOND, ack_fields, stream_sequences
-from support_jetstream import API, Refusal
-from support_servers import until
+from support.assets import SECOND, ack_fields, stream_sequences
+from support.jetstream import API, Refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 OVERLAP = Refusal(400, 10065, "subjects overlap with an existing stream")
 

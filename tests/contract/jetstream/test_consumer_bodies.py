@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_jetstream import API, Refusal
+from support.jetstream import API, Refusal
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 NO_CONSUMER = Refusal(404, 10014, "consumer not found")
 NO_GROUP = Refusal(400, 10160, "Provided priority group does not exist for this consumer")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.consumer import ConsumerConfig
+from penstock.api.consumer_config import ConsumerConfig
 from penstock.api.consumer_defaults import ConsumerCaps
-from support_assets import unique
-from support_consumers import (
+from support.assets import unique
+from support.consumers import (
     CAPTURED,
     FAULTS,
     NO_CAPS,
@@ -30,13 +30,13 @@ from support_consumers import (
     plain,
     stream_config,
 )
-from support_jetstream import Refusal
+from support.jetstream import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_assets import JetStream
-    from support_consumers import Json
+    from support.assets import JetStream
+    from support.consumers import Json
 
 SEEDS = range(8)
 DRAWS = 60

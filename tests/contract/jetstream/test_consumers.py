@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, ack_fields, stream_sequences
-from support_jetstream import API, Refusal
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, ack_fields, stream_sequences
+from support.jetstream import API, Refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 KIND = "io.nats.jetstream.api.v1."
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from support_assets import SECOND, JetStream, Stream, unique
-from support_jetstream import API, encode
-from support_patience import PATIENCE_SECONDS
-from support_schemas import check_answer
-from support_servers import until
+from support.assets import SECOND, JetStream, Stream, unique
+from support.jetstream import API, encode
+from support.patience import PATIENCE_SECONDS
+from support.schemas import check_answer
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import Implementation, ServerUnderTest
+    from support.servers import Implementation, ServerUnderTest
 
 NOT_FOUND = {"code": 404, "err_code": 10059, "description": "stream not found"}
 NOTE = re.compile(rb"\r\nNats-Stream-Source: (\S+) (\d+) (\S+) (\S+) (\S+) (\w{8})\r\n")

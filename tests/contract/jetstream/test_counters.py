@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_jetstream import Refusal, refusal
-from support_servers import until
+from support.jetstream import Refusal, refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 MISSING = Refusal(400, 10169, "message counter increment is missing")
 PAYLOAD = Refusal(400, 10170, "message counter has payload")

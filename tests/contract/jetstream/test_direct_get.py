@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_jetstream import API, encode_body
+from support.jetstream import API, encode_body
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
-    from support_jetstream import Message
+    from support.assets import JetStream, Stream
+    from support.jetstream import Message
 
 PAST = "2020-01-01T00:00:00Z"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z"

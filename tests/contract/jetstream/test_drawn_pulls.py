@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.codec import decode
-from penstock.api.consumer import ConsumerConfig
-from penstock.api.pull import bad_request, parse_pull, refuse_pull
-from support_jetstream import API
+from penstock.api.consumer_config import ConsumerConfig
+from penstock.api.json_codec import decode
+from penstock.api.pull_request import bad_request, parse_pull, refuse_pull
+from support.jetstream import API
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 SEEDS = range(4)
 DRAWS = 150

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.codec import decode, encode
+from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import ApiError
-from penstock.api.requests import MsgGetRequest, is_empty_body
+from penstock.api.request_bodies import MsgGetRequest, is_empty_body
 from penstock.api.responses import MsgGetResponse, StoredMessage
-from penstock.api.times import parse_time
-from penstock.jetstream.msgget import get_message
+from penstock.api.timestamps import parse_time
+from penstock.jetstream.account.message_get import get_message
 from penstock.store.memstore import MemStore
-from support_jetstream import API, encode_body
-from support_reading import answers
+from support.jetstream import API, encode_body
+from support.reading import answers
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 SEEDS = range(6)
 DRAWS = 60

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import unique
-from support_jetstream import Refusal, refusal
+from support.assets import unique
+from support.jetstream import Refusal, refusal
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
-    from support_jetstream import Headers, Message
+    from support.assets import JetStream, Stream
+    from support.jetstream import Headers, Message
 
 START, APPEND, COMMIT, END, PING = range(5)
 UNKNOWN = Refusal(400, 10208, "batch publish ID unknown")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, stream_sequences
-from support_jetstream import API, Refusal, encode, encode_body
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, stream_sequences
+from support.jetstream import API, Refusal, encode, encode_body
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import Consumer, JetStream, Stream
-    from support_jetstream import Message, Subscription
+    from support.assets import Consumer, JetStream, Stream
+    from support.jetstream import Message, Subscription
 
 SHORT = 50 * MILLISECOND
 LONG = 10 * SECOND

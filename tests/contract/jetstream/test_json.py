@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_json import Body, bodies
+from support.json import Body, bodies
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 INVALID_JSON = 10025
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.levels import FORMER_KEYS, PENSTOCK_HEADER
-from support_servers import OURS, until
+from penstock.api.api_levels import FORMER_KEYS, PENSTOCK_HEADER
+from support.servers import OURS, until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
-    from support_servers import Implementation
+    from support.assets import JetStream, Stream
+    from support.servers import Implementation
 
 INFO_FIELDS = ("type", "total", "offset", "limit", "config", "created", "state", "cluster", "ts")
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.jetstream.keeping import SWEEP_LOOKS
+from penstock.jetstream.host.interest_retention import SWEEP_LOOKS
 from penstock.store.contract import SLICE_MSGS, SLICE_SUBJECTS
-from support_servers import until
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 MANY = 5_000
 SUBJECTS = 20_000

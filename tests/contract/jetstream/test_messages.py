@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_jetstream import API, Refusal
+from support.jetstream import API, Refusal
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 NO_MESSAGE = Refusal(404, 10037, "no message found")
 BAD_REQUEST = Refusal(400, 10003, "bad request")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import SECOND
-from support_jetstream import API, Refusal
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
+from support.assets import SECOND
+from support.jetstream import API, Refusal
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 FUTURE = "2099-01-01T00:00:00Z"
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream, unique
-from support_servers import OURS
+from support.assets import JetStream, unique
+from support.servers import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_jetstream import Json
+    from support.jetstream import Json
 
 MANY = 50
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream, unique
-from support_servers import OURS
+from support.assets import JetStream, unique
+from support.servers import OURS
 
 if TYPE_CHECKING:
-    from support_jetstream import Json
+    from support.jetstream import Json
 
 
 def asked(client: JetStream, *requests: tuple[str, Any]) -> list[Json]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, unique
-from support_jetstream import Refusal, encode_headers, refusal
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, unique
+from support.jetstream import Refusal, encode_headers, refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 DUPLICATE = "duplicate"
 FAULTS: list[tuple[dict[str, str], int | str]] = [

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, ack_fields, stream_sequences
-from support_jetstream import API
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, ack_fields, stream_sequences
+from support.jetstream import API
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import Consumer, JetStream, Stream
-    from support_jetstream import Message
+    from support.assets import Consumer, JetStream, Stream
+    from support.jetstream import Message
 
 SHORT = 50 * MILLISECOND
 NO_MESSAGES = "404 No Messages"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, ack_fields, stream_sequences, unique
-from support_jetstream import Refusal
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, ack_fields, stream_sequences, unique
+from support.jetstream import Refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import Consumer, JetStream, Stream
-    from support_jetstream import Message, Subscription
+    from support.assets import Consumer, JetStream, Stream
+    from support.jetstream import Message, Subscription
 
 BEAT = 100 * MILLISECOND
 IDLE = "100 Idle Heartbeat"

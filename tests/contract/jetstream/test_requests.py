@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import JetStream
-from support_jetstream import API, Client, Refusal
-from support_servers import until
+from support.assets import JetStream
+from support.jetstream import API, Client, Refusal
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 LEVEL_HEADER = "Nats-Required-Api-Level"
 LEVEL_REFUSED = Refusal(412, 10185, "JetStream minimum api level required")

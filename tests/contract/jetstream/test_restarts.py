@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream, Stream, ack_fields, stream_sequences
-from support_patience import PATIENCE_SECONDS
-from support_schemas import check_answer
-from support_servers import until
+from support.assets import JetStream, Stream, ack_fields, stream_sequences
+from support.patience import PATIENCE_SECONDS
+from support.schemas import check_answer
+from support.servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 ENDS = [signal.SIGTERM, signal.SIGKILL]
 FAR = "2099-01-01T00:00:00Z"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND, stream_sequences
-from support_jetstream import Refusal
-from support_servers import until
+from support.assets import MILLISECOND, SECOND, stream_sequences
+from support.jetstream import Refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 STORAGES = ["file", "memory"]
 RETENTIONS = ["limits", "interest", "workqueue"]

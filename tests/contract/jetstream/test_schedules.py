@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_jetstream import Refusal, refusal
-from support_servers import until
+from support.jetstream import Refusal, refusal
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 PATTERN = Refusal(400, 10189, "message schedules pattern is invalid")
 TARGET = Refusal(400, 10190, "message schedules target is invalid")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_schemas import PUB_ACK, SCHEMAS, check_shape
+from support.schemas import PUB_ACK, SCHEMAS, check_shape
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 
 def test_answers_are_checked_against_the_published_schemas() -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from support_assets import JetStream, Stream, unique
-from support_jetstream import API, Refusal
-from support_schemas import check_answer
+from support.assets import JetStream, Stream, unique
+from support.jetstream import API, Refusal
+from support.schemas import check_answer
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 CHUNK_BYTES = 4096
 ARCHIVE_START = b"\xff\x06\x00\x00S2sTwO"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import MILLISECOND, SECOND
-from support_jetstream import Refusal, encode_headers
+from support.assets import MILLISECOND, SECOND
+from support.jetstream import Refusal, encode_headers
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 FULL = Refusal(503, 10077, "maximum messages exceeded")
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import OURS, ServerStartError
+from support.servers import OURS, ServerStartError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import Implementation, ServerPool
+    from support.servers import Implementation, ServerPool
 
 
 def test_a_file_is_no_store_directory(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.account import AccountLimits
-from penstock.api.stream import Storage, StreamConfig
-from support_jetstream import Refusal, refusal
-from support_streams import (
+from penstock.api.account_usage import AccountLimits
+from penstock.api.stream_config import Storage, StreamConfig
+from support.jetstream import Refusal, refusal
+from support.streams import (
     FAULTS,
     GOOD,
     NAME,
@@ -32,8 +32,8 @@ from support_streams import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_assets import JetStream
-    from support_streams import Json
+    from support.assets import JetStream
+    from support.streams import Json
 
 SEEDS = range(6)
 DRAWS = 80

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import SECOND, JetStream, unique
-from support_jetstream import API, Refusal
+from support.assets import SECOND, JetStream, unique
+from support.jetstream import API, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support_servers import ServerUnderTest
+    from support.servers import ServerUnderTest
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")

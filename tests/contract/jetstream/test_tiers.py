@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream
-from support_claims import SHOP, SYSTEM, UNLIMITED, Realm, credentials, user_token
-from support_jetstream import Refusal
+from support.assets import JetStream
+from support.claims import SHOP, SYSTEM, UNLIMITED, Realm, credentials, user_token
+from support.jetstream import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from support_servers import Starter
+    from support.servers import Starter
 
     Open = Callable[..., JetStream]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.subjects.transform import Transform, TransformFault, check_mapping
-from support_assets import unique
+from support.assets import unique
 
 if TYPE_CHECKING:
-    from support_assets import JetStream
+    from support.assets import JetStream
 
 #: Sources behind the stream's own name, with subjects they match.
 SOURCES = {

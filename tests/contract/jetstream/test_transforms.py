@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import unique
-from support_jetstream import Refusal
+from support.assets import unique
+from support.jetstream import Refusal
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z"
 

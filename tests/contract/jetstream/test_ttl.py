@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_assets import SECOND
-from support_jetstream import Refusal
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
+from support.assets import SECOND
+from support.jetstream import Refusal
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
 
 if TYPE_CHECKING:
-    from support_assets import JetStream, Stream
+    from support.assets import JetStream, Stream
 
 INVALID = Refusal(400, 10165, "invalid per-message TTL")
 DISABLED = Refusal(400, 10166, "per-message TTL is disabled")

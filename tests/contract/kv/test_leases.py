@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.fold import ExportLease
-from support_folds import at
+from support.folds import at
 
 if TYPE_CHECKING:
     from penstock.kv.bucket import NatsBucket

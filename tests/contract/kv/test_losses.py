@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk import BulkReader
-from penstock.kv.connection import NatsConfig, NatsConnection
+from penstock.kv.bucket_watcher import NatsWatcher
 from penstock.kv.contract import BucketConfig
 from penstock.kv.errors import (
     BucketNotFound,
@@ -16,16 +16,16 @@ from penstock.kv.errors import (
     CursorExpired,
     LogReset,
 )
-from penstock.kv.types import CaughtUp, Scope, WatchCursor
-from penstock.kv.watching import NatsWatcher
-from support_kv import Seen, watching
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.kv.kv_types import CaughtUp, Scope, WatchCursor
+from support.kv import Seen, watching
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
-    from support_kv import Maker
-    from support_servers import Starter
+    from support.kv import Maker
+    from support.servers import Starter
 
 QUICK = 0.2
 

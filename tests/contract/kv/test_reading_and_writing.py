@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from penstock.kv.connection import NatsConfig, NatsConnection
 from penstock.kv.contract import BucketConfig
 from penstock.kv.errors import (
     AlreadyExists,
@@ -18,15 +17,16 @@ from penstock.kv.errors import (
     OperationFailed,
     RevisionMismatch,
 )
-from penstock.kv.types import KvEntry, VersionToken
-from support_patience import PATIENCE_SECONDS
+from penstock.kv.kv_connection import NatsConfig, NatsConnection
+from penstock.kv.kv_types import KvEntry, VersionToken
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
-    from support_kv import Maker
-    from support_servers import ServerUnderTest, Starter
+    from support.kv import Maker
+    from support.servers import ServerUnderTest, Starter
 
 
 async def listed(bucket: NatsBucket, prefix: str = "") -> list[str]:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.kv.bucket_watcher import NatsWatcher
 from penstock.kv.contract import BucketConfig
-from penstock.kv.types import Bookmark, CaughtUp, Op, Scope, WatchCursor
-from penstock.kv.watching import NatsWatcher
-from support_kv import Seen, watching
+from penstock.kv.kv_types import Bookmark, CaughtUp, Op, Scope, WatchCursor
+from support.kv import Seen, watching
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
     from penstock.kv.bucket import NatsBucket
+    from penstock.kv.bucket_watcher import Watch
     from penstock.kv.contract import KvWatcher
-    from penstock.kv.watching import Watch
-    from support_kv import Maker
-    from support_servers import ServerUnderTest
+    from support.kv import Maker
+    from support.servers import ServerUnderTest
 
 QUICK = 0.2
 

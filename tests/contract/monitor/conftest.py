@@ -1,5 +1,5 @@
 """Fixtures of the monitoring suites."""
 
-from support_monitor import pair
+from support.monitor import pair
 
 __all__ = ["pair"]

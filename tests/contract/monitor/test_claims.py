@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_claims import (
+from support.claims import (
     AMY,
     BOB,
     OPERATOR,
@@ -23,8 +23,8 @@ from support_claims import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import ServerUnderTest, Starter
-    from support_wire import Wire
+    from support.servers import ServerUnderTest, Starter
+    from support.wire import Wire
 
 REALM = (
     Realm()

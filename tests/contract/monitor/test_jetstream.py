@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_assets import JetStream
-from support_monitor import fetch, ordered, shape, without
-from support_servers import OURS, REFERENCE, until
+from support.assets import JetStream
+from support.monitor import fetch, ordered, shape, without
+from support.servers import OURS, REFERENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_monitor import Reply
-    from support_servers import ServerPool, ServerUnderTest, Starter
+    from support.monitor import Reply
+    from support.servers import ServerPool, ServerUnderTest, Starter
 
 CONFIG = """
 http_port: -1

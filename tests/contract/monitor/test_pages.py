@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_monitor import SECRETS, Pair, ordered, shape, without
-from support_patience import PATIENCE_SECONDS
+from support.monitor import SECRETS, Pair, ordered, shape, without
+from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from support_monitor import Scene
-    from support_servers import Starter
-    from support_tls import Certificates
+    from support.monitor import Scene
+    from support.servers import Starter
+    from support.tls import Certificates
 
 #: Fields that only one of the two has: ours names itself, the reference its build; and it offers
 #: the services every account can ask as imports from the system account. Counted requests depend

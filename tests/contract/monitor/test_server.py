@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_monitor import fetch
-from support_servers import LOOPBACK, ServerStartError, until
-from support_wire import Wire
+from support.monitor import fetch
+from support.servers import LOOPBACK, ServerStartError, until
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Starter
-    from support_tls import Certificates
+    from support.servers import Starter
+    from support.tls import Certificates
 
 
 def test_a_tls_connection_is_shown_with_its_certificate_when_asked(

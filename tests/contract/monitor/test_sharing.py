@@ -8,10 +8,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from support_servers import OURS, REFERENCE
+from support.servers import OURS, REFERENCE
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool
+    from support.servers import Implementation, ServerPool
 
 pytestmark = pytest.mark.skipif(REFERENCE is None, reason="no reference server")
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from support_monitor import CONFIG, SECRETS, ordered, shape, without
-from support_wire import Wire
+from support.monitor import CONFIG, SECRETS, ordered, shape, without
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_monitor import Pair, Scene
-    from support_servers import ServerUnderTest, Starter
+    from support.monitor import Pair, Scene
+    from support.servers import ServerUnderTest, Starter
 
 INBOX = "_INBOX.test"
 MESSAGE = re.compile(r"MSG (\S+) (\S+) +(?:(\S+) )?(\d+)")

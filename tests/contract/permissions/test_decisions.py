@@ -14,8 +14,8 @@ from models.subjects import ALPHABET, LITERALS, matched
 from penstock.broker.permission_values import Permissions, ResponsePermission, SubjectPermission
 from penstock.broker.permissions import compile_permissions
 from penstock.subjects.tokens import is_valid_subject
-from support_servers import REFERENCE, ServerPool, ServerUnderTest
-from support_wire import Wire
+from support.servers import REFERENCE, ServerPool, ServerUnderTest
+from support.wire import Wire
 
 pytestmark = pytest.mark.skipif(REFERENCE is None, reason="no reference server")
 

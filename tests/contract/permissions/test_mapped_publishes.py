@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from models.authorization import Account, Import, Outcome, User, publish
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support_servers import Implementation, ServerPool
+    from support.servers import Implementation, ServerPool
 
 WORLD = {
     "A": Account(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import until
-from support_wire import Wire
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])

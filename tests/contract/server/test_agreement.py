@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import OURS, REFERENCE
-from support_wire import Wire, WireError
+from support.servers import OURS, REFERENCE
+from support.wire import Wire, WireError
 
 if TYPE_CHECKING:
-    from support_servers import ServerPool, ServerUnderTest
+    from support.servers import ServerPool, ServerUnderTest
 
 SEEDS = range(400)
 STEPS_MAX = 20

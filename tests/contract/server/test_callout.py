@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_claims import AMY, BOB, GUEST, REFUSED, SHOP, UNLIMITED_USER, Issuer
-from support_servers import until
-from support_wire import Wire
+from support.claims import AMY, BOB, GUEST, REFUSED, SHOP, UNLIMITED_USER, Issuer
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
 
 QUESTIONS = "$SYS.REQ.USER.AUTH"
 USERS = "{user: service, password: pw}, {user: spare, password: pw}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_claims import (
+from support.claims import (
     BOB,
     GUEST,
     ISSUED_S,
@@ -23,12 +23,12 @@ from support_claims import (
     refused_token,
     user_token,
 )
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from support_claims import (
+from support.claims import (
     AMY,
     BOB,
     GUEST,
@@ -25,13 +25,13 @@ from support_claims import (
     refused_token,
     user_token,
 )
-from support_servers import ServerStartError
+from support.servers import ServerStartError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
-    from support_wire import Wire
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.wire import Wire
 
 INBOX = "_INBOX.claims"
 UPDATE = "$SYS.REQ.CLAIMS.UPDATE"

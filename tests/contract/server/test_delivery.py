@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
-from support_wire import Wire
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 MESSAGES = 400
 MEMBERS = 4

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.sync.client import connect
 
-from support_monitor import fetch
-from support_patience import PATIENCE_SECONDS
-from support_servers import OURS, REFERENCE
-from support_wire import Wire
+from support.monitor import fetch
+from support.patience import PATIENCE_SECONDS
+from support.servers import OURS, REFERENCE
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
 
 FIELD_TYPES: dict[str, type] = {
     "server_id": str,

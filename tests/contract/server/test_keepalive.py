@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 CONFIG = 'ping_interval: "80ms"\nping_max: {}\n'
 

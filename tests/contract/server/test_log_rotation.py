@@ -6,12 +6,12 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from support_servers import until
+from support.servers import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import Starter
+    from support.servers import Starter
 
 
 def test_a_log_that_was_moved_away_is_opened_again(start: Starter, tmp_path: Path) -> None:

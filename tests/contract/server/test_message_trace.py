@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.records.s2stream import Inflater
-from support_wire import Wire
+from penstock.records.s2_stream import Inflater
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 CONFIG = """
 accounts {

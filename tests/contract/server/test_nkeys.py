@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_nkeys import public_nkey, signed, url_safe
-from support_wire import Wire
+from support.nkeys import public_nkey, signed, url_safe
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 SEED = bytes(range(32))
 OTHER_SEED = bytes(range(1, 33))

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
-from support_wire import Wire
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import Implementation, ServerUnderTest, Starter
+    from support.servers import Implementation, ServerUnderTest, Starter
 
 STAMP = r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(?:INF|WRN|ERR|DBG|TRC|FTL)\] .*"
 LOOPBACK = ("-a", "127.0.0.1", "-p", "-1")

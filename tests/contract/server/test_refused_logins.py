@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool
-    from support_tls import Certificates
+    from support.servers import Implementation, ServerPool
+    from support.tls import Certificates
 
 NKEY = "UCNGL4W5QX66CFX6A6DCBVDH5VOHMI7B2UZZU7TXAUQQSI2JPHULCKBR"
 DOORS = {

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import bcrypt
 import pytest
 
-from support_configs import reference
-from support_monitor import fetch
-from support_servers import REFERENCE, until
-from support_wire import Wire, WireError
+from support.configs import reference
+from support.monitor import fetch
+from support.servers import REFERENCE, until
+from support.wire import Wire, WireError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 
 REFUSED = "-ERR 'Authorization Violation'"

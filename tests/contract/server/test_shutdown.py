@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_patience import PATIENCE_SECONDS
-from support_servers import until
-from support_wire import Wire
+from support.patience import PATIENCE_SECONDS
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Starter
+    from support.servers import Starter
 
 LAME_DUCK = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "{}"\n'
 PATIENT = LAME_DUCK.format("20s")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_wire import Wire, WireError
+from support.wire import Wire, WireError
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest
-    from support_tls import Certificates, Pair
+    from support.servers import Implementation, ServerPool, ServerUnderTest
+    from support.tls import Certificates, Pair
 
 MAPPED_USERS = (
     "authorization { users: [ "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import ServerUnderTest, Starter
+    from support.servers import ServerUnderTest, Starter
 
 
 def _traced(server: ServerUnderTest, sent: str) -> list[str]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support_wire import Wire
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest
+    from support.servers import Implementation, ServerPool, ServerUnderTest
 
 CONFIG = "max_payload: 1000\njetstream: { store_dir: stored }\n"
 TRACE = {"Nats-Trace-Dest": "traces"}

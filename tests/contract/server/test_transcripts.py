@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_transcript import Player, cut_bytes, cut_randomly, cut_whole, read_cases
+from support.transcript import Player, cut_bytes, cut_randomly, cut_whole, read_cases
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool
-    from support_transcript import Case
+    from support.servers import Implementation, ServerPool
+    from support.transcript import Case
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CASES = [case for path in sorted(SCRIPTS.glob("*.txt")) for case in read_cases(path)]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_servers import until
-from support_wire import Wire
+from support.servers import until
+from support.wire import Wire
 
 if TYPE_CHECKING:
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
 
 CONFIG = """
 max_sub_tokens: 4

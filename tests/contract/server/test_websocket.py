@@ -11,15 +11,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from support_claims import SHOP, Realm, user_token
-from support_patience import PATIENCE_SECONDS
-from support_wire import Wire
+from support.claims import SHOP, Realm, user_token
+from support.patience import PATIENCE_SECONDS
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support_servers import Implementation, ServerPool, ServerUnderTest, Starter
-    from support_tls import Certificates
+    from support.servers import Implementation, ServerPool, ServerUnderTest, Starter
+    from support.tls import Certificates
 
 
 PLAIN = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'

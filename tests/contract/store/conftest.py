@@ -1,4 +1,4 @@
-"""The stores the contract is held against; a new one joins with a line in `support_stores.KINDS`.
+"""The stores the contract is held against; a new one joins with a line in `support.stores.KINDS`.
 
 `make(limits, first_seq=...)` gives an empty store of the kind under test, driven as the edge would
 drive it.
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_stores import KINDS, Step
+from support.stores import KINDS, Step
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Kind, Make
+    from support.stores import Driven, Kind, Make
 
 
 PRESENT = [name for name, kind in KINDS.items() if kind.absence() is None]

@@ -14,12 +14,12 @@ from penstock.store.contract import (
     Missing,
     Refusal,
 )
-from penstock.store.packed import Packer
-from penstock.store.seqset import SequenceSet
-from support_messages import live, put
+from penstock.store.index.message_pack import Packer
+from penstock.store.index.seq_set import SequenceSet
+from support.messages import live, put
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Make
+    from support.stores import Driven, Make
 
 
 def test_a_new_store_is_empty_and_starts_at_one(store: Driven) -> None:

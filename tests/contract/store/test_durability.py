@@ -8,11 +8,11 @@ import pytest
 
 from penstock.store.contract import Limits, Missing
 from penstock.store.errors import StoreError
-from support_messages import live, put
-from support_stores import KINDS, Step
+from support.messages import live, put
+from support.stores import KINDS, Step
 
 if TYPE_CHECKING:
-    from support_stores import Driven
+    from support.stores import Driven
 
 
 def test_a_store_in_memory_has_nothing_to_sync() -> None:

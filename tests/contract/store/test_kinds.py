@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support_stores import KINDS
+from support.stores import KINDS
 
 
 @pytest.mark.parametrize("name", KINDS)

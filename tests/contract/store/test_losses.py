@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store.contract import Limits
-from support_messages import put
+from support.messages import put
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Make
+    from support.stores import Driven, Make
 
 
 def floor(store: Driven) -> int:

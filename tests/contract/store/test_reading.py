@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store.contract import Missing, SubjectState
-from support_messages import live, put
-from support_stores import Step
+from support.messages import live, put
+from support.stores import Step
 
 if TYPE_CHECKING:
-    from support_stores import Driven
+    from support.stores import Driven
 
 
 @pytest.fixture

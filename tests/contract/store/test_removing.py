@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.store.contract import NOTHING_REMOVED, Appended, Limits, Missing, Removed
-from penstock.store.seqset import SequenceSet
-from support_messages import live, put
-from support_stores import covered
+from penstock.store.index.seq_set import SequenceSet
+from support.messages import live, put
+from support.stores import covered
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Make
+    from support.stores import Driven, Make
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store.contract import NOTHING_REMOVED, TTL_NEVER, Limits
-from support_messages import live, put
-from support_stores import covered
+from support.messages import live, put
+from support.stores import covered
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Make
+    from support.stores import Driven, Make
 
 SECOND = 1_000_000_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.store.contract import MessageRecord, Missing
-from support_messages import live, put
+from support.messages import live, put
 
 if TYPE_CHECKING:
-    from support_stores import Driven, Make
+    from support.stores import Driven, Make
 
 
 def test_what_is_durable_is_visible(make: Make) -> None:

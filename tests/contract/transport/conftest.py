@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support_s3 import S3, s3_server
-from support_transport import PLACES, Place, in_directory, in_memory, in_named_store, in_s3
+from support.s3 import S3, s3_server
+from support.transport import PLACES, Place, in_directory, in_memory, in_named_store, in_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

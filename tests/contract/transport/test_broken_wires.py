@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import TransportError
-from penstock.fold.objects import Bounds
-from penstock.fold.pointer import Published
-from penstock.fold.transport import ArtifactTransport
-from support_folds import at
-from support_proxy import Proxy
-from support_transport import KEY, Place, artifact, in_s3
+from penstock.fold.ship.artifact_transport import ArtifactTransport
+from penstock.fold.ship.object_store import Bounds
+from penstock.fold.ship.pointer import Published
+from support.folds import at
+from support.proxy import Proxy
+from support.transport import KEY, Place, artifact, in_s3
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support_s3 import S3
+    from support.s3 import S3
 
 CHUNK_BYTES = 1 << 17
 BIG = b"v" * (2 << 20)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import ArtifactInvalid, DestinationTaken
-from penstock.fold.bootstrapping import bootstrap
-from penstock.fold.objects import unheard
-from penstock.fold.pointer import payload_name
-from penstock.fold.transport import ArtifactTransport, PublishedArtifact
-from support_folds import KINDS, at, contents, put
-from support_transport import KEY, artifact
+from penstock.fold.ship.artifact_transport import ArtifactTransport, PublishedArtifact
+from penstock.fold.ship.bootstrap import bootstrap
+from penstock.fold.ship.object_store import unheard
+from penstock.fold.ship.pointer import payload_name
+from support.folds import KINDS, at, contents, put
+from support.transport import KEY, artifact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from penstock.fold.objects import Objects, Progress
-    from support_transport import Place
+    from penstock.fold.ship.object_store import Objects, Progress
+    from support.transport import Place
 
 
 def everything_below(root: Path) -> dict[str, bytes]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.fold.pointer import Published, payload_name
-from support_transport import KEY, artifact
+from penstock.fold.ship.pointer import Published, payload_name
+from support.transport import KEY, artifact
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_transport import Place
+    from support.transport import Place
 
 LONG = 3600.0
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import ArtifactInvalid, TransportError
-from penstock.fold.pointer import Published, Superseded, payload_name
-from penstock.fold.staging import STAGE_PREFIX
-from penstock.fold.transport import SWAP_ATTEMPTS_MAX, ArtifactTransport
-from support_folds import at
-from support_transport import KEY, artifact
+from penstock.fold.artifact.atomic_dir import STAGE_PREFIX
+from penstock.fold.ship.artifact_transport import SWAP_ATTEMPTS_MAX, ArtifactTransport
+from penstock.fold.ship.pointer import Published, Superseded, payload_name
+from support.folds import at
+from support.transport import KEY, artifact
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.fold.objects import Objects, Seen
-    from support_transport import Place
+    from penstock.fold.ship.object_store import Objects, Seen
+    from support.transport import Place
 
 RACERS = 8
 

@@ -7,12 +7,12 @@ import json
 import pytest
 from msgspec import Struct
 
-from penstock.api import advisories, requests, responses
-from penstock.api.account import AccountStats
+from penstock.api import advisories, request_bodies, responses
+from penstock.api.account_usage import AccountStats
 from penstock.api.advisories import BatchAbandoned, ConsumerAck, Event, StreamAction, stamp
-from penstock.api.codec import decode, encode
+from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import STREAM_NOT_FOUND
-from penstock.api.requests import (
+from penstock.api.request_bodies import (
     PauseRequest,
     PurgeRequest,
     StreamConfigRequest,
@@ -29,7 +29,7 @@ from penstock.api.responses import (
     StreamNamesResponse,
     StreamPurgeResponse,
 )
-from penstock.api.stream import StreamConfig, StreamInfo
+from penstock.api.stream_config import StreamConfig, StreamInfo
 
 
 def structs_of(module: object, base: type[Struct]) -> list[type[Struct]]:
@@ -43,7 +43,7 @@ def structs_of(module: object, base: type[Struct]) -> list[type[Struct]]:
 
 ANSWERS = [kind for kind in structs_of(responses, Response) if kind().type]  # type: ignore[attr-defined]
 EVENTS = structs_of(advisories, Event)
-REQUESTS = structs_of(requests, Struct)
+REQUESTS = structs_of(request_bodies, Struct)
 
 
 @pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: kind.__name__)

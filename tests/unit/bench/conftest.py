@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.bench.client import Endpoint
-from penstock.bench.failure import BenchError
-from penstock.bench.process import RunningServer, ServerCommand, reference_command, running
-from support_patience import PATIENCE_SECONDS
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.server_process import RunningServer, ServerCommand, reference_command, running
+from support.patience import PATIENCE_SECONDS
 
 GREETING = b'INFO {"version":"0.0.0","max_payload":1048576} \r\n'
 

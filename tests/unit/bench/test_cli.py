@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.bench.process import RunningServer, ServerCommand
 from penstock.bench.scenarios import STANDARD
-from penstock.cli.bench import run
+from penstock.bench.server_process import RunningServer, ServerCommand
+from penstock.cli.commands.bench_command import run
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from penstock.bench.probes.figures import Figure
 from penstock.bench.probes.idle import probe_idle
 from penstock.bench.probes.subscriptions import pattern, probe_subscriptions, subject_for
-from penstock.bench.process import RunningServer
+from penstock.bench.server_process import RunningServer
 
 
 def value(figures: list[Figure], name: str) -> float | bool | None:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from penstock.cli.message_format import message_text, payload_document
 from penstock.cli.output import (
     Facts,
     Listing,
@@ -18,7 +19,6 @@ from penstock.cli.output import (
     show_rate,
     show_time,
 )
-from penstock.cli.rendering import message_text, payload_document
 
 MALICE = "\x1b]0;owned\x07\x9b31m"
 

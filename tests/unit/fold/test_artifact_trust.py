@@ -9,12 +9,12 @@ import pytest
 from blake3 import blake3
 
 from penstock.fold import ArtifactInvalid, SqliteSnapshot
+from penstock.fold.artifact.artifact_import import read_manifest
+from penstock.fold.artifact.manifest import Extra, decode_extra, encode_extra
 from penstock.fold.errors import FoldFormatError
-from penstock.fold.importing import read_manifest
-from penstock.fold.manifest import Extra, decode_extra, encode_extra
-from penstock.fold.meta import SnapshotMeta, encode_meta, read_meta
-from penstock.fold.witnesses import Witness
-from penstock.kv.types import KvUpdate, Op, WatchCursor
+from penstock.fold.follow.log_witnesses import Witness
+from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_meta
+from penstock.kv.kv_types import KvUpdate, Op, WatchCursor
 
 PATH = Path("fold")
 EXTRA = Extra(3, "KV_b@1+x", ("",), losses=4, witnesses=(Witness(3, "k", 7),))

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faults.fold_victim import MUTANTS, update_of
-from penstock.fold import pgss
-from penstock.kv.types import KvUpdate, Op
-from support_folds import DURABLE, at, model
+from penstock.fold.store import pgss
+from penstock.kv.kv_types import KvUpdate, Op
+from support.folds import DURABLE, at, model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support_folds import Kind
+    from support.folds import Kind
 
 BATCHES = [(1, 6), (6, 7), (7, 15)]
 

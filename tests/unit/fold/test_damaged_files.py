@@ -12,11 +12,12 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.fold import AppendLogSnapshot, SnapshotMeta, SqliteSnapshot, StoreError, pgss
-from penstock.fold.append_log import META_SUFFIX, TORN_SUFFIX
-from penstock.fold.record import decode_record
-from penstock.fold.witnesses import Witness
-from support_folds import at, contents, model, put
+from penstock.fold import AppendLogSnapshot, SnapshotMeta, SqliteSnapshot, StoreError
+from penstock.fold.follow.log_witnesses import Witness
+from penstock.fold.store import pgss
+from penstock.fold.store.append_log import META_SUFFIX, TORN_SUFFIX
+from penstock.fold.store.value_record import decode_record
+from support.folds import at, contents, model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ import sys
 for name in ("blake3", "lmdb", "rocksdict"):
     sys.modules[name] = None
 from penstock.fold import AppendLogSnapshot, SqliteSnapshot
-from penstock.kv.types import WatchCursor
+from penstock.kv.kv_types import WatchCursor
 for kind in (AppendLogSnapshot, SqliteSnapshot):
     with kind.open(f"{sys.argv[1]}/{kind.backend}") as store:
         store.apply([], WatchCursor.of(1))

@@ -15,15 +15,15 @@ from penstock.fold import (
     StoreError,
     StoreIOError,
     StorePoisoned,
-    supervisor,
 )
-from penstock.fold.worker import THREADS_MAX
+from penstock.fold.follow import supervisor
+from penstock.fold.follow.store_worker import THREADS_MAX
 from penstock.kv.errors import BucketNotFound, OperationFailed
-from penstock.kv.types import CaughtUp, KvUpdate, LogInfo, Scope
-from support_folds import at, contents, model, put
-from support_following import QUICK, fold_threads, folded_up_to, ready, until
-from support_patience import PATIENCE_SECONDS
-from support_scripts import END, Gate, Script, ScriptedBucket, WatchedStore
+from penstock.kv.kv_types import CaughtUp, KvUpdate, LogInfo, Scope
+from support.folds import at, contents, model, put
+from support.following import QUICK, fold_threads, folded_up_to, ready, until
+from support.patience import PATIENCE_SECONDS
+from support.scripts import END, Gate, Script, ScriptedBucket, WatchedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.fold import SnapshotMeta
-    from penstock.kv.types import WatchCursor
+    from penstock.kv.kv_types import WatchCursor
 
 LIVE = CaughtUp()
 

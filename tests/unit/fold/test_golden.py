@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.fold import AppendLogSnapshot, MemorySnapshot, read_manifest
-from support_folds import KINDS, at, contents, delete, model, put
+from support.folds import KINDS, at, contents, delete, model, put
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LOG = GOLDEN / "fold-log-0.7.3.snap"

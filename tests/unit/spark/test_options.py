@@ -15,7 +15,7 @@ from penstock.spark.options import (
     check_connection,
     parse,
 )
-from penstock.spark.source_options import ReadOptions
+from penstock.spark.read.source_options import ReadOptions
 
 URL = {"url": "nats://127.0.0.1:4222"}
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.compression import Compression
 from penstock.store.contract import Removed
-from penstock.store.encryption import ServerKey
-from penstock.store.images import blocks_of
-from penstock.store.works import RewriteWork
+from penstock.store.format.compression import Compression
+from penstock.store.format.encryption import ServerKey
+from penstock.store.index.block_images import blocks_of
+from penstock.store.io.disk_jobs import RewriteWork
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import flip_bit
-from penstock.testing.recording import RecordingDisk
-from penstock.testing.simdisk import Fault, SimDisk
-from penstock.testing.simfiles import Lose
-from support_files import compact, contents, files, fill, opened, payload, sync, warmed
+from penstock.testing.recording_disk import RecordingDisk
+from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_files import Lose
+from support.files import compact, contents, files, fill, opened, payload, sync, warmed
 
 if TYPE_CHECKING:
     from penstock.store.filestore import FileStore

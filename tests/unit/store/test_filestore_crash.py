@@ -9,13 +9,13 @@ import pytest
 
 from penstock.store.contract import Appended, Missing, Removed
 from penstock.store.filestore import FileStore
-from penstock.store.log import MessageRecord
+from penstock.store.index.message_log import MessageRecord
 from penstock.testing.crash_states import crash_states
-from penstock.testing.recording import RecordingDisk
-from penstock.testing.simdisk import SimDisk
+from penstock.testing.recording_disk import RecordingDisk
+from penstock.testing.sim_disk import SimDisk
 
 if TYPE_CHECKING:
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 BLOCK_BYTES = 700
 STATES = 800

@@ -6,8 +6,10 @@ import itertools
 
 import pytest
 
-from penstock.store.compression import Compression
-from penstock.store.encryption import (
+from penstock.store.errors import StoreError
+from penstock.store.format.compression import Compression
+from penstock.store.format.data_keys import KEYS_FILE, KEYS_MAX, ROLE
+from penstock.store.format.encryption import (
     KEY_BYTES,
     KEY_RECORD_BYTES,
     NONCE_BYTES,
@@ -16,13 +18,11 @@ from penstock.store.encryption import (
     open_data_key,
     seal_data_key,
 )
-from penstock.store.errors import StoreError
-from penstock.store.keyring import KEYS_FILE, KEYS_MAX, ROLE
-from penstock.store.slots import SlotFile, state_key
+from penstock.store.io.slots import SlotFile, state_key
 from penstock.testing.damage import flip_bit
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Choice, Lose
-from support_files import (
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Choice, Lose
+from support.files import (
     INCARNATION,
     compact,
     contents,

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from penstock.store.appending import RESERVE_MAX, RESERVE_MIN
 from penstock.store.contract import Missing
 from penstock.store.filestore import FileStore
+from penstock.store.io.append_commit import RESERVE_MAX, RESERVE_MIN
 from penstock.testing.crash_states import crash_states
-from penstock.testing.recording import RecordingDisk
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Choice, Lose
-from support_files import contents, fill, opened, sync
+from penstock.testing.recording_disk import RecordingDisk
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Choice, Lose
+from support.files import contents, fill, opened, sync
 
 STATES = 600
 

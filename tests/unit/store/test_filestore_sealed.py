@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.blockfile import TRAILER_BYTES, unpack_trailer
 from penstock.store.contract import Cold, Missing
-from penstock.store.frames import Binding
-from penstock.store.images import blocks_of
+from penstock.store.format.block_file import TRAILER_BYTES, unpack_trailer
+from penstock.store.format.block_frames import Binding
+from penstock.store.index.block_images import blocks_of
 from penstock.testing.damage import flip_bit, lose, swap
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import Choice, Lose
-from support_files import INCARNATION, contents, files, fill, opened, payload, sync, warmed
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import Choice, Lose
+from support.files import INCARNATION, contents, files, fill, opened, payload, sync, warmed
 
 if TYPE_CHECKING:
-    from penstock.store.disk import File
+    from penstock.store.io.disk import File
 
 N = 60
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.store.compression import Compression
 from penstock.store.contract import Cold, Missing
 from penstock.store.filestore import LOOSE_MAX, FileStore
-from penstock.store.images import warm_blocks
-from penstock.store.recordlog import MessageRecord
+from penstock.store.format.compression import Compression
+from penstock.store.index.block_images import warm_blocks
+from penstock.store.index.record_log import MessageRecord
 from penstock.testing.damage import flip_bit
-from penstock.testing.simdisk import SimDisk
-from support_files import compact, files, fill, opened, payload
+from penstock.testing.sim_disk import SimDisk
+from support.files import compact, files, fill, opened, payload
 
 N = 2000
 BLOCK_BYTES = 100_000

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.disk import RealDisk
+from penstock.store.io.disk import RealDisk
 from penstock.testing.crash_states import crash_states
-from penstock.testing.recording import RecordingDisk, copy_of
-from penstock.testing.simdisk import SimDisk
+from penstock.testing.recording_disk import RecordingDisk, copy_of
+from penstock.testing.sim_disk import SimDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.store.disk import Disk
+    from penstock.store.io.disk import Disk
 
 RECORD = 700
 """Not a multiple of a sector, so that records share sectors and pages."""

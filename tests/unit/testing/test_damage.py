@@ -14,8 +14,8 @@ from penstock.testing.damage import (
     swap,
     zero_page,
 )
-from penstock.testing.simdisk import SimDisk
-from penstock.testing.simfiles import PAGE, Choice, Lose
+from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_files import PAGE, Choice, Lose
 
 OLD = b"o" * PAGE * 3
 NEW = b"n" * PAGE * 3

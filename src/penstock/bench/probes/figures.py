@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.bench.client import Endpoint
+from penstock.bench.load.raw_client import Endpoint
 
 Unit = Literal["", "bytes", "s", "/s", "×"]
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from penstock.bench import procfs
-from penstock.bench.client import HANDSHAKE_TIMEOUT_S, Endpoint
-from penstock.bench.failure import BenchError
+from penstock.bench import process_stats
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.raw_client import HANDSHAKE_TIMEOUT_S, Endpoint
 from penstock.bench.probes.figures import Figure, difference, per
 
 WAVE = 64
@@ -37,13 +37,13 @@ def probe_idle(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
     """Open `count` connections, hold them, and ask each for a sign of life."""
     allow_connections(count)
     with ExitStack() as stack:
-        rss_before = procfs.rss_bytes(pid) if pid is not None else None
+        rss_before = process_stats.rss_bytes(pid) if pid is not None else None
         start = time.monotonic()
         sockets: list[socket.socket] = []
         while len(sockets) < count:
             sockets += _open_wave(stack, endpoint, min(WAVE, count - len(sockets)), len(sockets))
         opened_s = time.monotonic() - start
-        rss_after = procfs.rss_bytes(pid) if pid is not None else None
+        rss_after = process_stats.rss_bytes(pid) if pid is not None else None
         start = time.monotonic()
         alive = _count_alive(sockets)
         asked_s = time.monotonic() - start

@@ -8,10 +8,10 @@ serve the healthy subscriber as before.
 import socket
 import time
 
-from penstock.bench import procfs
-from penstock.bench.client import Client, Endpoint, deadline_after, open_client
-from penstock.bench.failure import BenchError
-from penstock.bench.measure import run_scenario
+from penstock.bench import process_stats
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.raw_client import Client, Endpoint, deadline_after, open_client
+from penstock.bench.measurement import run_scenario
 from penstock.bench.probes.figures import Figure, difference
 from penstock.bench.scenarios import PubSub
 
@@ -35,7 +35,7 @@ def probe_stalled(endpoint: Endpoint, pid: int | None) -> list[Figure]:
         beside = run_scenario(LOAD, endpoint, MESSAGES, pid)
         cut_off = _drain(stalled)
         received = stalled.scanner.messages
-    rss_after = procfs.rss_bytes(pid) if pid is not None else None
+    rss_after = process_stats.rss_bytes(pid) if pid is not None else None
     return [
         Figure("healthy rate alone", alone.rate, "/s"),
         Figure("healthy rate beside a stalled subscriber", beside.rate, "/s"),

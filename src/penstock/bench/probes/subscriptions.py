@@ -8,10 +8,10 @@ while all are there and that nothing is delivered once they are gone.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from penstock.bench import procfs
-from penstock.bench.client import Client, Endpoint, deadline_after, open_client
-from penstock.bench.failure import BenchError
-from penstock.bench.loadgen import monotonic_ns
+from penstock.bench import process_stats
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.load_generator import monotonic_ns
+from penstock.bench.load.raw_client import Client, Endpoint, deadline_after, open_client
 from penstock.bench.probes.figures import Figure, difference, per
 
 CONNECTIONS = 4
@@ -28,16 +28,16 @@ def probe_subscriptions(endpoint: Endpoint, pid: int | None, count: int) -> list
     with ExitStack() as stack:
         clients = [stack.enter_context(open_client(endpoint)) for _ in range(CONNECTIONS)]
         publisher = stack.enter_context(open_client(endpoint))
-        rss_before = procfs.rss_bytes(pid) if pid is not None else None
+        rss_before = process_stats.rss_bytes(pid) if pid is not None else None
         added_s = _send_lines(clients, count, b"SUB %b %d\r\n", deadline_ns)
-        rss_full = procfs.rss_bytes(pid) if pid is not None else None
+        rss_full = process_stats.rss_bytes(pid) if pid is not None else None
         sample = range(0, count, max(1, count // SAMPLE_MAX))
         delivered = _deliver_sample(publisher, clients, sample, deadline_ns)
         if delivered != len(sample):
             raise BenchError(f"{delivered} of {len(sample)} sample messages were delivered")
         removed_s = _send_lines(clients, count, b"UNSUB %d\r\n", deadline_ns)
         late = _deliver_sample(publisher, clients, sample, deadline_ns)
-        rss_empty = procfs.rss_bytes(pid) if pid is not None else None
+        rss_empty = process_stats.rss_bytes(pid) if pid is not None else None
     return [
         Figure("subscriptions", count),
         Figure("time to add them", added_s, "s"),

@@ -2,9 +2,8 @@
 
 from penstock.server.auth.authenticator import Authenticator, Decision
 from penstock.server.auth.bcrypt_limits import BCRYPT_CHECKS_MAX, BCRYPT_WAITING_MAX
-from penstock.server.auth.certificates import read_certificate
-from penstock.server.auth.users import AuthConfigError
-from penstock.server.auth.values import (
+from penstock.server.auth.certificate_names import read_certificate
+from penstock.server.auth.login_values import (
     GLOBAL_ACCOUNT,
     Accepted,
     Login,
@@ -13,6 +12,7 @@ from penstock.server.auth.values import (
     PeerCertificate,
     Refused,
 )
+from penstock.server.auth.user_table import AuthConfigError
 
 __all__ = [
     "BCRYPT_CHECKS_MAX",

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from penstock.base import nkeys
-from penstock.server.auth.secrets import (
-    decode_signature,
-    is_bcrypt,
-    matches_bcrypt,
-    same_text,
-)
-from penstock.server.auth.users import AuthConfigError, User, UserTable
-from penstock.server.auth.values import (
+from penstock.server.auth.login_values import (
     GLOBAL_ACCOUNT,
     REDACTED_TOKEN,
     Accepted,
@@ -34,11 +27,18 @@ from penstock.server.auth.values import (
     NeedsCallout,
     Refused,
 )
+from penstock.server.auth.secret_compare import (
+    decode_signature,
+    is_bcrypt,
+    matches_bcrypt,
+    same_text,
+)
+from penstock.server.auth.user_table import AuthConfigError, User, UserTable
 
 if TYPE_CHECKING:
-    from penstock.server.auth.trust import Trust
-    from penstock.server.auth.values import ConnectionType
-    from penstock.server.options import Options
+    from penstock.server.auth.login_values import ConnectionType
+    from penstock.server.auth.trust_chain import Trust
+    from penstock.server.config.options import Options
 
 Decision: TypeAlias = Accepted | Refused | NeedsBcrypt | NeedsCallout
 Local: TypeAlias = Accepted | Refused | NeedsBcrypt

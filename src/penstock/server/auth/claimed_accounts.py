@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from penstock.broker.mappings import WHOLE, MappingFault, Mappings
-from penstock.broker.sharing import Shares, tolerate
-from penstock.broker.sharing_values import (
+from penstock.broker.import_resolver import Shares, tolerate
+from penstock.broker.share_values import (
     RESPONSE_THRESHOLD_NS_DEFAULT,
     Destination,
     Export,
@@ -22,9 +21,10 @@ from penstock.broker.sharing_values import (
     Mapping,
     Response,
 )
+from penstock.broker.subject_mappings import WHOLE, MappingFault, Mappings
 from penstock.server.auth.claim_rules import activation_faults, is_revoked
 from penstock.server.auth.claims import ActivationClaims, Storage, decode
-from penstock.server.options import AccountLimits, AccountOptions, JetStreamAccountLimits
+from penstock.server.config.options import AccountLimits, AccountOptions, JetStreamAccountLimits
 from penstock.subjects.match import is_subset
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 

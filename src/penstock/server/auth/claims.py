@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock.base import nkeys
-from penstock.base.nesting import check_nesting
+from penstock.base.json_depth import check_nesting
 
 TOKEN_CHARS_MAX: Final = 1024 * 1024
 VERSION_MAX: Final = 2

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.base.nkeys import Kind, is_public
 from penstock.server.auth.claims import ClaimsFault
-from penstock.server.auth.trust import account_claims
+from penstock.server.auth.trust_chain import account_claims
 
 SUFFIX: Final = ".jwt"
 DELETED_SUFFIX: Final = ".jwt.deleted"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.api.account import AccountLimits
+from penstock.api.account_usage import AccountLimits
 
 if TYPE_CHECKING:
-    from penstock.server.accounts import Account
-    from penstock.server.options import JetStreamAccountLimits
-    from penstock.server.service import Service
+    from penstock.server.config.options import JetStreamAccountLimits
+    from penstock.server.server_state import Service
+    from penstock.server.system.server_accounts import Account
 
 
 def granted(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.jetstream.commit import Committer
+    from penstock.server.jetstream.group_commit import Committer
     from penstock.store.contract import Work
 
     Done: TypeAlias = Callable[[Exception | None], None]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from penstock.jetstream.policy import Policy
+from penstock.jetstream.account.policy import Policy
+from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.store.errors import NotFound
-from penstock.streams.batch import BatchLimits
 
 if TYPE_CHECKING:
-    from penstock.server.options import JetStreamOptions, Options
-    from penstock.store.disk import Disk
-    from penstock.store.encryption import ServerKey
+    from penstock.server.config.options import JetStreamOptions, Options
+    from penstock.store.format.encryption import ServerKey
+    from penstock.store.io.disk import Disk
 
 SALT_FILE: Final = "salt"
 
@@ -50,7 +50,7 @@ def server_keys(options: JetStreamOptions) -> tuple[ServerKey | None, tuple[Serv
     """The key to encrypt with, and the one that was used before."""
     if not options.key:
         return None, ()
-    from penstock.store.encryption import ServerKey
+    from penstock.store.format.encryption import ServerKey
 
     former = (ServerKey(options.prev_key),) if options.prev_key else ()
     return ServerKey(options.key), former
@@ -61,7 +61,7 @@ def key_salt(disk: Disk) -> bytes:
 
     Every store keeps what it needs to be opened, so losing this costs only time.
     """
-    from penstock.store.encryption import SALT_BYTES
+    from penstock.store.format.encryption import SALT_BYTES
 
     try:
         salt = disk.read_small(SALT_FILE, SALT_BYTES)

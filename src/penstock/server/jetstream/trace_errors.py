@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.base.text import go_quoted
-from penstock.server.message_trace import DUPLICATE, TOO_LARGE
-from penstock.streams import names
+from penstock.jetstream.streams import publish_headers
+from penstock.server.system.message_trace import DUPLICATE, TOO_LARGE
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from penstock.streams.entries import Answer
+    from penstock.jetstream.streams.entries import Answer
 
 _SIZE: Final = refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code
 _TTL_INVALID: Final = refusals.MESSAGE_TTL_INVALID.err_code
@@ -48,7 +48,7 @@ def trace_error(answer: Answer, header: bytes, batched_in: str) -> tuple[str, bo
     if code == _WRONG_LAST_SEQ:
         return _wrong_sequence(header, text), is_of_store
     if code == _WRONG_LAST_MSG_ID:
-        wanted = headers.get(header, names.EXPECTED_LAST_MSG_ID) or b""
+        wanted = headers.get(header, publish_headers.EXPECTED_LAST_MSG_ID) or b""
         actual = text.partition(": ")[2]
         shown = f"{go_quoted(_text(wanted))} vs {go_quoted(actual)}"
         return f"last msgid mismatch: {shown}", is_of_store
@@ -59,10 +59,10 @@ def trace_error(answer: Answer, header: bytes, batched_in: str) -> tuple[str, bo
 
 def _wrong_sequence(header: bytes, text: str) -> str:
     actual = text.partition(": ")[2]
-    of_stream = headers.get(header, names.EXPECTED_LAST_SEQ)
+    of_stream = headers.get(header, publish_headers.EXPECTED_LAST_SEQ)
     if of_stream is not None and _number(of_stream) != actual:
         return f"last sequence mismatch: {_number(of_stream)} vs {actual}"
-    of_subject = headers.get(header, names.EXPECTED_SUBJECT_SEQ) or b""
+    of_subject = headers.get(header, publish_headers.EXPECTED_SUBJECT_SEQ) or b""
     return f"last sequence by subject mismatch: {_number(of_subject)} vs {actual}"
 
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.batches.fast_batch import SUFFIX
+from penstock.jetstream.streams.entries import Answer, Batch, Publish
 from penstock.server.jetstream.trace_errors import trace_error
 from penstock.store.errors import StoreError
-from penstock.streams import names
-from penstock.streams.entries import Answer, Batch, Publish
-from penstock.streams.fastbatch import SUFFIX
 from penstock.wire import headers
 from penstock.wire.trace_headers import DEST, DISABLED
 
 if TYPE_CHECKING:
     from penstock.base.message import Inbound
-    from penstock.jetstream.host import StreamHost
-    from penstock.server.message_trace import MessageTrace
-    from penstock.streams.entries import Planned
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.streams.entries import Planned
+    from penstock.server.system.message_trace import MessageTrace
 
 
 def trace_publish(
@@ -63,7 +63,9 @@ def _publish_batched(
 
 
 def _is_batched(msg: Inbound) -> bool:
-    return msg.reply.endswith(SUFFIX) or headers.get(msg.header, names.BATCH_ID) is not None
+    return (
+        msg.reply.endswith(SUFFIX) or headers.get(msg.header, publish_headers.BATCH_ID) is not None
+    )
 
 
 def _add_event(

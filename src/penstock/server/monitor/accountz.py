@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from penstock.server.monitor.query import BadQuery
-from penstock.server.monitor.sharing import ShownDestination, ShownExport, ShownImport, shown
-from penstock.server.monitor.sliced import Rows
+from penstock.server.monitor.connection_totals import traffic_by_account
+from penstock.server.monitor.page_values import timestamp
+from penstock.server.monitor.query_string import BadQuery
+from penstock.server.monitor.share_view import ShownDestination, ShownExport, ShownImport, shown
+from penstock.server.monitor.sliced_pages import Rows
 from penstock.server.monitor.subsz import SublistStats, sum_stats
-from penstock.server.monitor.totals import traffic_by_account
-from penstock.server.monitor.values import timestamp
-from penstock.server.service import Traffic
+from penstock.server.server_state import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
-    from penstock.server.accounts import Account
-    from penstock.server.clients import Now
-    from penstock.server.service import Service
+    from penstock.server.net.client_record import Now
+    from penstock.server.server_state import Service
+    from penstock.server.system.server_accounts import Account
 
 
 NS: Final = 1_000_000_000

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from penstock.server.accounts import GLOBAL_ACCOUNT
-from penstock.server.auth.values import Claimed
-from penstock.server.clients import ClientRecord, record_of
-from penstock.server.monitor.query import BadQuery
-from penstock.server.monitor.sliced import Rows
-from penstock.server.monitor.sorting import CLOSED_ONLY, SORTS
-from penstock.server.monitor.subs import SubDetail, detail_of
-from penstock.server.monitor.values import clean, round_trip, timestamp, uptime
-from penstock.server.session import Session
+from penstock.server.auth.login_values import Claimed
+from penstock.server.monitor.connz_order import CLOSED_ONLY, SORTS
+from penstock.server.monitor.page_values import clean, round_trip, timestamp, uptime
+from penstock.server.monitor.query_string import BadQuery
+from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.subscription_view import SubDetail, detail_of
+from penstock.server.net.client_record import ClientRecord, record_of
+from penstock.server.net.client_session import Session
+from penstock.server.system.server_accounts import GLOBAL_ACCOUNT
 from penstock.subjects.match import collides
 from penstock.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from penstock.server.clients import Now, SubscriptionFacts
-    from penstock.server.monitor.query import Query
-    from penstock.server.service import Service
+    from penstock.server.monitor.query_string import Query
+    from penstock.server.net.client_record import Now, SubscriptionFacts
+    from penstock.server.server_state import Service
 
     Steps = Generator[None, None, dict[str, Any]]
 
@@ -315,12 +315,12 @@ def _peer_certs(client: Client) -> tuple[PeerCert, ...]:
     """The client's certificate; not kept once it has gone, as with the reference."""
     if isinstance(client, ClientRecord):
         return ()
-    from penstock.server.codecs.facts import tls_of
+    from penstock.server.net.codecs.transport_facts import tls_of
 
     tls = tls_of(client.link.codec)
     if tls is None or tls.peer_der is None:
         return ()
-    from penstock.server.codecs.certificates import summarise_certificate
+    from penstock.server.net.codecs.peer_certificate import summarise_certificate
 
     summary = summarise_certificate(tls.peer_der)
     return (PeerCert(summary.subject, summary.spki_sha256, summary.cert_sha256),)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from penstock.server.jetstream.edge import JetStreamEdge
-    from penstock.server.monitor.query import Query
-    from penstock.server.service import Service
+    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.monitor.query_string import Query
+    from penstock.server.server_state import Service
 
 UNSERVED_LISTED_MAX: Final = 8
 """Streams and consumers that cannot be served and are named in the page; the log names all."""

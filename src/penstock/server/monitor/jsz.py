@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, json
 
-from penstock.api.codec import encode
-from penstock.api.stream import Storage
+from penstock.api.json_codec import encode
+from penstock.api.stream_config import Storage
 from penstock.base.version import REFERENCE_API_LEVEL
-from penstock.server.monitor.sliced import Rows
-from penstock.server.monitor.values import timestamp
+from penstock.server.monitor.page_values import timestamp
+from penstock.server.monitor.sliced_pages import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.jetstream.assets import Assets
-    from penstock.jetstream.host import StreamHost
-    from penstock.server.clients import Now
-    from penstock.server.jetstream.edge import JetStreamEdge
-    from penstock.server.monitor.query import Query
-    from penstock.server.service import Service
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.monitor.query_string import Query
+    from penstock.server.net.client_record import Now
+    from penstock.server.server_state import Service
 
     Json: TypeAlias = dict[str, Any]
     Steps: TypeAlias = Generator[None, None, Json]

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 
-from penstock.server.monitor.answers import Answer, text_answer
+from penstock.server.monitor.page_answers import Answer, text_answer
 
 
 def stacksz() -> Answer:

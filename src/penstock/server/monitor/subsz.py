@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from penstock.server.monitor.query import BadQuery
-from penstock.server.monitor.sliced import Rows
-from penstock.server.monitor.subs import SubDetail, detail_of
-from penstock.server.monitor.values import number, timestamp
+from penstock.server.monitor.page_values import number, timestamp
+from penstock.server.monitor.query_string import BadQuery
+from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.subscription_view import SubDetail, detail_of
 from penstock.subjects.match import match_literal
 from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from penstock.server.clients import Now, SubscriptionFacts
-    from penstock.server.monitor.query import Query
-    from penstock.server.service import Service
-    from penstock.server.session import Session
+    from penstock.server.monitor.query_string import Query
+    from penstock.server.net.client_record import Now, SubscriptionFacts
+    from penstock.server.net.client_session import Session
+    from penstock.server.server_state import Service
     from penstock.subjects.trie import SubListStats
 
     Steps = Generator[None, None, dict[str, Any]]

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from penstock.base.version import PROTOCOL, REFERENCE_VERSION, VERSION
-from penstock.server.info import FIXED_INFO
-from penstock.server.loop_watch import MILLISECOND_NS
-from penstock.server.monitor.process import processors, resident_bytes, usable_processors
-from penstock.server.monitor.totals import subscriptions_of, totals_of
-from penstock.server.monitor.values import number, timestamp, uptime
-from penstock.server.options import SECOND_NS, TLS_TIMEOUT_NS_DEFAULT
+from penstock.server.config.options import SECOND_NS, TLS_TIMEOUT_NS_DEFAULT
+from penstock.server.monitor.connection_totals import subscriptions_of, totals_of
+from penstock.server.monitor.page_values import number, timestamp, uptime
+from penstock.server.monitor.process_usage import processors, resident_bytes, usable_processors
+from penstock.server.net.connect_info import FIXED_INFO
+from penstock.server.system.loop_watch import MILLISECOND_NS
 
 if TYPE_CHECKING:
-    from penstock.server.clients import Now
-    from penstock.server.monitor.process import ProcessorShare
-    from penstock.server.options import ListenOnly, TlsOptions, WebsocketOptions
-    from penstock.server.service import Service
+    from penstock.server.config.options import ListenOnly, TlsOptions, WebsocketOptions
+    from penstock.server.monitor.process_usage import ProcessorShare
+    from penstock.server.net.client_record import Now
+    from penstock.server.server_state import Service
 
 #: What other servers may switch on; none of it applies to a single one without JetStream.
 FEATURE_FLAGS: Final[Mapping[str, bool]] = {

@@ -1,14 +1,14 @@
 """Jobs over streams, archives and folds; each is a function, and a command `penstock pipeline`."""
 
-from penstock.spark.jobs.archive import ArchiveReport, archive, open_archive
-from penstock.spark.jobs.archived import archived
-from penstock.spark.jobs.fold import FoldJobError, FoldReport, fold
-from penstock.spark.jobs.origins import Origin, ServerOrigin, StoreOrigin
-from penstock.spark.jobs.profile import Profile, draw, profile
-from penstock.spark.jobs.replay import ReplayReport, replay
-from penstock.spark.jobs.selecting import Selection, selected
-from penstock.spark.jobs.table import ArchiveError, CommitLost, Version
-from penstock.spark.jobs.verify import Check, VerifyReport, verify
+from penstock.spark.jobs.archive_frame import archived
+from penstock.spark.jobs.archive_job import ArchiveReport, archive, open_archive
+from penstock.spark.jobs.fold_job import FoldJobError, FoldReport, fold
+from penstock.spark.jobs.job_inputs import Origin, ServerOrigin, StoreOrigin
+from penstock.spark.jobs.message_selection import Selection, selected
+from penstock.spark.jobs.parquet_table import ArchiveError, CommitLost, Version
+from penstock.spark.jobs.profile_job import Profile, draw, profile
+from penstock.spark.jobs.replay_job import ReplayReport, replay
+from penstock.spark.jobs.verify_job import Check, VerifyReport, verify
 
 __all__ = [
     "ArchiveError",

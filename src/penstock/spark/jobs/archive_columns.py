@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.table import ArchiveError
-from penstock.spark.rows import DATA, message_schema
+from penstock.spark.jobs.parquet_table import ArchiveError
+from penstock.spark.read.message_rows import DATA, message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql.types import StructType
 
-    from penstock.spark.jobs.table import Version
+    from penstock.spark.jobs.parquet_table import Version
 
 
 def columns_of(schema: StructType) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.rows import SEQ
+from penstock.spark.read.message_rows import SEQ
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.origins import Extent
-    from penstock.spark.jobs.storage import Storage
-    from penstock.spark.jobs.table import DataFile
+    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.job_inputs import Extent
+    from penstock.spark.jobs.parquet_table import DataFile
 
 RANGES_MAX: Final = 100
 """Ranges recorded for one step; further ones become one that covers them."""

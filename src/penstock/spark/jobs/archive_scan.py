@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from penstock.spark.jobs.archive_columns import row_schema
-from penstock.spark.jobs.iceberg import IcebergArchive
-from penstock.spark.jobs.writing import DATE, NO_TOKEN, TOKEN_PREFIX
-from penstock.spark.rows import SEQ, TIMESTAMP, message_schema
+from penstock.spark.jobs.iceberg_table import IcebergArchive
+from penstock.spark.jobs.parquet_writer import DATE, NO_TOKEN, TOKEN_PREFIX
+from penstock.spark.read.message_rows import SEQ, TIMESTAMP, message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructField, StructType
 
-    from penstock.spark.jobs.archive import ArchiveTable
-    from penstock.spark.jobs.storage import Storage
-    from penstock.spark.jobs.table import DataFile, Version
+    from penstock.spark.jobs.archive_job import ArchiveTable
+    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.parquet_table import DataFile, Version
 
 BATCH_ROWS: Final = 50_000
 DAY_US: Final = 86_400_000_000

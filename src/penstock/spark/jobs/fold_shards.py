@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.fold.append_log import AppendLogSnapshot
-from penstock.fold.meta import SnapshotMeta
-from penstock.fold.pointer import Published
-from penstock.fold.transport import transport_for
-from penstock.kv.types import KvUpdate, Op, WatchCursor
+from penstock.fold.ship.artifact_transport import transport_for
+from penstock.fold.ship.pointer import Published
+from penstock.fold.store.append_log import AppendLogSnapshot
+from penstock.fold.store.fold_meta import SnapshotMeta
+from penstock.kv.kv_types import KvUpdate, Op, WatchCursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.fold.shards import Shard
+    from penstock.fold.artifact.shards import Shard
 
 RESULT_SCHEMA: Final = (
     "shard string, cursor bigint, entries bigint, bytes bigint, changed bigint, published boolean"

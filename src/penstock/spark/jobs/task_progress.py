@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.bulk.errors import BulkError
-from penstock.spark.connecting import shared_reader
 from penstock.spark.options import ConnectionOptions, parse
+from penstock.spark.spark_connection import shared_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

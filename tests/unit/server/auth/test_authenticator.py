@@ -18,7 +18,7 @@ from penstock.server.auth import (
     PeerCertificate,
     Refused,
 )
-from penstock.server.options import (
+from penstock.server.config.options import (
     AccountOptions,
     Authorization,
     Options,

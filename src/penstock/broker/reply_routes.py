@@ -1,0 +1,89 @@
+"""Replies that lead back over an account's border: who asked, and where the answer goes.
+
+A service sees a subject of its own account instead of the requester's; this is the list of those
+that are open. An entry ends with the answer, or if there may be several with an empty one, when
+its time is up, or when too many are open: the oldest goes first. Time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.share_values import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.import_resolver import Joined
+
+OPEN_MAX: Final = 1_048_576
+"""Replies awaited by one account's services."""
+PREFIX: Final = "_R_."
+
+
+class Awaited:
+    """An answer that may come. `account` asked, and hears it on `subject`."""
+
+    __slots__ = ("account", "joined", "since_ns", "subject")
+
+    def __init__(self, account: str, subject: str, joined: Joined, now_ns: int) -> None:
+        self.account: Final = account
+        self.subject: Final = subject
+        self.joined: Final = joined
+        self.since_ns = now_ns
+
+    @property
+    def is_single(self) -> bool:
+        return self.joined.export.response is Response.SINGLETON
+
+    @property
+    def due_ns(self) -> int:
+        return self.since_ns + self.joined.export.threshold_ns
+
+
+class Replies:
+    """The open replies of one account's services."""
+
+    def __init__(self, mark: str, make_token: Callable[[], str]) -> None:
+        self._prefix: Final = f"{PREFIX}{mark}."
+        self._make_token: Final = make_token
+        self._awaited: Final[dict[str, Awaited]] = {}
+
+    @property
+    def pattern(self) -> str:
+        """Where all answers come."""
+        return f"{self._prefix}>"
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def open(self, account: str, subject: str, joined: Joined, now_ns: int) -> str:
+        """The subject the service sees instead of the requester's."""
+        if len(self._awaited) >= OPEN_MAX:
+            del self._awaited[next(iter(self._awaited))]
+        reply = f"{self._prefix}{self._make_token()}"
+        self._awaited[reply] = Awaited(account, subject, joined, now_ns)
+        return reply
+
+    def get(self, reply: str) -> Awaited | None:
+        return self._awaited.get(reply)
+
+    def close(self, reply: str) -> None:
+        self._awaited.pop(reply, None)
+
+    def answered(self, reply: str, *, is_last: bool, now_ns: int) -> None:
+        """An answer was passed on, or could not be; `is_last`: nobody waits for another."""
+        awaited = self._awaited.get(reply)
+        if awaited is None:
+            return
+        if is_last or awaited.is_single:
+            del self._awaited[reply]
+        else:
+            awaited.since_ns = now_ns
+
+    def expire(self, now_ns: int) -> int | None:
+        """Forgets what came too late; answers when to look again."""
+        late = [reply for reply, awaited in self._awaited.items() if awaited.due_ns <= now_ns]
+        for reply in late:
+            del self._awaited[reply]
+        return min((awaited.due_ns for awaited in self._awaited.values()), default=None)

@@ -1,0 +1,355 @@
+"""Publishing in bulk: many publishes in flight, every answer accounted for, lost ones asked again.
+
+A publisher has one connection at a time and numbers its publishes. What was not answered when the
+connection broke, or for too long, is sent again as it was, in its order, over the next one; so with
+a message id in its header it is stored once. Refusals are kept for whoever published; those that
+pass by themselves are tried again first. Nothing here is silently given up: `settle` returns when
+every number is answered, or raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.bulk.bulk_connection import FRAME_BYTES_MAX, Link, open_as
+from penstock.bulk.errors import (
+    AccessDenied,
+    AnswerLate,
+    ConnectFailed,
+    LinkLost,
+    NotPermitted,
+)
+from penstock.bulk.publish_acks import AckIntake, Window
+from penstock.bulk.subscription_feed import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.bulk.bulk_connection import Dialling
+    from penstock.bulk.publish_frames import Frames
+    from penstock.bulk.wire_reader import Heard, Intake
+
+WINDOW_SLOTS: Final = 16_384
+WINDOW_BYTES_MAX: Final = 32 << 20
+#: Without an answer for so long the connection is taken for dead.
+ACK_SECONDS: Final = 10.0
+#: Without any answer for so long, over however many connections, publishing fails.
+PATIENCE_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 2.0
+TRIES_MAX: Final = 7
+NO_RESPONDERS: Final = 503
+DEFAULT_PAYLOAD_BYTES_MAX: Final = 1 << 20
+#: No leader, not the leader, no resources, the same id on its way already, too many at once.
+PASSING: Final = frozenset({10008, 10009, 10023, 10158, 10167})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A publish that was not stored where it should be. `err_code` is 0 if the server gave none."""
+
+    number: int
+    description: str
+    code: int = 0
+    err_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A publish that was answered as a duplicate of the message at `seq`."""
+
+    number: int
+    seq: int
+
+
+class PublishLink(Link):
+    """A link that gives the answers of one inbox to a window, and tells `owner` of the others."""
+
+    def __init__(self, dialling: Dialling, owner: Publisher) -> None:
+        super().__init__(dialling)
+        self._owner = owner
+        self._answers_sid = next(self._numbers)
+        self.is_stuffed = False
+
+    def _new_intake(self, dialling: Dialling) -> Intake:
+        return AckIntake(
+            frame_bytes_max=FRAME_BYTES_MAX, records_max=1, bytes_max=dialling.batch_bytes_max
+        )
+
+    def listen(self, inbox: str, window: Window) -> None:
+        assert isinstance(self._intake, AckIntake)
+        self._intake.answer_to(self._answers_sid, window)
+        self._write(b"SUB %b.* %d\r\n" % (inbox.encode(), self._answers_sid))
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
+
+    def pause_writing(self) -> None:
+        self.is_stuffed = True
+
+    def resume_writing(self) -> None:
+        self.is_stuffed = False
+        self._owner.moved()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        self._owner.moved()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._owner.moved()
+
+    def _hear_message(self, heard: Heard) -> None:
+        if heard.sid == self._answers_sid:
+            self._owner.judge(heard)
+        else:
+            super()._hear_message(heard)
+
+    def _hear_violation(self, text: str, act: str, subject: str) -> None:
+        super()._hear_violation(text, act, subject)
+        self._owner.deny(text)
+
+
+class Publisher:
+    """Publishes to one stream; lives on one event loop, has one user at a time."""
+
+    def __init__(
+        self,
+        dialling: Dialling,
+        *,
+        stream: str = "",
+        slots: int = WINDOW_SLOTS,
+        ack_seconds: float = ACK_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._dialling = dialling
+        self._window = Window(slots, stream)
+        self._ack_seconds = ack_seconds
+        self._patience_seconds = patience_seconds
+        self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
+        self._link: PublishLink | None = None
+        self._flying: deque[Frames] = deque()
+        self._flying_bytes = 0
+        self._tries: dict[int, int] = {}
+        self._due: set[int] = set()
+        self._due_at = 0.0
+        self._refused: list[Refusal] = []
+        self._repeats: list[Repeat] = []
+        self._resent_stop = 0  # numbers below it may be duplicates of our own first sending
+        self._denied = ""
+        self._moved = asyncio.Event()
+        self._answered = 0
+        self._progress_at = 0.0  # when an answer came last
+        self._quiet_since = 0.0  # since when nothing came over this connection
+
+    @property
+    def inbox(self) -> bytes:
+        """What stands in front of a number where its answer comes to."""
+        return f"{self._inbox}.".encode()
+
+    @property
+    def next_number(self) -> int:
+        return self._window.next
+
+    @property
+    def oldest_number(self) -> int:
+        """Every publish below this number is answered."""
+        return self._window.oldest
+
+    @property
+    def duplicates(self) -> int:
+        """Publishes that were answered as duplicates, those sent again by us included."""
+        return self._window.duplicates
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """What the server takes: headers and payload together."""
+        told = self._link.info.get("max_payload") if self._link is not None else None
+        return int(told) if told else DEFAULT_PAYLOAD_BYTES_MAX
+
+    async def open(self) -> None:
+        await self._ready_link()
+
+    async def close(self) -> None:
+        """End the connection; what is unanswered stays so."""
+        if self._link is not None:
+            await self._link.close()
+
+    async def send(self, frames: Frames) -> None:
+        """Publish; returns when it is on its way, which may take others' answers first."""
+        await self._until(lambda: self._has_room(frames))
+        first = self._window.open(frames.count)
+        assert first == frames.first, "frames are sent in the order they were numbered in"
+        self._flying.append(frames)
+        self._flying_bytes += len(frames.data)
+        self._write(frames.data)
+
+    async def settle(self) -> None:
+        """Wait until everything is answered."""
+        await self._until(lambda: self._window.oldest == self._window.next)
+
+    def take_refused(self) -> list[Refusal]:
+        """Refusals since this was last asked."""
+        taken, self._refused = self._refused, []
+        return taken
+
+    async def take_repeats(self) -> list[Repeat]:
+        """Duplicates since the last call, without those that this publisher sent twice itself."""
+        self._note_repeats()
+        taken, self._repeats = self._repeats, []
+        return taken
+
+    async def ask(
+        self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
+    ) -> Heard:
+        """A request over the same connection, behind frames that ask for no answer."""
+        link = await self._ready_link()
+        if before:
+            link.write(before)
+        return await link.request(subject, payload, self._ack_seconds, header=header)
+
+    # -- what the link tells
+
+    def moved(self) -> None:
+        self._moved.set()
+
+    def deny(self, text: str) -> None:
+        self._denied = text
+
+    def judge(self, heard: Heard) -> None:
+        """An answer that is not the ordinary one."""
+        number = int(heard.subject.rpartition(".")[2])
+        if not self._window.is_waiting(number):
+            return
+        refusal = refusal_of(number, heard)
+        passes = refusal.code == NO_RESPONDERS or refusal.err_code in PASSING
+        tries = self._tries.pop(number, 0) + 1
+        if not passes or tries >= TRIES_MAX:
+            self._window.settle(number)
+            self._refused.append(refusal)
+            return
+        self._tries[number] = tries
+        self._due.add(number)
+        self._due_at = self._due_at or _now() + min(PAUSE_SECONDS * 2**tries, PAUSE_SECONDS_MAX)
+
+    # -- waiting
+
+    async def _until(self, is_done: Callable[[], bool]) -> None:
+        self._progress_at = self._quiet_since = _now()
+        while True:
+            if self._denied:
+                raise NotPermitted(self._denied)
+            self._forget_answered()
+            if is_done():
+                return
+            await self._ready_link()
+            if self._due_at and _now() >= self._due_at:
+                self._send_due()
+            await self._await_word()
+
+    async def _await_word(self) -> None:
+        """Until something was heard, something is due, or the connection is taken for dead."""
+        if self._window.answered != self._answered:
+            self._answered = self._window.answered
+            self._progress_at = self._quiet_since = _now()
+        dead_at = self._quiet_since + self._ack_seconds
+        self._moved.clear()
+        try:
+            async with asyncio.timeout_at(min(dead_at, self._due_at or dead_at)):
+                await self._moved.wait()
+        except TimeoutError:
+            if _now() >= dead_at and self._link is not None:
+                self._link.abort()
+                await self._link.close()
+
+    def _has_room(self, frames: Frames) -> bool:
+        if self._flying_bytes and self._flying_bytes + len(frames.data) > WINDOW_BYTES_MAX:
+            return False
+        is_stuffed = self._link is not None and self._link.is_stuffed
+        return self._window.room >= frames.count and not is_stuffed
+
+    def _forget_answered(self) -> None:
+        while self._flying and self._flying[0].stop <= self._window.oldest:
+            self._flying_bytes -= len(self._flying.popleft().data)
+        if not self._flying:
+            self._tries.clear()
+
+    # -- sending again
+
+    def _note_repeats(self) -> None:
+        self._repeats += (
+            Repeat(number, seq)
+            for number, seq in self._window.take_repeats()
+            if number >= self._resent_stop
+        )
+
+    def _send_due(self) -> None:
+        """What was refused for a passing reason, in its order."""
+        for frames in self._flying:
+            numbers = [one for one in sorted(self._due) if frames.first <= one < frames.stop]
+            self._write(b"".join(map(frames.frame, numbers)))
+        self._due.clear()
+        self._due_at = 0.0
+
+    async def _ready_link(self) -> PublishLink:
+        """The connection; a new one, with everything unanswered sent again, if it was lost."""
+        if self._link is not None and self._link.is_open:
+            return self._link
+        self._link = await self._dial(self._progress_at if self._flying else _now())
+        self._quiet_since = _now()
+        self._due.clear()
+        self._due_at = 0.0
+        self._link.listen(self._inbox, self._window)
+        self._note_repeats()  # answered before anything is sent again
+        if self._flying:
+            self._resent_stop = self._window.next
+        for frames in self._flying:
+            self._write(frames.unanswered(self._window))
+        return self._link
+
+    async def _dial(self, since: float) -> PublishLink:
+        pause = PAUSE_SECONDS
+        while True:
+            if _now() - since > self._patience_seconds:
+                raise AnswerLate(f"publishes were not answered for {self._patience_seconds:g} s")
+            try:
+                return await open_as(lambda dialling: PublishLink(dialling, self), self._dialling)
+            except AccessDenied:
+                raise
+            except (ConnectFailed, LinkLost):
+                if _now() - since + pause > self._patience_seconds:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    def _write(self, data: bytes) -> None:
+        # A link that was lost is noticed by whoever waits next, and all of it is sent again.
+        if self._link is not None and data:
+            with contextlib.suppress(LinkLost):
+                self._link.write(data)
+
+
+def refusal_of(number: int, heard: Heard) -> Refusal:
+    """What an answer other than the ordinary one means."""
+    status = Status.read(heard.header, "") if heard.header else None
+    if status is not None and status.code == NO_RESPONDERS:
+        return Refusal(number, "no stream takes this subject", NO_RESPONDERS)
+    try:
+        said: dict[str, Any] = json.loads(heard.payload)
+    except ValueError:
+        return Refusal(number, "the answer is not that of a stream")
+    if error := said.get("error"):
+        return Refusal(
+            number, error.get("description", ""), error.get("code", 0), error.get("err_code", 0)
+        )
+    return Refusal(number, f"the subject belongs to stream {said.get('stream')}")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

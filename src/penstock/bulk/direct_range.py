@@ -1,0 +1,169 @@
+"""Reading a range without a consumer: by direct get, many records a request, or one at a time.
+
+Nothing is consumed, so this is the way into work queues and streams that keep what is wanted, and
+the way of those who may not make consumers. It is slower: each record comes with headers that tell
+its place, and goes through Python. Several filters are matched here, one is matched by the server.
+
+An answer ends with a status line (204, or 404 when nothing was there); the next request begins
+behind the last record. The server does not hold back, so requests are small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from array import array
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.api.timestamps import parse_time
+from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
+from penstock.bulk.record_batch import Batch
+from penstock.bulk.subscription_feed import Status
+from penstock.subjects.match import match_literal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.wire_reader import Heard
+
+DIRECT_RECORDS: Final = 2000
+DIRECT_BYTES: Final = 8 << 20
+#: Requests for single records that are under way at once.
+SINGLE_WINDOW: Final = 128
+#: Subjects whose answer is remembered.
+SUBJECTS_KEPT: Final = 100_000
+END_OF_BATCH: Final = 204
+NOT_FOUND: Final = 404
+
+_PLACE: Final = b"\r\nNats-Stream: "
+_CRLF: Final = b"\r\n"
+
+
+@dataclass(slots=True)
+class Row:
+    """One record."""
+
+    seq: int
+    time_ns: int
+    subject: bytes
+    header: bytes
+    payload: bytes
+
+
+@dataclass(slots=True)
+class DirectReading:
+    """Ranges of one stream over one link."""
+
+    link: Link
+    prefix: str
+    stream: str
+    filters: Sequence[str]
+    _wanted: dict[bytes, bool] = field(default_factory=dict)
+
+    async def batches(self, start: int, stop: int, *, batched: bool) -> AsyncGenerator[Batch, None]:
+        """Records with start <= sequence < stop."""
+        rows_behind = self._many if batched else self._singles
+        while start < stop:
+            rows, following = await rows_behind(start, stop)
+            kept = [row for row in rows if row.seq < stop and self._is_wanted(row.subject)]
+            if kept:
+                yield batch_of(kept)
+            if following is None:
+                return
+            start = following
+
+    async def _many(self, start: int, stop: int) -> tuple[list[Row], int | None]:
+        """Some records, and where the next request begins; None if there is nothing there."""
+        body: dict[str, Any] = {"seq": start, "batch": min(DIRECT_RECORDS, stop - start)}
+        body["max_bytes"] = DIRECT_BYTES
+        if len(self.filters) == 1:
+            body["next_by_subj"] = self.filters[0]
+        rows: list[Row] = []
+        subject = f"{self.prefix}.DIRECT.GET.{self.stream}"
+        answers = self.link.request_many(subject, json.dumps(body).encode())
+        async with aclosing(answers):
+            async for heard in answers:
+                if _PLACE not in heard.header:
+                    _check_end(Status.read(heard.header, ""))
+                    break
+                rows.append(row_of(heard))
+        return rows, rows[-1].seq + 1 if rows else None
+
+    async def _singles(self, start: int, stop: int) -> tuple[list[Row], int | None]:
+        following = min(start + SINGLE_WINDOW, stop)
+        found = await asyncio.gather(*map(self._single, range(start, following)))
+        return [row for row in found if row is not None], following
+
+    async def _single(self, seq: int) -> Row | None:
+        subject = f"{self.prefix}.STREAM.MSG.GET.{self.stream}"
+        return stored_row((await self.link.request(subject, b'{"seq":%d}' % seq)).payload)
+
+    def _is_wanted(self, subject: bytes) -> bool:
+        if not self.filters:
+            return True
+        known = self._wanted.get(subject)
+        if known is None:
+            text = subject.decode("utf-8", "surrogateescape")
+            known = any(match_literal(text, pattern) for pattern in self.filters)
+            if len(self._wanted) < SUBJECTS_KEPT:
+                self._wanted[subject] = known
+        return known
+
+
+def stored_row(reply: bytes) -> Row | None:
+    """The record in a reply to STREAM.MSG.GET; None if there is none."""
+    answer: dict[str, Any] = json.loads(reply)
+    if error := answer.get("error"):
+        if error.get("err_code") == NO_MESSAGE_FOUND:
+            return None
+        raise Refused.said(error)
+    told = answer["message"]
+    return Row(
+        seq=told["seq"],
+        time_ns=parse_time(told["time"]),
+        subject=told["subject"].encode(),
+        header=base64.b64decode(told.get("hdrs", "")),
+        payload=base64.b64decode(told.get("data", "")),
+    )
+
+
+def _check_end(status: Status) -> None:
+    if status.code not in (END_OF_BATCH, NOT_FOUND):
+        raise Refused(status.text or "direct get was refused", code=status.code)
+
+
+def row_of(heard: Heard) -> Row:
+    """A record out of an answer; its place stands behind the headers it was stored with."""
+    at = heard.header.rindex(_PLACE)
+    place = dict(line.split(b": ", 1) for line in heard.header[at + 2 : -4].split(_CRLF))
+    own = heard.header[:at]
+    return Row(
+        seq=int(place[b"Nats-Sequence"]),
+        time_ns=parse_time(place[b"Nats-Time-Stamp"].decode()),
+        subject=place[b"Nats-Subject"],
+        header=own + _CRLF + _CRLF if _CRLF in own else b"",
+        payload=heard.payload,
+    )
+
+
+def batch_of(rows: Sequence[Row]) -> Batch:
+    """Rows as columns."""
+    return Batch(
+        len(rows),
+        0,
+        array("q", [row.seq for row in rows]).tobytes(),
+        array("q", [row.time_ns for row in rows]).tobytes(),
+        *_column([row.subject for row in rows]),
+        *_column([row.header for row in rows]),
+        *_column([row.payload for row in rows]),
+    )
+
+
+def _column(values: Sequence[bytes]) -> tuple[bytes, bytes]:
+    ends = accumulate(map(len, values), initial=0)
+    return b"".join(values), array("i", ends).tobytes()

@@ -1,0 +1,168 @@
+"""Answers to numbered publishes: which are still to come, kept in C for as many as are in flight.
+
+Every publish has a number, the last token of the subject its answer comes to. An ordinary answer
+(stored by the stream we mean, or a duplicate of what it has) marks its number and is done with;
+whatever else is said about a number is told like any other message, for Python to judge. Duplicates
+are listed with the sequence of the message they repeat, until `take_repeats` returns them.
+
+Invariant: numbers below `oldest` are answered, those from `next` on were not sent, and at most
+`slots` lie between, so a slot never stands for two.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memchr, memcmp
+
+from penstock.bulk.wire_reader cimport STEP_MESSAGE, WANTING, Intake, Step, number_in
+
+cdef enum:
+    SLOTS_MAX = 1048576
+    DUPLICATE_BYTES = 12
+    SEQUENCE_BYTES = 6
+    REPEATS_FIRST = 256
+
+
+cdef class Window:
+    """The publishes in flight. `stream` is where they are to be stored; empty for any."""
+
+    def __cinit__(self, int64_t slots, str stream=""):
+        if not 1 <= slots <= SLOTS_MAX:
+            raise ValueError(f"a window has 1 to {SLOTS_MAX} slots")
+        self.slots = slots
+        self.waiting = <unsigned char*> calloc(slots, 1)
+        if self.waiting == NULL:
+            raise MemoryError
+        self.ack_start = b'{"stream":"%b",' % stream.encode() if stream else b'{"stream":'
+        self.start = self.ack_start
+        self.start_bytes = len(self.ack_start)
+
+    def __dealloc__(self):
+        free(self.waiting)
+        free(self.repeats)
+
+    @property
+    def room(self):
+        """How many more may be sent."""
+        return self.slots - (self.next - self.oldest)
+
+    def open(self, int64_t count):
+        """So many more are on their way; the number of the first."""
+        cdef int64_t number
+        if not 0 <= count <= self.room:
+            raise ValueError("more publishes than the window has room for")
+        first = self.next
+        for number in range(self.next, self.next + count):
+            self.waiting[number % self.slots] = 1
+        self.next += count
+        return first
+
+    def is_waiting(self, int64_t number):
+        return self.awaits(number)
+
+    def settle(self, int64_t number):
+        """Nothing more is expected for this number; False if nothing was."""
+        return self.answer(number)
+
+    def take_repeats(self):
+        """Duplicates since the last call, as (number, sequence of the original)."""
+        cdef Py_ssize_t index
+        found = [
+            (self.repeats[2 * index], self.repeats[2 * index + 1])
+            for index in range(self.repeat_count)
+        ]
+        self.repeat_count = 0
+        return found
+
+    cdef bint note_repeat(self, int64_t number, int64_t sequence) noexcept nogil:
+        """List a duplicate; False if there is no memory for it."""
+        cdef Py_ssize_t room
+        cdef int64_t* larger
+        if self.repeat_count == self.repeat_room:
+            room = max(2 * self.repeat_room, REPEATS_FIRST)
+            larger = <int64_t*> realloc(self.repeats, 2 * room * sizeof(int64_t))
+            if larger == NULL:
+                return False
+            self.repeats = larger
+            self.repeat_room = room
+        self.repeats[2 * self.repeat_count] = number
+        self.repeats[2 * self.repeat_count + 1] = sequence
+        self.repeat_count += 1
+        return True
+
+    cdef bint awaits(self, int64_t number) noexcept nogil:
+        return self.oldest <= number < self.next and self.waiting[number % self.slots] == 1
+
+    cdef bint answer(self, int64_t number) noexcept nogil:
+        if not self.awaits(number):
+            return False
+        self.waiting[number % self.slots] = 0
+        self.answered += 1
+        while self.oldest < self.next and self.waiting[self.oldest % self.slots] == 0:
+            self.oldest += 1
+        return True
+
+
+cdef class AckIntake(Intake):
+    """An intake that settles ordinary answers of one subscription itself."""
+
+    cdef long long answers_sid
+    cdef Window window
+
+    def answer_to(self, long long sid, Window window not None):
+        self.answers_sid = sid
+        self.window = window
+
+    cdef Step sort_out(self) noexcept nogil:
+        if self.answers_sid != 0 and self.delivery.sid == self.answers_sid:
+            return WANTING if self.settled() else STEP_MESSAGE
+        return Intake.sort_out(self)
+
+    cdef bint settled(self) noexcept nogil:
+        """Whether this was an ordinary answer."""
+        cdef const char* text = self.delivery.payload.data
+        cdef size_t size = self.delivery.payload.size
+        cdef int64_t number
+        if self.delivery.header.size != 0 or size <= self.window.start_bytes:
+            return False
+        if memcmp(text, self.window.start, self.window.start_bytes) != 0:
+            return False
+        number = last_token(self.delivery.subject.data, self.delivery.subject.size)
+        if not self.window.awaits(number):
+            return True
+        if value_of(text, size, b'"duplicate":', DUPLICATE_BYTES) != NULL:
+            if not self.window.note_repeat(number, sequence_in(text, size)):
+                return False
+            self.window.duplicates += 1
+        self.window.answer(number)
+        return True
+
+
+cdef int64_t last_token(const char* subject, size_t size) noexcept nogil:
+    cdef size_t start = size
+    while start > 0 and subject[start - 1] != c".":
+        start -= 1
+    return number_in(subject + start, size - start)
+
+
+cdef int64_t sequence_in(const char* text, size_t size) noexcept nogil:
+    """The sequence an answer names; negative if it names none."""
+    cdef const char* digits = value_of(text, size, b'"seq":', SEQUENCE_BYTES)
+    cdef size_t count = 0
+    if digits == NULL:
+        return -1
+    while digits + count < text + size and c"0" <= digits[count] <= c"9":
+        count += 1
+    return number_in(digits, count)
+
+
+cdef const char* value_of(
+    const char* text, size_t size, const char* key, Py_ssize_t key_bytes
+) noexcept nogil:
+    """What follows a key; NULL if it is not there. No value of an ordinary answer has such text."""
+    cdef const char* end = text + size
+    cdef const char* quote = <const char*> memchr(text, c'"', size)
+    while quote != NULL and end - quote >= key_bytes:
+        if memcmp(quote, key, key_bytes) == 0:
+            return quote + key_bytes
+        quote = <const char*> memchr(quote + 1, c'"', end - quote - 1)
+    return NULL

@@ -1,0 +1,155 @@
+"""The JetStream API as commands use it: a subject and a document in, a document out.
+
+Documents are passed on as the server wrote them, so that fields this version does not know are
+neither lost from what is shown nor from what is sent back. A refusal is raised as `Refused`, with
+the server's code; silence and missing JetStream have words of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.cli.cli_errors import Failure, Misuse, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+Document = dict[str, Any]
+
+NO_STREAM: Final = "no stream takes that subject"
+STREAM_NOT_FOUND: Final = 10059
+MESSAGE_NOT_FOUND: Final = 10037
+WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+#: What would not be one token of a subject, or a file's name.
+_BAD_NAME: Final = re.compile(r"[\s.*>/\\]")
+
+
+def checked_name(name: str, what: str) -> str:
+    """A name that can stand in a subject."""
+    if not name or _BAD_NAME.search(name):
+        raise Misuse(f"{name!r} is not a name for a {what}: no blanks and none of . * > / \\")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message as a stream keeps it."""
+
+    subject: str
+    seq: int
+    time: str
+    headers: dict[str, str]
+    data: bytes
+
+
+class Api:
+    """Requests to one JetStream domain."""
+
+    def __init__(self, client: Client, prefix: str, seconds: float) -> None:
+        self.client = client
+        self.prefix = prefix
+        self.seconds = seconds
+
+    async def call(
+        self, name: str, body: Mapping[str, Any] | None = None, *, seconds: float = 0
+    ) -> Document:
+        """The answer to a request; `type` is left out, errors are raised."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        message = await self._ask(f"{self.prefix}.{name}", raw, seconds=seconds)
+        return read_answer(message.data)
+
+    async def pages(
+        self, name: str, key: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Any]:
+        """Every member of a list that comes in pages."""
+        offset = 0
+        while True:
+            answer = await self.call(name, {**(body or {}), "offset": offset})
+            page = answer.get(key) or []
+            for one in page:
+                yield one
+            offset += len(page)
+            if not page or offset >= answer.get("total", 0):
+                return
+
+    async def publish(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> Document:
+        """Publish to a stream and wait until it is stored."""
+        message = await self._ask(subject, payload, headers=headers, missing=NO_STREAM)
+        return read_answer(message.data)
+
+    async def ack_from(self, inbox: Subscription) -> Document:
+        """The next acknowledgement of a stream on an inbox that is subscribed to."""
+        from nats.errors import TimeoutError
+
+        try:
+            message = await inbox.next_msg(self.seconds)
+        except TimeoutError:
+            raise Failure(f"no answer within {self.seconds:g} s") from None
+        if not message.data and (message.headers or {}).get("Status") == "503":
+            raise Failure(NO_STREAM)
+        return read_answer(message.data)
+
+    async def message(self, stream: str, query: Mapping[str, Any]) -> Stored:
+        """One stored message, by sequence or subject."""
+        import base64
+
+        found = (await self.call(f"STREAM.MSG.GET.{stream}", query))["message"]
+        raw = base64.b64decode(found.get("hdrs", ""))
+        return Stored(
+            found["subject"],
+            found["seq"],
+            found["time"],
+            _headers(raw),
+            base64.b64decode(found.get("data", "")),
+        )
+
+    async def _ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = 0,
+        missing: str = "",
+    ) -> Msg:
+        from nats.errors import NoRespondersError, TimeoutError
+
+        wait = seconds or self.seconds
+        try:
+            return await self.client.request(
+                subject, payload, timeout=wait, headers=dict(headers) if headers else None
+            )
+        except NoRespondersError:
+            raise Failure(missing or "JetStream is not served there") from None
+        except TimeoutError:
+            raise Failure(f"no answer within {wait:g} s") from None
+
+
+def read_answer(raw: bytes) -> Document:
+    """The document in an answer, without its `type`; a refusal is raised."""
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        raise Failure("the answer is not JSON") from None
+    if not isinstance(answer, dict):
+        raise Failure("the answer is not a JSON object")
+    if "error" in answer:
+        raise Refused(answer["error"])
+    answer.pop("type", None)
+    return answer
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    """Names and values of a header block, its first line left out."""
+    lines = raw.decode("utf-8", "replace").split("\r\n")[1:]
+    parted = (line.partition(":") for line in lines if line)
+    return {name.strip(): value.strip() for name, _, value in parted}

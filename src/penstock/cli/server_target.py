@@ -1,0 +1,346 @@
+"""Reaching a server: which one, who we are, and a client that fails fast and then holds on.
+
+What a command line leaves open is taken from the named context, from the environment, or from the
+selected context, in this order and never mixed where it matters: credentials are taken from one
+place only, and a server named otherwise gets none of a context's. Secrets live in `Target`, which
+never shows them.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from penstock.cli.cli_errors import LIBRARY_MISSING, Failure, Misuse, told
+
+if TYPE_CHECKING:
+    import ssl
+    from argparse import Namespace
+    from collections.abc import Callable, Mapping
+
+    from nats.aio.client import Client
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+CONNECT_SECONDS: Final = 5
+RETRY_SECONDS: Final = 1
+CREDENTIALS: Final = ("creds", "nkey", "user", "password", "token")
+#: Of a target: what is never printed.
+SECRETS: Final = frozenset({"password", "token"})
+VARIABLES: Final = {
+    "NATS_URL": "server",
+    "NATS_CREDS": "creds",
+    "NATS_NKEY": "nkey",
+    "NATS_USER": "user",
+    "NATS_PASSWORD": "password",
+    "NATS_TOKEN": "token",
+    "NATS_CA": "tlsca",
+    "NATS_CERT": "tlscert",
+    "NATS_KEY": "tlskey",
+}
+HIDDEN: Final = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect, and as whom; files are named, not read."""
+
+    server: str = ""
+    creds: str = ""
+    nkey: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    tlsca: str = ""
+    tlscert: str = ""
+    tlskey: str = ""
+    tlsfirst: str = ""
+    domain: str = ""
+    inbox_prefix: str = ""
+    description: str = ""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(one.name for one in fields(cls))
+
+    @property
+    def has_credentials(self) -> bool:
+        return any(getattr(self, name) for name in CREDENTIALS)
+
+    def over(self, below: Self) -> Self:
+        """This, and from below what it leaves open; credentials as a whole or not at all."""
+        kept = {name: getattr(self, name) or getattr(below, name) for name in self.names()}
+        if self.has_credentials:
+            kept |= {name: getattr(self, name) for name in CREDENTIALS}
+        return replace(self, **kept)
+
+    def shown(self) -> dict[str, str]:
+        """Everything that is set, secrets hidden."""
+        values = {name: getattr(self, name) for name in self.names()}
+        values["server"] = without_secrets(self.server)
+        return {
+            name: HIDDEN if name in SECRETS else value for name, value in values.items() if value
+        }
+
+    @property
+    def wants_tls(self) -> bool:
+        return any((self.tlsca, self.tlscert, self.tlskey, self.tlsfirst)) or any(
+            url.startswith(("tls://", "wss://")) for url in self.urls
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        return [_with_scheme(url.strip()) for url in (self.server or DEFAULT_URL).split(",")]
+
+
+def _with_scheme(url: str) -> str:
+    return url if "://" in url else f"nats://{url}"
+
+
+def without_secrets(servers: str) -> str:
+    """Addresses without the user and password they may carry."""
+    return ",".join(_bare(url) for url in servers.split(","))
+
+
+def _bare(url: str) -> str:
+    parts = urlsplit(_with_scheme(url.strip()))
+    if "@" not in parts.netloc:
+        return url.strip()
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{HIDDEN}@{host}"))
+
+
+def given(options: Namespace) -> Target:
+    """What the command line itself says."""
+    return Target(**{name: getattr(options, name, "") or "" for name in Target.names()})
+
+
+def from_environment(environment: Mapping[str, str]) -> Target:
+    """What the usual variables say."""
+    return Target(**{name: environment.get(word, "") for word, name in VARIABLES.items()})
+
+
+def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> Target:
+    """Where the command goes."""
+    from penstock.cli.commands.context_command import load, selected
+
+    line, outside = given(options), from_environment(environment)
+    if options.context:
+        return line.over(load(options.context))
+    if line.server:
+        # Whoever names a server means it: variables may add who they are, a context may not.
+        return line.over(replace(outside, server=""))
+    if outside.server:
+        return line.over(outside)
+    chosen = selected()
+    base = load(chosen) if chosen else Target()
+    return line.over(outside.over(base))
+
+
+# -- the connection
+
+
+class Watch:
+    """Hears what the client library has to tell beside its answers."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        self.last: Exception | None = None
+        self.closing = False
+        self._remark = remark
+        self._lagged = False
+
+    async def error(self, error: Exception) -> None:
+        self.last = error
+        if type(error).__name__ == "SlowConsumerError" and not self._lagged:
+            self._lagged = True
+            self._remark("Messages come faster than they can be shown: some are left out")
+
+    async def lost(self) -> None:
+        if not self.closing:
+            self._remark("The connection is lost; trying again")
+
+    async def back(self) -> None:
+        self._remark("Connected again")
+
+    def raise_if_heard(self) -> None:
+        """A server that refuses a publish says so later, and to nobody in particular."""
+        if self.last is not None:
+            raise Failure(told(self.last) or repr(self.last))
+
+
+async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
+    """A connected client; one that is to last connects again when it loses its server."""
+    client = _guarded_client(target)
+    options = _login(target, client) | _tls(target)
+    if target.inbox_prefix:
+        options["inbox_prefix"] = target.inbox_prefix
+    if lasting:
+        options |= {"disconnected_cb": watch.lost, "reconnected_cb": watch.back}
+    try:
+        await client.connect(
+            target.urls,
+            name="penstock",
+            error_cb=watch.error,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_SECONDS,
+            **options,
+        )
+    except Exception as error:
+        reason = told(watch.last or error)
+        if reason is None:
+            raise
+        where = without_secrets(",".join(target.urls))
+        raise Failure(f"cannot connect to {where}: {reason}") from None
+    watch.last = None
+    if lasting:
+        client.options.update(
+            allow_reconnect=True, max_reconnect_attempts=-1, reconnect_time_wait=RETRY_SECONDS
+        )
+    return client
+
+
+def _guarded_client(target: Target) -> Client:
+    """A client that says nothing in the clear to whoever was to speak TLS.
+
+    The library encrypts only if the server asks for it: one that does not, or somebody in between
+    who strikes the word out, would be sent the password as it is.
+    """
+    try:
+        from nats.aio.client import Client
+        from nats.errors import Error
+    except ModuleNotFoundError:
+        raise Failure(LIBRARY_MISSING) from None
+
+    class Guarded(Client):
+        async def _process_info(
+            self, info: dict[str, Any], initial_connection: bool = False
+        ) -> None:
+            if initial_connection and target.wants_tls and not self._is_encrypted():
+                if not (info.get("tls_required") or info.get("tls_available")):
+                    raise Error("the server does not offer TLS")
+                info["tls_required"] = True
+            await super()._process_info(info, initial_connection)
+
+        def _is_encrypted(self) -> bool:
+            server = self._current_server
+            return bool(target.tlsfirst or (server and server.uri.scheme == "wss"))
+
+    return Guarded()
+
+
+async def settle(client: Client) -> None:
+    """Everything sent so far has been heard by the server, and what it said to it by us.
+
+    The library's flush overtakes what it still buffers; the second one goes behind all of it.
+    """
+    await client.flush()
+    await client.flush()
+
+
+async def close_client(client: Client, watch: Watch) -> None:
+    """Ends the connection; what was sent has arrived, unless the server has gone."""
+    from nats.errors import Error
+
+    watch.closing = True
+    try:
+        if client.is_connected:
+            await settle(client)
+    except (TimeoutError, Error, OSError):
+        pass  # the command has said what it had to say
+    await client.close()
+
+
+def _login(target: Target, client: Client) -> dict[str, Any]:
+    if target.creds:
+        return _with_creds(target.creds)
+    if target.nkey:
+        return _with_nkey(target.nkey, client)
+    if target.token:
+        return {"token": target.token}
+    if target.user:
+        return {"user": target.user, "password": target.password}
+    return {}
+
+
+def _with_creds(path: str) -> dict[str, Any]:
+    text = _read(path)
+    jwt, seed = _between(text, "NATS USER JWT"), _between(text, "USER NKEY SEED")
+    if not jwt or not seed:
+        raise Failure(f"{path}: not a file of user credentials")
+    _checked_seed(path, seed)
+    return {"user_jwt_cb": jwt.encode, "signature_cb": lambda nonce: _signed(seed, nonce)}
+
+
+def _with_nkey(path: str, client: Client) -> dict[str, Any]:
+    from penstock.base.nkeys import public_from_seed
+
+    seed = read_seed(path)
+    # The library asks for a package of its own to do this; we have what it takes.
+    client._public_nkey = public_from_seed(seed)
+    return {"signature_cb": lambda nonce: _signed(seed, nonce)}
+
+
+def read_seed(path: str) -> str:
+    """The seed of a user nkey, from its file."""
+    seed = next(
+        (line.strip() for line in _read(path).splitlines() if line.strip().startswith("S")), ""
+    )
+    _checked_seed(path, seed)
+    return seed
+
+
+def _checked_seed(path: str, seed: str) -> None:
+    from penstock.base.nkeys import NkeyError, decode_seed
+
+    try:
+        decode_seed(seed)
+    except NkeyError as error:
+        raise Failure(f"{path}: {error}") from None
+
+
+def _signed(seed: str, nonce: str) -> bytes:
+    from penstock.base.nkeys import sign
+
+    return base64.b64encode(sign(seed, nonce.encode()))
+
+
+def _between(text: str, title: str) -> str:
+    """The line below `-----BEGIN title-----`."""
+    _, found, rest = text.partition(f"BEGIN {title}")
+    lines = rest.splitlines()
+    return lines[1].strip() if found and len(lines) > 1 else ""
+
+
+def _tls(target: Target) -> dict[str, Any]:
+    if not target.wants_tls:
+        return {}
+    if bool(target.tlscert) != bool(target.tlskey):
+        raise Misuse("--tlscert and --tlskey belong together")
+    return {"tls": tls_context(target), "tls_handshake_first": bool(target.tlsfirst)}
+
+
+def tls_context(target: Target) -> ssl.SSLContext:
+    """Whom to trust, and what to show."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=target.tlsca or None)
+        if target.tlscert:
+            context.load_cert_chain(target.tlscert, target.tlskey)
+    except (ssl.SSLError, OSError) as error:
+        names = ", ".join(name for name in (target.tlsca, target.tlscert, target.tlskey) if name)
+        raise Failure(f"{names}: {error.strerror or error}") from None
+    return context
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise Failure(f"{path}: {reason}") from None

@@ -1,0 +1,174 @@
+"""A hidden directory beside a destination: what is made in it appears there whole, or not at all.
+
+The directory goes when the work is done or has failed; what a killed process leaves starts with
+`STAGE_PREFIX`, is not locked, and may be deleted (`sweep_stages`). A destination that holds
+anything is refused, before and after the work. Checksums of payloads are made here, while files are
+read once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.fold.artifact.manifest import PAYLOAD_DIRECTORY, ArtifactFile
+from penstock.fold.errors import ArtifactInvalid, DestinationTaken, StoreError
+from penstock.fold.store.atomic_files import (
+    sync_directory,
+    sync_file,
+    told_as_store_error,
+    try_lock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from blake3 import blake3
+
+STAGE_PREFIX = ".slipstream-artifact-"
+"""As other implementations call theirs, so that one broom sweeps both."""
+STAGE_SECONDS_MIN = 3600.0
+"""How old a stage must be to be swept: one that is being made is not locked for a moment."""
+HASH_BYTES = 1024 * 1024
+
+
+def staged_beside(dest: Path) -> AbstractContextManager[Path]:
+    """A new directory on the file system of `dest`, gone at the end."""
+    return staged(dest.parent)
+
+
+@contextmanager
+def staged(directory: Path | None) -> Iterator[Path]:
+    """A new directory in another, or where the system has its temporary files."""
+    with told_as_store_error(directory or ""):
+        stage = Path(tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=directory))
+        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # where there are no locks, nothing is swept
+            try_lock(lock)
+        yield stage
+    finally:
+        os.close(lock)
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def sweep_stages(directory: Path, *, now: float | None = None) -> int:
+    """Delete what killed processes left in a directory; how much it was."""
+    oldest = (time.time() if now is None else now) - STAGE_SECONDS_MIN
+    swept = 0
+    for stage in directory.glob(f"{STAGE_PREFIX}*"):
+        with suppress(OSError):
+            swept += stage.stat().st_mtime < oldest and _sweep(stage)
+    return swept
+
+
+def _sweep(stage: Path) -> bool:
+    lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        dead = try_lock(lock)
+        if dead:
+            shutil.rmtree(stage, ignore_errors=True)
+        return dead
+    finally:
+        os.close(lock)
+
+
+def check_free(dest: Path) -> None:
+    """DestinationTaken if anything but an empty directory is at `dest`."""
+    if dest.is_symlink() or (dest.exists() and not dest.is_dir()):
+        raise DestinationTaken("the destination exists", path=dest)
+    with told_as_store_error(dest):
+        if dest.is_dir() and any(dest.iterdir()):
+            raise DestinationTaken("the destination exists and is not empty", path=dest)
+
+
+def put_in_place(made: Path, dest: Path) -> None:
+    """Rename what was made to its destination, durably. Nothing is overwritten."""
+    check_free(dest)
+    with told_as_store_error(dest):
+        if dest.is_dir():
+            os.rmdir(dest)
+        if made.is_dir():
+            os.rename(made, dest)
+        else:
+            os.link(made, dest)  # unlike a rename, fails if there is a file by now
+            os.unlink(made)
+    sync_directory(dest.parent)
+
+
+def payload_files(root: Path) -> list[Path]:
+    """Every file below `data/`, by path. ArtifactInvalid if anything is not a plain file."""
+    found: list[Path] = []
+    waiting = [root / PAYLOAD_DIRECTORY]
+    with told_as_store_error(root):
+        while waiting:
+            for path in waiting.pop().iterdir():
+                if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                    raise ArtifactInvalid("neither a file nor a directory", path=path)
+                (waiting if path.is_dir() else found).append(path)
+    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+
+
+def read_bounded(path: Path, size_max: int) -> bytes | None:
+    """A small file; None if there is none. ArtifactInvalid if it is longer."""
+    with told_as_store_error(path):
+        try:
+            with open(path, "rb") as file:
+                data = file.read(size_max + 1)
+        except FileNotFoundError:
+            return None
+    if len(data) > size_max:
+        raise ArtifactInvalid(f"longer than {size_max} bytes", path=path)
+    return data
+
+
+def sealed_files(root: Path) -> list[ArtifactFile]:
+    """The payload's files with their checksums, all synced."""
+    sealed = []
+    for path in payload_files(root):
+        size, digest = hashed(path)
+        sync_file(path)
+        sealed.append(ArtifactFile(path.relative_to(root).as_posix(), size, digest))
+    sync_tree(root / PAYLOAD_DIRECTORY)
+    return sealed
+
+
+def sync_tree(root: Path) -> None:
+    """Sync a directory and those below it."""
+    for directory, _, _ in os.walk(root):
+        sync_directory(Path(directory))
+
+
+def hashed(path: Path, copy: Path | None = None) -> tuple[int, str]:
+    """Size and BLAKE3 of a file, while copying it if wanted; the copy is synced."""
+    hasher = new_hasher()
+    size = 0
+    with told_as_store_error(path), open(path, "rb") as source, _target(copy) as target:
+        while piece := source.read(HASH_BYTES):
+            hasher.update(piece)
+            size += len(piece)
+            target.write(piece)
+        target.flush()
+        if copy is not None:
+            os.fsync(target.fileno())
+    return size, hasher.hexdigest()
+
+
+def _target(copy: Path | None) -> BinaryIO:
+    return open(os.devnull if copy is None else copy, "wb" if copy is None else "xb")
+
+
+def new_hasher() -> blake3:
+    """A BLAKE3; its library is wanted by artifacts alone, so only they ask for it."""
+    try:
+        import blake3
+    except ImportError as error:
+        raise StoreError("artifacts need the blake3 package: install penstock[fold]") from error
+    return blake3.blake3()

@@ -1,0 +1,160 @@
+"""A fold in SQLite, asked in SQL: a connection that can only read, and a view that reads well.
+
+    entries(key, value, text, json, revision, created)
+
+`text` is the value as UTF-8; `json` is what the codec makes of it, null where it cannot, or the
+text without one. Tables of the application's are there under their own names, the fold's own too
+(`data`, `meta`). Every statement sees whole batches. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from penstock.fold.errors import StoreError, StoreIOError
+from penstock.fold.store.sqlite_store import check_format, connect, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from penstock.fold.derive.value_codecs import Codec
+
+ROWS_AT_ONCE = 1_000
+VIEW = """
+CREATE TEMP VIEW entries AS SELECT cast(k AS TEXT) AS key, v AS value, cast(v AS TEXT) AS text,
+    {json} AS json, rev AS revision, t AS created FROM data
+"""
+_READING = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+"""All that a statement may do."""
+_OF_THE_QUESTION = frozenset(
+    {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_INTERRUPT}
+)
+
+
+class FoldSql:
+    """Questions to one fold."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = db
+
+    @classmethod
+    def open(cls, path: Path | str, *, codec: Codec[Any] | None = None) -> Self:
+        """Ask the fold at `path`, which this process or another may be writing."""
+        path = Path(path)
+        if not path.exists():
+            raise StoreIOError("there is no such fold", path=path)
+        with told(path):
+            db = connect(path)
+            try:
+                check_format(db, path)
+                if codec is not None:
+                    db.create_function("penstock_json", 1, _as_json(codec), deterministic=True)
+                shown = "cast(v AS TEXT)" if codec is None else "penstock_json(v)"
+                db.execute(VIEW.format(json=shown))
+                db.set_authorizer(_judge)
+                # A value need not be text, though the view shows it as such.
+                db.text_factory = _as_text
+            except BaseException:
+                db.close()
+                raise
+        return cls(path, db)
+
+    def query(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """All rows of an answer."""
+        with _asking(self._path):
+            return self._connection().execute(statement, values).fetchall()
+
+    def rows(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """The rows of an answer as they are read; the writer's log grows until the last was."""
+        with _asking(self._path):
+            cursor = self._connection().execute(statement, values)
+        try:
+            while page := self._next(cursor):
+                yield from page
+        finally:
+            cursor.close()
+
+    def columns(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[str]:
+        """The names of an answer's columns."""
+        with _asking(self._path):
+            cursor = self._connection().execute(statement, values)
+            names = [str(one[0]) for one in cursor.description or ()]
+            cursor.close()
+        return names
+
+    def interrupt(self) -> None:
+        """Break a question off, from any thread."""
+        self._connection().interrupt()
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _next(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        with _asking(self._path):
+            return cursor.fetchmany(ROWS_AT_ONCE)
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("the reader is closed", path=self._path)
+        return self._db
+
+
+@contextmanager
+def _asking(path: Path) -> Iterator[None]:
+    """What is wrong with a question is not the disk's fault."""
+    with told(path):
+        try:
+            yield
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_QUESTION:
+                raise StoreError(str(error), path=path) from error
+            raise
+
+
+def _as_text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _judge(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
+
+
+def _as_json(codec: Codec[Any]) -> Any:
+    def as_json(value: bytes) -> str | None:
+        try:
+            return msgspec.json.encode(codec.decode(value)).decode()
+        except Exception:  # a codec is the application's: it may raise anything
+            return None
+
+    return as_json

@@ -1,0 +1,68 @@
+"""The way from a fold back to its bucket: for writes, and for reads before the first copy is there.
+
+A fold follows its bucket over a connection that only reads. The first write or remote read of a
+fold that was opened by name connects an ordinary client (nats-py), which is kept until `close`. A
+fold of a bucket that is open uses that bucket. Of one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from penstock.kv.errors import NotConnected
+
+if TYPE_CHECKING:
+    from penstock.fold.follow.open_target import Origin
+    from penstock.fold.follow.write_outbox import KvOnce
+    from penstock.kv.contract import KvReader, KvStore, KvWriter
+    from penstock.kv.kv_connection import NatsConnection
+
+
+class BucketAccess:
+    """The bucket of a fold, connected when it is first needed."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._bucket: KvStore | None = origin.bucket
+        self._connection: NatsConnection | None = None
+        self._lock = asyncio.Lock()
+
+    async def writer(self) -> KvWriter:
+        writer = (await self.bucket()).writer()
+        if writer is None:
+            raise NotConnected("the bucket cannot be written over this connection")
+        return writer
+
+    async def once_writer(self) -> KvOnce:
+        """A writer for the outbox."""
+        writer = await self.writer()
+        if not hasattr(writer, "write_once"):
+            raise NotConnected("the bucket does not recognise writes that are sent again")
+        return cast("KvOnce", writer)
+
+    async def reader(self) -> KvReader:
+        return (await self.bucket()).reader()
+
+    async def bucket(self) -> KvStore:
+        """The bucket; raises what keeps it from being reached, and tries again the next time."""
+        async with self._lock:
+            if self._bucket is None:
+                self._bucket = await self._connected()
+            return self._bucket
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._bucket = None
+            await connection.close()
+
+    async def _connected(self) -> KvStore:
+        from penstock.kv.kv_connection import NatsConnection
+
+        assert self._origin.config is not None, "a bucket by name comes with its server"
+        if self._connection is None:
+            connection = NatsConnection(self._origin.config)
+            await connection.connect()
+            self._connection = connection
+        return await self._connection.bucket(self._origin.name)

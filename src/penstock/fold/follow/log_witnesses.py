@@ -1,0 +1,135 @@
+"""Records that a fold remembers of its log, to recognise a log that was set back and went on.
+
+A server directory restored from a copy keeps its identity, and may have grown past the cursor. The
+fold keeps sequence, time and key of the newest records of the last few keys it changed
+(`after`), commits them with its cursor, and looks them up before it resumes (`verdict`). Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from penstock.kv.update_batch import Updates, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.kv.kv_types import KvEntry, KvUpdate
+
+WITNESSES_MAX = 16
+"""How many records are remembered; each costs two requests when a fold resumes."""
+TIME_ERROR_US = 1
+MICROSECOND_NS = 1_000
+
+
+class Witness(Struct, frozen=True, array_like=True):
+    """The newest record of a key up to the cursor, by its time or, where that is 0, its value."""
+
+    seq: int
+    key: str
+    time_us: int = 0
+    digest: str = ""
+
+
+class Stored(NamedTuple):
+    """A record as the server has it."""
+
+    seq: int
+    key: str
+    time_us: int
+    value: bytes
+
+
+class Sighting(NamedTuple):
+    """What the server has at the sequence of a witness, and as the newest of its key."""
+
+    witness: Witness
+    at: Stored | None
+    newest: Stored | None
+
+
+class Verdict(enum.Enum):
+    SAME = "same"
+    LOST = "lost"
+    """A record is missing that nothing newer replaced."""
+    RESET = "reset"
+    """The log has another history than the one the fold read."""
+
+
+def after(known: Sequence[Witness], updates: Sequence[KvUpdate]) -> tuple[Witness, ...]:
+    """Return the witnesses once `updates` are applied, the newest last."""
+    newest = {one.key: one for one in known}
+    for piece in pieces_of(updates):
+        for one in () if isinstance(piece, Updates) else piece:
+            newest.pop(one.key, None)  # a repair may go back
+    newest |= {witness.key: witness for witness in _tail(updates)}
+    return tuple(sorted(newest.values(), key=lambda one: one.seq)[-WITNESSES_MAX:])
+
+
+def of_entries(entries: Iterable[KvEntry]) -> tuple[Witness, ...]:
+    """Witnesses by value, for stores that do not keep any."""
+    made = [
+        Witness(entry.revision, entry.key, digest=_digest(entry.value))
+        for entry in entries
+        if entry.revision
+    ]
+    return tuple(sorted(made, key=lambda one: one.seq))
+
+
+def verdict(sightings: Iterable[Sighting], cursor: int) -> Verdict:
+    """Judge a log by what it has of the witnesses.
+
+    The highest that is still there decides whether it is the log that was read.
+    """
+    lost = is_recognised = False
+    for witness, at, newest in sorted(sightings, key=lambda one: -one.witness.seq):
+        if at is not None:
+            if not is_recognised and not _is_same(witness, at):
+                return Verdict.RESET
+            is_recognised = True
+            continue
+        if not is_recognised and newest is not None and witness.seq < newest.seq <= cursor:
+            return Verdict.RESET
+        lost = lost or newest is None or newest.seq < witness.seq
+    return Verdict.LOST if lost else Verdict.SAME
+
+
+def _is_same(witness: Witness, stored: Stored) -> bool:
+    if witness.key != stored.key:
+        return False
+    if witness.time_us:
+        return abs(witness.time_us - stored.time_us) <= TIME_ERROR_US
+    return witness.digest == _digest(stored.value)
+
+
+def _digest(value: bytes) -> str:
+    return sha256(value).hexdigest()[:32]
+
+
+def _tail(updates: Sequence[KvUpdate]) -> list[Witness]:
+    """The last records of a batch, oldest first; updates that a repair made up are none."""
+    found: list[Witness] = []
+    for piece in reversed(pieces_of(updates)):
+        found += islice(_backwards(piece), WITNESSES_MAX - len(found))
+        if len(found) >= WITNESSES_MAX:
+            break
+    return found[::-1]
+
+
+def _backwards(piece: Sequence[KvUpdate]) -> Iterator[Witness]:
+    if not isinstance(piece, Updates):
+        for one in reversed(piece):
+            if one.revision > 0 and one.created:
+                yield Witness(one.revision, one.key, round(one.created * 1_000_000))
+        return
+    batch = piece.batch
+    seqs, times = memoryview(batch.seqs).cast("q"), memoryview(batch.times).cast("q")
+    ends = memoryview(batch.subject_offsets).cast("i")
+    for at in range(batch.count - 1, -1, -1):
+        key = batch.subjects[ends[at] + piece.skipped : ends[at + 1]]
+        yield Witness(seqs[at], key.decode(), times[at] // MICROSECOND_NS)

@@ -1,0 +1,126 @@
+"""Where a fold comes from and where it lies: a bucket by name or URL, a store by name or class.
+
+A bucket that is named needs no client but the bulk reader, which dials by itself whenever it has
+to: so a fold of one opens, and answers from its store, while no server is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from penstock.fold.artifact.atomic_dir import staged, sweep_stages
+from penstock.fold.store.append_log import AppendLogSnapshot
+from penstock.fold.store.lmdb_store import LmdbSnapshot
+from penstock.fold.store.memory_store import MemorySnapshot
+from penstock.fold.store.rocks_store import RocksDbSnapshot
+from penstock.fold.store.sqlite_store import SqliteSnapshot
+from penstock.kv.kv_types import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.fold.follow.store_worker import Worker
+    from penstock.fold.ship.copy_sources import ArtifactSource
+    from penstock.fold.store.contract import SnapshotStore
+    from penstock.kv.contract import KvKeys, KvStore, KvWatcher
+    from penstock.kv.kv_connection import NatsConfig
+
+BACKENDS: dict[str, type[SnapshotStore]] = {
+    "append-log": AppendLogSnapshot,
+    "log": AppendLogSnapshot,
+    "sqlite": SqliteSnapshot,
+    "lmdb": LmdbSnapshot,
+    "rocksdb": RocksDbSnapshot,
+    "rocks": RocksDbSnapshot,
+    "memory": MemorySnapshot,
+}
+
+
+class Origin(NamedTuple):
+    """A bucket, as far as a fold needs it."""
+
+    name: str
+    watcher: KvWatcher
+    reader: KvKeys
+    bucket: KvStore | None = None
+    """The bucket itself, where it was given open."""
+    config: NatsConfig | None = None
+    """Where it is, where it was named."""
+
+
+def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
+    """A bucket that is open, or one by its name, or by a URL that ends in its name."""
+    if not isinstance(bucket, str):
+        watcher = bucket.watcher()
+        if watcher is None:
+            raise ValueError(f"bucket {bucket.name} cannot be watched over this connection")
+        return Origin(bucket.name, watcher, bucket.reader(), bucket)
+    from penstock.kv.bucket_reader import NatsLister
+    from penstock.kv.bucket_watcher import NatsWatcher
+    from penstock.kv.kv_connection import NatsConfig
+
+    if "://" in bucket:
+        if config is not None:
+            raise ValueError("a URL and a configuration both say where the server is")
+        server, bucket = split_bucket_url(bucket)
+        config = NatsConfig.of(server)
+    config = config or NatsConfig.of()
+    bulk = config.bulk_reader()
+    lister = NatsLister(bucket, bulk, empty_is_delete=False)
+    return Origin(bucket, NatsWatcher(bucket, bulk), lister, config=config)
+
+
+def split_bucket_url(url: str) -> tuple[str, str]:
+    """`nats://host:4222/bucket` as the server's URL and the name."""
+    parts = urlsplit(url)
+    name = parts.path.strip("/")
+    if not name or "/" in name:
+        raise ValueError("the URL of a bucket ends in its name: nats://host:4222/name")
+    return urlunsplit(parts._replace(path="")), name
+
+
+def scope_of(scope: Scope | str | Sequence[str]) -> Scope:
+    if isinstance(scope, Scope):
+        return scope
+    return Scope.prefix(scope) if isinstance(scope, str) else Scope.of(scope)
+
+
+def backend_of(backend: str | type[SnapshotStore]) -> type[SnapshotStore]:
+    if not isinstance(backend, str):
+        return backend
+    if backend not in BACKENDS:
+        raise ValueError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
+    return BACKENDS[backend]
+
+
+async def open_store(
+    kind: type[SnapshotStore],
+    path: Path | str,
+    options: Mapping[str, object],
+    bootstrap: ArtifactSource | None,
+    scope: Scope,
+    worker: Worker,
+) -> SnapshotStore:
+    """The store at a path; if there is none, made from the newest artifact, if there is one.
+
+    That may be of more than the scope: then the rest is left out.
+    """
+    beside = None if kind is MemorySnapshot else Path(path).parent
+    if beside is not None:
+        await worker.run(sweep_stages, beside)
+    if bootstrap is not None and not is_there(kind, path) and await bootstrap.latest() is not None:
+        with staged(beside) as stage:
+            await bootstrap.fetch(stage / "artifact")
+            artifact = stage / "artifact"
+            return await worker.run(kind.import_from, artifact, path, scope=scope, **options)
+    return await worker.run(kind.open, path, **options)
+
+
+def is_there(kind: type[SnapshotStore], path: Path | str) -> bool:
+    """Whether a store is at the path, or at least something."""
+    if kind is MemorySnapshot:
+        return False
+    path = Path(path)
+    return any(path.iterdir()) if path.is_dir() else path.exists()

@@ -1,0 +1,453 @@
+"""How a fold begins, and how it is mended where its log has a gap.
+
+`Beginning.find` asks the log, decides (`decisions`), repairs if it must, and says behind which
+cursor to watch. Deletes are committed before the watch that lists everything anew is even made, so
+a key that was deleted and written again in the gap comes out right. A repair that cannot be done is
+an error, and leaves the cursor where the next attempt finds the same gap.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.fold.artifact.atomic_dir import staged
+from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StaleArtifact, StorePoisoned
+from penstock.fold.follow import log_witnesses
+from penstock.fold.follow.key_list import Listing
+from penstock.fold.follow.log_witnesses import WITNESSES_MAX, Sighting, Stored, Verdict
+from penstock.fold.follow.repair import (
+    CHUNK_UPDATES,
+    REVISION_MARK,
+    comparison,
+    kind_of,
+    listed_revisions,
+    next_chunk,
+    restoring,
+    stale_deletes,
+)
+from penstock.fold.follow.repair_policy import (
+    Held,
+    Mode,
+    Offer,
+    Plan,
+    Start,
+    Trust,
+    how_to_start,
+    identity_after_reset,
+    keeps_what_is_listed,
+    plan_repair,
+    trust_in_listing,
+    why_not,
+)
+from penstock.fold.store.fold_meta import SnapshotMeta
+from penstock.kv.errors import FoldError, OperationFailed, RepairFailed, RepairRefused
+from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, Scope, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from penstock.fold.follow.batch_commit import Committer
+    from penstock.fold.follow.repair import Difference, Repair
+    from penstock.fold.follow.resync import Aside
+    from penstock.fold.store.contract import SnapshotStore
+    from penstock.kv.contract import KvKeys, KvWatcher
+    from penstock.kv.kv_types import LogInfo
+
+COUNTED_MAX = 1_000
+"""Keys of a fold that are counted before it goes on: more would cost more than they tell."""
+PURGED_DOUBT = (
+    "values were purged from a bucket that also drops values on its own: the fold keeps both"
+)
+FALLBACK_DOUBT = "the server does not report values that expire while an older one stays"
+EVICTED_DOUBT = "the bucket drops values on its own: the fold keeps them"
+LISTED_AT_ONCE = 10_000
+"""Keys of a reader that hands them out one by one, gathered before they are sorted in."""
+
+log = logging.getLogger(__name__)
+
+
+class Anchor(NamedTuple):
+    """Where to watch from: behind a revision, 0 for a re-list; which log; its last sequence."""
+
+    after: int
+    identity: str
+    last_seq: int
+    losses: int | None = None
+    records: int | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the log counts, as the watch is told: it ends once values are missing."""
+        counts = {"losses": self.losses, "records": self.records}
+        return {name: count for name, count in counts.items() if count is not None}
+
+
+class Beginning:
+    """Finds where a fold with a store begins. `fold_in` parses, applies and commits updates."""
+
+    def __init__(
+        self,
+        watcher: KvWatcher,
+        scope: Scope,
+        repair: Repair,
+        committer: Committer,
+        fold_in: Callable[[Sequence[KvUpdate], WatchCursor], Awaitable[None]],
+        repairing: Callable[[Plan], None],
+    ) -> None:
+        self._watcher = watcher
+        self._scope = scope
+        self._repair = repair
+        self._committer = committer
+        self._fold_in = fold_in
+        self._repairing = repairing
+
+    @property
+    def _store(self) -> SnapshotStore:
+        return self._committer.store
+
+    async def find(self) -> Anchor:
+        """Where to go on; repairs first if that cannot be said."""
+        info = await self._watcher.log_info()
+        held = await self._committer.worker.run(held_by, self._store, info.records)
+        self._check_scope()
+        start = how_to_start(held, info)
+        if start is Start.FOREIGN:
+            raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
+        if start in (Start.DELTA, Start.LOSSY):
+            start = await self._recognise(start, self._store, held.cursor, info)
+        is_complete = trust_in_listing(held, info) is not Trust.FALSE
+        if start is Start.RELIST and (is_complete or not self._can_restore):
+            if not is_complete:
+                log.warning("the bucket may have dropped values that the fold begins without")
+            self._committer.remember(self._meta(info))
+            return _anchor(0, info)
+        if start is Start.DELTA:
+            self._committer.remember(self._meta(info))
+            return _anchor(held.cursor, info)
+        if start is Start.LOSSY and hasattr(self._repair.reader, "revision_batches"):
+            return await self._compare(held, info)
+        return await self._mend(start, held, info)
+
+    async def _recognise(
+        self, start: Start, store: SnapshotStore, cursor: int, info: LogInfo
+    ) -> Start:
+        """Look up records that the fold remembers: whether the log has the history it read."""
+        run = self._committer.worker.run
+        known = store.meta.witnesses
+        # A store may keep none, or be made of an artifact without. Shrunk values do not compare.
+        if not known and not store.meta.keep:
+            known = log_witnesses.of_entries(await run(store.newest, WITNESSES_MAX))
+        watcher: Any = self._watcher
+        if not known or not hasattr(watcher, "records_at"):
+            return start
+        try:
+            at = await watcher.records_at([one.seq for one in known])
+            newest = await watcher.newest_of([one.key for one in known])
+        except OperationFailed as error:
+            log.info("cannot look up records reason=%s", error)
+            return start
+        seen = map(Sighting, known, map(_stored, at), map(_stored, newest))
+        verdict = log_witnesses.verdict(seen, cursor)
+        if verdict is Verdict.RESET:
+            log.warning("the bucket was set back and has grown since cursor=%d", cursor)
+            return Start.RESET
+        is_lost = verdict is Verdict.LOST and info.losses is None and not info.evicts_current
+        return Start.LOSSY if is_lost else start
+
+    # -- comparing
+
+    async def _compare(self, held: Held, info: LogInfo) -> Anchor:
+        """Remove what the bucket does not have any more, and take what it fell back to.
+
+        Whether a value was removed or dropped is not known of a bucket that drops values on its
+        own: such values stay, and the metadata says so.
+        """
+        log.warning("the bucket lost values cursor=%d log=%s", held.cursor, info.identity)
+        self._repairing(Plan.DIFF)
+        removes = self._repair.mirror or trust_in_listing(held, info) is Trust.TRUE
+        with Listing(self._repair.scratch) as listing:
+            for prefix in self._scope.prefixes:
+                async for some in self._repair.reader.revision_batches(prefix):  # type: ignore[union-attr]
+                    listing.add(f"{key}{REVISION_MARK}{revision}" for key, revision in some)
+            found = comparison(self._store, self._scope, listed_revisions(listing), held.cursor)
+            fallen = await self._remove_lost(found, removes=removes)
+        now = await self._watcher.log_info()
+        if now.identity != info.identity:
+            raise RepairFailed("the bucket has changed while it was listed")
+        await self._take_fallen(fallen)
+        self._committer.remember(self._meta(info, has_purged=not removes))
+        await self._committer.commit([], self._store.cursor)
+        return _anchor(held.cursor, info)
+
+    async def _remove_lost(self, found: Iterator[Difference], *, removes: bool) -> list[int]:
+        """Delete what the bucket does not list; return revisions of values to read again."""
+        run, fallen = self._committer.worker.run, list[int]()
+        while chunk := await run(lambda: list(islice(found, CHUNK_UPDATES))):
+            fallen += [one.revision for one in chunk if one.revision]
+            gone = [one.key for one in chunk if not one.revision and removes]
+            if gone:
+                updates = [KvUpdate(Op.DELETE, key, reason=SYNTHETIC) for key in gone]
+                await self._fold_in(updates, self._store.cursor)
+        return fallen
+
+    async def _take_fallen(self, revisions: Sequence[int]) -> None:
+        """Read values again. One that is missing by now was replaced, or counts as lost again."""
+        for start in range(0, len(revisions), CHUNK_UPDATES):
+            wanted = revisions[start : start + CHUNK_UPDATES]
+            records = await self._watcher.records_at(wanted)  # type: ignore[attr-defined]
+            updates = [one for one in records if one is not None and one.op is Op.PUT]
+            if updates:
+                await self._fold_in(updates, self._store.cursor)
+
+    async def mirror(self, aside: Aside) -> Anchor:
+        """Make the fold what the bucket lists, whatever its cursor says, and read all of it again.
+
+        Killed on the way, the fold goes on from its cursor, with some of the removals made.
+        """
+        info = await self._watcher.log_info()
+        held = await self._committer.worker.run(held_by, self._store, info.records)
+        self._check_scope()
+        start = how_to_start(held, info)
+        if start is Start.FOREIGN:
+            raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
+        log.warning("resync cursor=%d log=%s", held.cursor, info.identity)
+        self._repairing(Plan.DIFF)
+        with Listing(self._repair.scratch) as listing:
+            await self._list(listing)
+            updates = stale_deletes(self._store, self._scope, listing)
+            await self._fold_all(aside.kept(self._store, updates), self._store.cursor)
+        if start is Start.RESET:
+            await self._forget_cursor(held, info)
+        await self._committer.repaired("relist")
+        self._committer.remember(self._meta(info, is_whole=False, has_purged=False))
+        return _anchor(0, info)
+
+    # -- mending
+
+    async def _mend(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+        plan = self._plan(start, held, info)
+        log.warning(
+            "the fold has a gap kind=%s cursor=%d log=%s begins=%d ends=%d repair=%s",
+            *(start.value, held.cursor, info.identity, info.first_seq, info.last_seq, plan.value),
+        )
+        self._repairing(plan)
+        if plan is Plan.REFUSE:
+            raise RepairRefused(
+                f"the bucket drops values on its own and begins at {info.first_seq}: what it does "
+                "not list may have aged out",
+                cursor=WatchCursor.of(held.cursor),
+            )
+        if plan is Plan.RESTORE and start is Start.RELIST and not await self._has_artifact():
+            log.warning("no artifact to begin with; what the bucket dropped is not in the fold")
+            plan = Plan.RELIST_ONLY
+        try:
+            return await self._carry_out(plan, start, held, info)
+        except (RepairFailed, RepairRefused, ArtifactInvalid, StorePoisoned):
+            raise
+        except FoldError as error:
+            raise RepairFailed(
+                f"{plan.value}: {error}", bucket=error.bucket, cursor=self._store.cursor
+            ) from error
+
+    def _plan(self, start: Start, held: Held, info: LogInfo) -> Plan:
+        if start is Start.RELIST:
+            return Plan.RESTORE
+        repair = self._repair
+        trust = trust_in_listing(held, info)
+        return plan_repair(
+            repair.mode, trust, has_source=repair.source is not None, mirror=repair.mirror
+        )
+
+    async def _carry_out(self, plan: Plan, start: Start, held: Held, info: LogInfo) -> Anchor:
+        if plan is Plan.RESTORE:
+            return await self._restore(start, held, info)
+        if start is Start.RESET:
+            await self._forget_cursor(held, info)
+        if plan is Plan.DIFF:
+            with Listing(self._repair.scratch) as listing:
+                if keeps_what_is_listed(start, info):
+                    await self._list(listing)
+                    await self._check_listing(held, info)
+                updates = stale_deletes(self._store, self._scope, listing)
+                await self._fold_all(updates, self._store.cursor)
+            await self._committer.repaired("relist")
+        has_purged = False if plan is Plan.DIFF else None
+        self._committer.remember(self._meta(info, is_whole=False, has_purged=has_purged))
+        return _anchor(0, info)
+
+    async def _forget_cursor(self, held: Held, info: LogInfo) -> None:
+        """No cursor and the new log, in one commit: from here on a crash repairs again."""
+        meta = self._meta(info)
+        self._committer.remember(
+            SnapshotMeta(identity_after_reset(held, info), meta.scope, meta.seen_evicting)
+        )
+        await self._committer.commit([], WatchCursor.NONE)
+
+    async def _list(self, listing: Listing) -> None:
+        reader = self._repair.reader
+        if reader is None:
+            raise RepairFailed("there is no reader to list the bucket with")
+        for prefix in self._scope.prefixes:
+            await _fill(listing, reader, prefix)
+
+    async def _check_listing(self, held: Held, before: LogInfo) -> None:
+        """A listing is worth what the log was until it ended: values may age out meanwhile."""
+        now = await self._watcher.log_info()
+        was, is_now = trust_in_listing(held, before), trust_in_listing(held, now)
+        if now.identity != before.identity or (was is not is_now and not self._repair.mirror):
+            raise RepairFailed("the bucket has changed while it was listed")
+
+    async def _fold_all(self, updates: Iterator[KvUpdate], last: WatchCursor) -> None:
+        """Fold in chunks under the old cursor; `last` comes with the last of them."""
+        worker, cursor = self._committer.worker, self._store.cursor
+        chunk = await worker.run(next_chunk, updates)
+        while chunk:
+            following = await worker.run(next_chunk, updates)
+            await self._fold_in(chunk, cursor if following else last)
+            chunk = following
+        if self._store.cursor != last or self._committer.has_news:
+            await self._committer.commit([], last)
+
+    # -- restoring
+
+    @property
+    def _can_restore(self) -> bool:
+        return self._repair.source is not None and self._repair.mode in (Mode.AUTO, Mode.RESTORE)
+
+    async def _has_artifact(self) -> bool:
+        return self._repair.source is not None and await self._repair.source.latest() is not None
+
+    async def _restore(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+        source = self._repair.source
+        manifest = None if source is None else await source.latest()
+        if source is None or manifest is None:
+            raise RepairRefused("there is no artifact to restore from", cursor=self._store.cursor)
+        # The manifest does not say of which log it is; whether that matters is seen later.
+        self._check_offer(Offer(manifest.cursor.rank, info.identity), start, held, info)
+        with staged(self._repair.scratch) as stage:
+            manifest = await source.fetch(stage / "artifact")
+            kind = kind_of(manifest.backend)
+            run = self._committer.worker.run
+            artifact = await run(kind.import_from, stage / "artifact", stage / "store")
+            try:
+                return await self._restore_from(artifact, start, held)
+            finally:
+                await run(artifact.close)
+
+    async def _restore_from(self, artifact: SnapshotStore, start: Start, held: Held) -> Anchor:
+        info = await self._watcher.log_info()
+        meta, cursor = artifact.meta, artifact.cursor
+        if meta.keep not in ("", self._committer.kept):
+            raise StaleArtifact(f"the artifact is of no use: it keeps {meta.keep!r} of its values")
+        scope = Scope(meta.scope) if meta.scope else None
+        self._check_offer(Offer(cursor.rank, meta.identity, scope), start, held, info)
+        if await self._recognise(Start.DELTA, artifact, cursor.rank, info) is Start.RESET:
+            raise StaleArtifact("the artifact is of another history of the bucket", cursor=cursor)
+        if start is Start.RESET:
+            await self._forget_cursor(held, info)
+        self._committer.remember(self._meta(info, evicting=meta.seen_evicting, of_artifact=meta))
+        # Data without a cursor may be what a reset left: its revisions compare with nothing.
+        was_reset = start in (Start.RESET, Start.UNANCHORED)
+        with Listing(self._repair.scratch) as listing:
+            await self._list(listing)
+            updates = restoring(self._store, artifact, self._scope, listing, was_reset=was_reset)
+            await self._fold_all(updates, cursor)
+        await self._committer.repaired("restore")
+        anchor = _anchor(cursor.rank, info)
+        records = anchor.records and (meta.records or anchor.records)
+        return anchor._replace(losses=meta.losses, records=records)
+
+    def _check_offer(self, offer: Offer, start: Start, held: Held, info: LogInfo) -> None:
+        if reason := why_not(offer, start, held, self._scope, info):
+            raise StaleArtifact(f"the artifact is of no use: {reason}", cursor=self._store.cursor)
+
+    # -- what is remembered
+
+    def _meta(
+        self,
+        info: LogInfo,
+        *,
+        evicting: bool = False,
+        is_whole: bool = True,
+        of_artifact: SnapshotMeta | None = None,
+        has_purged: bool | None = None,
+    ) -> SnapshotMeta:
+        """`is_whole` unless values that the bucket fell back to are still to be read: until a fold
+        has compared itself with its bucket again, it does not reflect all losses then.
+        `has_purged` whether it may keep values that were purged; None: as before."""
+        had = self._store.meta
+        evicting = evicting or info.evicts_current or had.seen_evicting
+        known, records = info.losses, info.records
+        if of_artifact is not None:
+            known, records = of_artifact.losses, of_artifact.records or info.records
+        if has_purged is None:
+            has_purged = (of_artifact or had).doubt == PURGED_DOUBT
+        return SnapshotMeta(
+            info.identity,
+            self._scope.prefixes,
+            evicting,
+            losses=known if is_whole else None,
+            records=records if info.losses is None else None,
+            witnesses=(of_artifact or had).witnesses,
+            doubt=PURGED_DOUBT if has_purged else doubt_of(info, is_evicting=evicting),
+        )
+
+    def _check_scope(self) -> None:
+        """A fold of other prefixes is another fold: what it lacks or has too much, nobody knows."""
+        had = self._store.meta.scope
+        if had and had != self._scope.prefixes:
+            raise FoldMismatch(f"this is a fold of the prefixes {had}, not {self._scope.prefixes}")
+
+
+def held_by(store: SnapshotStore, records: int | None = None) -> Held:
+    """What a store knows of itself; its keys are counted as far as it takes to tell whether they
+    are more than a few records."""
+    meta = store.meta
+    few = records if records is not None and records < COUNTED_MAX else 0
+    counted = len(store.page(limit=few + 1))
+    return Held(
+        store.cursor.rank,
+        not counted,
+        meta.identity,
+        meta.seen_evicting,
+        counted,
+        meta.losses,
+        meta.records,
+    )
+
+
+def doubt_of(info: LogInfo, *, is_evicting: bool) -> str:
+    """Why a fold of such a bucket may differ from it while it follows it."""
+    if info.falls_back and info.losses is None:
+        return FALLBACK_DOUBT
+    return EVICTED_DOUBT if is_evicting else ""
+
+
+def _anchor(after: int, info: LogInfo) -> Anchor:
+    is_counted = info.losses is None and not info.evicts_current
+    records = info.records if is_counted else None
+    return Anchor(after, info.identity, info.last_seq, info.losses, records)
+
+
+def _stored(update: KvUpdate | None) -> Stored | None:
+    if update is None:
+        return None
+    time_us = round((update.created or 0) * 1_000_000)
+    return Stored(update.revision, update.key, time_us, update.value)
+
+
+async def _fill(listing: Listing, reader: KvKeys, prefix: str) -> None:
+    in_batches = getattr(reader, "key_batches", None)
+    if in_batches is not None:
+        async for keys in in_batches(prefix):
+            listing.add(keys)
+        return
+    gathered: list[str] = []
+    async for key in reader.keys(prefix):
+        gathered.append(key)
+        if len(gathered) >= LISTED_AT_ONCE:
+            listing.add(gathered)
+            gathered = []
+    listing.add(gathered)

@@ -1,0 +1,401 @@
+"""What keeps a fold going: its store, its loop, and the restarts after whatever ends a watch.
+
+Invariants: the state is `LIVE` only while everything the watch brought is in the store; only a fold
+of something else than it was opened for ends by itself. `Fold` owns one and is its only caller:
+`open` once, then `resync` and reads as it likes, then `close`, which always releases the store.
+Of one event loop; the store may be read from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.fold.artifact.export_requests import Exports
+from penstock.fold.errors import (
+    ArtifactInvalid,
+    FoldMismatch,
+    StoreError,
+    StorePoisoned,
+    VersionReset,
+)
+from penstock.fold.fold_status import FoldState
+from penstock.fold.follow.batch_commit import Committer
+from penstock.fold.follow.bucket_access import BucketAccess
+from penstock.fold.follow.keep_rules import Keep, check_keep
+from penstock.fold.follow.open_target import open_store
+from penstock.fold.follow.outbox_file import OutboxFile
+from penstock.fold.follow.resync import Aside, Resynced
+from penstock.fold.follow.store_worker import Worker
+from penstock.fold.follow.subscribers import Followers
+from penstock.fold.follow.watch_loop import FoldLoop, Listener, Surroundings
+from penstock.fold.follow.write_outbox import Outbox
+from penstock.fold.store.atomic_files import check_writable
+from penstock.fold.store.memory_store import MemorySnapshot
+from penstock.kv.errors import BucketError, BucketNotFound, FoldError, RepairRefused
+from penstock.kv.kv_types import Scope, WriteVersion
+from penstock.kv.resume_check import is_same_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.fold.derive.extensions import Extension
+    from penstock.fold.follow.batch_buffer import BatchConfig
+    from penstock.fold.follow.observer import Observer
+    from penstock.fold.follow.open_target import Origin
+    from penstock.fold.follow.repair import Repair
+    from penstock.fold.follow.repair_policy import Plan
+    from penstock.fold.follow.resume import Anchor
+    from penstock.fold.follow.watch_loop import Application
+    from penstock.fold.ship.copy_sources import ArtifactSource
+    from penstock.fold.store.contract import SnapshotStore
+    from penstock.kv.kv_types import KvUpdate, WatchCursor
+
+PAUSE_SECONDS_FIRST = 0.5
+PAUSE_SECONDS_MAX = 30.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a fold was opened with."""
+
+    origin: Origin
+    scope: Scope
+    path: Path | str
+    kind: type[SnapshotStore]
+    options: Mapping[str, object]
+    bootstrap: ArtifactSource | None
+    repair: Repair
+    application: Application[Any]
+    batch: BatchConfig
+    observers: Sequence[Observer]
+    extensions: Sequence[Extension]
+    heartbeat: float
+    remote_reads: bool = False
+    keep: Keep | None = None
+    outbox: Path | None = None
+    """Where writes wait for the server; None for no outbox."""
+
+
+@dataclass(slots=True)
+class _Resync:
+    """A resync that was asked for; it has begun once it has a place for what it removes."""
+
+    answer: asyncio.Future[Resynced]
+    aside: Aside | None = None
+
+
+class Supervisor:
+    """Runs one fold after `open`, until `close`."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.store: SnapshotStore | None = None
+        self.worker = Worker()
+        self.followers = Followers()
+        self.exports = Exports()
+        self.access = BucketAccess(setup.origin)
+        self.outbox: Outbox | None = None
+        self.ready = asyncio.Event()
+        self.around = Surroundings(
+            exports=self.exports, listener=_Progress(self), heartbeat=setup.heartbeat
+        )
+        self.state = FoldState.OPENING
+        self.error: Exception | None = None
+        self.newest = 0
+        self.repairs = 0
+        self.restarts = 0
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._resync: _Resync | None = None
+        self._contact: float | None = None
+        self._is_poisoned = False
+        self._pause = PAUSE_SECONDS_FIRST
+
+    async def open(self) -> None:
+        setup = self.setup
+        try:
+            self.store = await open_store(
+                setup.kind, setup.path, setup.options, setup.bootstrap, setup.scope, self.worker
+            )
+            await self.worker.run(check_keep, self.store, setup.keep)
+            await self.worker.run(self._attach, self.store)
+            await self._open_outbox()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await self._close_store()
+            self.worker.close()
+            raise
+        name = f"fold of {setup.origin.name}"
+        self._task = asyncio.create_task(self._supervise(), name=name)
+
+    async def _open_outbox(self) -> None:
+        """Send what waits, from now on."""
+        if self.setup.outbox is not None:
+            name = self.setup.origin.name
+            file = await asyncio.to_thread(OutboxFile, self.setup.outbox, name)
+            self.outbox = Outbox(file, self.access.once_writer, self._held)
+            self.outbox.open()
+
+    def _held(self, key: str) -> int:
+        """The revision of a key in the fold, 0 for none."""
+        assert self.store is not None
+        entry = self.store.get(key)
+        return 0 if entry is None else entry.revision or 0
+
+    async def close(self) -> None:
+        """Flush, end the watch and close the store. What it raises is a `FoldError`."""
+        self._is_closing = True
+        self.around.stop.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        if self.state is FoldState.CLOSED:
+            return
+        self.state = FoldState.CLOSED
+        self._end_resync(StoreError("the fold is closed"))
+        self._end(StoreError("the fold is closed"))
+        try:
+            if self.outbox is not None:
+                await self.outbox.close()
+            await self._close_store()
+        finally:
+            self.worker.close()
+            with contextlib.suppress(Exception):
+                await self.access.close()
+
+    async def resync(self) -> Resynced:
+        """Interrupt the watch, and go on with one that begins by mirroring the bucket."""
+        if self._is_closing or self._task is None or self.state is FoldState.FAILED:
+            raise StoreError("the fold is not open, or has failed")
+        if self._resync is None:
+            self._resync = _Resync(asyncio.get_running_loop().create_future())
+            self.around.stop.set()
+        return await asyncio.shield(self._resync.answer)
+
+    def has(self, revision: int, log: str) -> bool:
+        """Whether a revision is in the store, with `log` one of that log."""
+        assert self.store is not None
+        is_followed = not log or is_same_log(self.store.meta.identity, log)
+        return is_followed and self.store.cursor.rank >= revision
+
+    async def wait_for(self, revision: int, log: str) -> None:
+        """Wait for a revision of a log, which the fold may not follow yet."""
+        assert self.store is not None
+        if log and not is_same_log(self.store.meta.identity, log):
+            await self._turn_to(revision, log)
+        if not self.has(revision, log):
+            await self.followers.wait_for(revision, log)
+
+    async def _turn_to(self, revision: int, log: str) -> None:
+        """Look for the bucket's log now, not with the next heartbeat. While the server cannot be
+        reached, which log it has is not known."""
+        try:
+            info = await self.setup.origin.watcher.log_info()
+        except BucketError:
+            return
+        if not is_same_log(info.identity, log):
+            reason = f"revision {revision} is of {log}, the bucket is {info.identity} now"
+            raise VersionReset(reason, version=WriteVersion.in_log(revision, log))
+        if self.state is FoldState.LIVE and not self._is_closing:
+            self.around.stop.set()  # the next watch begins with the new log
+
+    @property
+    def contact_age(self) -> float | None:
+        """Seconds since the server was last heard; None if it never was."""
+        heard = getattr(self.around.watch, "heard_at", None)
+        times = [at for at in (heard, self._contact) if at is not None]
+        return max(0.0, time.monotonic() - max(times)) if times else None
+
+    def heard(self) -> None:
+        self._contact = time.monotonic()
+
+    # -- going on
+
+    async def _supervise(self) -> None:
+        while not self._is_closing:
+            try:
+                await self._run_once()
+            except asyncio.CancelledError:
+                raise
+            except FoldMismatch as error:
+                self.error, self.state = error, FoldState.FAILED
+                log.error("the fold ends bucket=%s reason=%s", self.setup.origin.name, error)
+                self._end_resync(error)
+                self._end(error)
+                return
+            except Exception as error:
+                self._failed(error)
+            if not self.around.stop.is_set():
+                await self._rest()
+
+    async def _run_once(self) -> None:
+        if not self._is_closing:
+            self.around.stop.clear()
+        if self._is_poisoned:
+            await self._reopen()
+        if self._resync is not None:
+            is_on_disk = self.setup.kind is not MemorySnapshot
+            self._resync.aside = Aside(Path(self.setup.path) if is_on_disk else None)
+        self.enter(FoldState.CATCHING_UP)
+        setup = self.setup
+        loop = FoldLoop(
+            setup.origin.watcher,
+            setup.scope,
+            committer=self._committer(),
+            repair=setup.repair,
+            application=setup.application,
+            around=self.around,
+            batch=setup.batch,
+            aside=None if self._resync is None else self._resync.aside,
+        )
+        await loop.run()
+
+    def _committer(self) -> Committer:
+        assert self.store is not None
+        return Committer(self.store, self.worker, self.setup.observers, self.setup.keep)
+
+    def enter(self, state: FoldState) -> None:
+        """Change the state. A store that failed is failing until a commit says otherwise."""
+        if self.state is not FoldState.STORE_FAILING:
+            self.state = state
+
+    def refused(self, error: Exception) -> None:
+        """The store refused a batch, which is tried again."""
+        self.error, self.state = error, FoldState.STORE_FAILING
+
+    def stored(self, *, is_live: bool) -> None:
+        """A commit succeeded."""
+        if self.state is FoldState.STORE_FAILING:
+            self.state = FoldState.LIVE if is_live else FoldState.CATCHING_UP
+            self.error = None
+
+    def caught_up(self) -> None:
+        self.state, self.error, self._pause = FoldState.LIVE, None, PAUSE_SECONDS_FIRST
+        self.ready.set()
+        if self._resync is not None and self._resync.aside is not None:
+            resync, self._resync = self._resync, None
+            assert resync.aside is not None
+            resync.answer.set_result(resync.aside.close())
+
+    def _end_resync(self, error: Exception) -> None:
+        """A resync that failed is not repeated: the caller decides."""
+        resync, self._resync = self._resync, None
+        if resync is None:
+            return
+        if resync.aside is not None:
+            resync.aside.close()
+        if not resync.answer.done():
+            resync.answer.set_exception(error)
+            resync.answer.exception()  # the caller may have left
+
+    def _failed(self, error: Exception) -> None:
+        self._end_resync(error)
+        self.error = error
+        self.restarts += 1
+        self._is_poisoned = self._is_poisoned or isinstance(error, StorePoisoned)
+        self.state = _state_after(error)
+        name = self.setup.origin.name
+        if isinstance(error, FoldError):
+            log.warning("the watch ended bucket=%s reason=%s", name, error)
+        else:
+            log.error("the watch broke bucket=%s", name, exc_info=error)
+
+    async def _rest(self) -> None:
+        """A pause, longer each time and never the same; exports are served meanwhile."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
+        committer = self._committer()
+        while (left := until - loop.time()) > 0 and not self.around.stop.is_set():
+            bells = {
+                asyncio.create_task(self.around.stop.wait()),
+                asyncio.create_task(self.exports.asked()),
+            }
+            await asyncio.wait(bells, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            for bell in bells:
+                bell.cancel()
+            await self.exports.serve(committer.export_to)
+
+    async def _reopen(self) -> None:
+        """A store that does not know what is on its disk any more finds out by opening again.
+
+        Not before the disk takes data again: until then the old one can still be read.
+        """
+        setup = self.setup
+        if setup.kind is not MemorySnapshot:
+            await self.worker.run(check_writable, setup.path)
+        with contextlib.suppress(Exception):
+            await self._close_store()
+        store = await self.worker.run(setup.kind.open, setup.path, **setup.options)
+        await self.worker.run(self._attach, store)
+        self.store, self._is_poisoned = store, False
+
+    async def _close_store(self) -> None:
+        if self.store is None:
+            return
+        try:
+            await self.worker.run(self.store.close)
+        except FoldError:
+            raise
+        except Exception as error:
+            raise StoreError(f"closing failed: {error}", path=self.setup.path) from error
+
+    def _attach(self, store: SnapshotStore) -> None:
+        for extension in self.setup.extensions:
+            store.attach(extension)
+
+    def _end(self, reason: FoldError) -> None:
+        self.ready.set()
+        self.followers.close(reason)
+        self.exports.close()
+
+
+def _state_after(error: Exception) -> FoldState:
+    if isinstance(error, BucketNotFound | RepairRefused | ArtifactInvalid):
+        return FoldState.STALE
+    is_of_store = isinstance(error, StoreError) or isinstance(error.__cause__, StoreError)
+    return FoldState.STORE_FAILING if is_of_store else FoldState.RETRYING
+
+
+class _Progress(Listener):
+    """What the loop reports, as the state of its fold."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._of = supervisor
+
+    def watching(self, anchor: Anchor) -> None:
+        self._of.heard()
+        self._of.enter(FoldState.CATCHING_UP)
+        self._of.newest = max(anchor.last_seq, anchor.after)
+
+    def received(self, newest: int) -> None:
+        self._of.heard()
+        self._of.newest = max(self._of.newest, newest)
+
+    def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:
+        self._of.stored(is_live=is_live)
+        assert self._of.store is not None
+        self._of.followers.committed(updates, cursor.rank, self._of.store.meta.identity)
+
+    def refused(self, error: Exception) -> None:
+        self._of.refused(error)
+
+    def caught_up(self) -> None:
+        of = self._of
+        assert of.store is not None
+        if of.setup.scope != Scope.all():
+            # What lies behind its cursor is of other prefixes: it is not behind with that.
+            of.newest = of.store.cursor.rank
+        of.caught_up()
+
+    def repairing(self, plan: Plan) -> None:
+        self._of.enter(FoldState.REPAIRING)
+        self._of.repairs += 1

@@ -1,0 +1,394 @@
+"""The watch loop: receive, apply, commit, and only then say how far it got.
+
+    watcher ──► pending ──► apply (yours) ──► store, data and cursor ──► on_applied
+
+Invariant: a cursor that is stored or reported is behind nothing that was not applied; receiving
+moves none. What the store refused stays in front of what comes next. When several things are ready
+they are served in this order: a stop, the end of a batch's window, an export, the next event; so no
+flood of updates keeps a fold from stopping. Gaps are mended in place (`gaps`), between two watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
+from penstock.fold.follow.event_stream import Arrivals
+from penstock.fold.follow.repair_policy import Held, Mode, Start, how_to_start
+from penstock.fold.follow.resume import Anchor, Beginning
+from penstock.fold.follow.store_worker import LEAVE_SECONDS
+from penstock.kv.contract import HEARTBEAT_SECONDS
+from penstock.kv.errors import ApplyError, CursorExpired, LogReset, RepairRefused, ValuesLost
+from penstock.kv.kv_types import Bookmark, CaughtUp, KvUpdate, Scope, WatchCursor
+from penstock.kv.update_batch import Updates
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from pathlib import Path
+
+    from penstock.fold.artifact.export_requests import Exports
+    from penstock.fold.artifact.manifest import Manifest
+    from penstock.fold.follow.batch_commit import Committer
+    from penstock.fold.follow.repair import Repair
+    from penstock.fold.follow.repair_policy import Plan
+    from penstock.fold.follow.resync import Aside
+    from penstock.kv.contract import KvWatcher
+    from penstock.kv.kv_types import WatchEvent
+
+RETRY_SECONDS_FIRST = 0.05
+RETRY_SECONDS_MAX = 2.0
+SETTLED_UPDATES_MIN = 10_000
+"""A fold that took in fewer before it caught up is not settled for it."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Application(Generic[T]):
+    """What the caller does with updates; without `parse`, `apply` is given the updates themselves.
+
+    `apply` may see a batch again after a crash: it must not mind. What it raises ends the watch, or
+    with `on_error="retry"` is tried again until it succeeds or the loop is stopped.
+    """
+
+    parse: Callable[[KvUpdate], T | None] | None = None
+    apply: Callable[[list[T]], Awaitable[None] | None] | None = None
+    on_applied: Callable[[WatchCursor], None] | None = None
+    on_error: Literal["stop", "retry"] = "stop"
+
+
+class Listener:
+    """Is told how the loop fares, on its thread; does nothing by itself."""
+
+    def watching(self, anchor: Anchor) -> None:
+        """A watch begins."""
+
+    def received(self, newest: int) -> None:
+        """The log is known to reach this revision."""
+
+    def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:
+        """The store, if there is one, has these with this cursor."""
+
+    def refused(self, error: Exception) -> None:
+        """The store refused a batch, which is kept and tried again."""
+
+    def caught_up(self) -> None:
+        """All that was there when the watch began is applied."""
+
+    def repairing(self, plan: Plan) -> None:
+        """A gap was found."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a loop is told from outside, and whom it tells."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    exports: Exports | None = None
+    listener: Listener = field(default_factory=Listener)
+    heartbeat: float = HEARTBEAT_SECONDS
+    """How often the server is to be heard, in seconds: a watch is made anew after three times."""
+    rejections: Rejections = field(default_factory=Rejections)
+    watch: object | None = None
+    """The watch under way, or the last one."""
+
+
+class FoldLoop(Generic[T]):
+    """One run of a fold, from its beginning until it is stopped or fails."""
+
+    def __init__(
+        self,
+        watcher: KvWatcher,
+        scope: Scope,
+        *,
+        committer: Committer | None,
+        repair: Repair,
+        application: Application[T],
+        around: Surroundings,
+        batch: BatchConfig,
+        cursor: WatchCursor = WatchCursor.NONE,
+        aside: Aside | None = None,
+    ) -> None:
+        """With `aside` the fold is first made what the bucket lists; see `Beginning.mirror`."""
+        self._aside = aside
+        self._watcher = watcher
+        self._scope = scope
+        self._committer = committer
+        self._repair = repair
+        self._application = application
+        self._around = around
+        self._batch = batch
+        self._applied = cursor if committer is None else committer.store.cursor
+        self._told = self._applied
+        self._anchor: Anchor | None = None
+        self._hydrated = 0
+        self._is_listed = False
+        """The watch has brought all that was there; the store may not have it yet."""
+        self._pending: Pending[T] = self._nothing_pending()
+
+    async def run(self) -> WatchCursor:
+        """Fold until stopped, or the watch ends; the cursor reached. Mends gaps on the way."""
+        while not self._around.stop.is_set():
+            try:
+                async with contextlib.AsyncExitStack() as stack:
+                    events = await self._unless_stopped(self._watching(stack))
+                    if events is not None:
+                        await self._serve(Arrivals(events))
+                return self._told
+            except (CursorExpired, LogReset, ValuesLost) as gap:
+                log.warning("the watch cannot go on reason=%s", gap)
+        return self._told
+
+    async def _watching(self, stack: contextlib.AsyncExitStack) -> AsyncIterator[WatchEvent]:
+        """A watch that has begun, after whatever had to be mended."""
+        self._anchor = anchor = await self._begin()
+        self._around.listener.watching(anchor)
+        watch = await stack.enter_async_context(
+            self._watcher.watch(
+                self._scope,
+                after=WatchCursor.of(anchor.after) if anchor.after else WatchCursor.NONE,
+                identity=anchor.identity or None,
+                heartbeat=self._around.heartbeat,
+                **anchor.counts,
+            )
+        )
+        self._around.watch = watch
+        return watch
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, R]) -> R | None:
+        """Do something that may be broken off anywhere, as a repair may; None if it was."""
+        working = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._around.stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not working.done():
+                working.cancel()
+                await asyncio.wait({working})
+        return None if working.cancelled() else working.result()
+
+    # -- beginning
+
+    async def _begin(self) -> Anchor:
+        self._pending = self._nothing_pending()
+        self._hydrated = 0
+        self._is_listed = False
+        if self._committer is None:
+            return await self._begin_without_store()
+        beginning = Beginning(
+            self._watcher,
+            self._scope,
+            self._repair,
+            self._committer,
+            self._fold_in,
+            self._around.listener.repairing,
+        )
+        aside, self._aside = self._aside, None
+        anchor = await (beginning.find() if aside is None else beginning.mirror(aside))
+        self._applied = self._told = self._committer.store.cursor
+        return anchor
+
+    async def _begin_without_store(self) -> Anchor:
+        info = await self._watcher.log_info()
+        start = how_to_start(Held(self._applied.rank), info)
+        if start in (Start.RELIST, Start.DELTA):
+            return Anchor(self._applied.rank, "", info.last_seq)
+        if self._repair.mode is not Mode.NONE:
+            reason = f"the cursor is {start.value}, and without a store nothing can be compared"
+            raise RepairRefused(reason, cursor=self._applied)
+        log.warning("reading anew; what was deleted meanwhile is not told kind=%s", start.value)
+        self._applied = WatchCursor.NONE
+        return Anchor(0, "", info.last_seq)
+
+    def _nothing_pending(self) -> Pending[T]:
+        store = None if self._committer is None else self._committer.store
+        return Pending(
+            self._batch,
+            hydrate_max=getattr(store, "hydrate_batch", HYDRATE_UPDATES),
+            parse=self._application.parse,
+            keep_raw=store is not None,
+            keep_parsed=self._application.apply is not None,
+            rejections=self._around.rejections,
+        )
+
+    async def _fold_in(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
+        """Updates of a repair: through the same hands, under a cursor of their own."""
+        assert self._committer is not None
+        self._pending.receive(updates, 0.0)
+        await self._apply()
+        self._pending = self._nothing_pending()
+        await self._committer.commit(updates, cursor)
+        self._around.listener.committed(updates, cursor, is_live=False)
+
+    # -- serving
+
+    async def _serve(self, events: Arrivals) -> None:
+        bells: list[asyncio.Task[Any]] = [asyncio.create_task(self._around.stop.wait())]
+        if self._around.exports is not None:
+            bells.append(asyncio.create_task(self._around.exports.asked()))
+        try:
+            await self._serve_until_stopped(events, bells)
+        except asyncio.CancelledError:
+            # As a stop, but within bounds: what was received is applied, and the cancel goes on.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    await self._flush()
+            raise
+        finally:
+            for task in (*bells, *events.close()):
+                task.cancel()
+
+    async def _serve_until_stopped(self, events: Arrivals, bells: list[asyncio.Task[Any]]) -> None:
+        stop, exports = self._around.stop, self._around.exports
+        clock = asyncio.get_running_loop().time
+        while True:
+            if exports is not None and bells[1].done():
+                bells[1] = asyncio.create_task(exports.asked())
+            await self._wait(events, bells)
+            if stop.is_set():
+                await self._flush()
+                return
+            if self._pending.is_due(clock()):
+                await self._flush()
+            elif exports is not None and exports.is_asked:
+                await exports.serve(self._export)
+            elif events.is_ready and not self._is_held_back and not await self._take(events):
+                return
+
+    async def _wait(self, events: Arrivals, bells: list[asyncio.Task[Any]]) -> None:
+        """Until anything is ready; no more is asked for while the store refuses what is here."""
+        waited: set[asyncio.Future[Any]] = {*bells}
+        if not self._is_held_back:
+            waited.add(events.next())
+        deadline = self._pending.deadline
+        seconds = None
+        if deadline is not None:
+            seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+
+    @property
+    def _is_held_back(self) -> bool:
+        failing = self._committer is not None and self._committer.failures > 0
+        return failing and self._pending.is_full
+
+    async def _take(self, events: Arrivals) -> bool:
+        """What the watch brought; False if it has ended."""
+        try:
+            arrived = events.take()
+        except Exception:
+            await self._flush()
+            raise
+        if not arrived:
+            await self._flush()
+            return False
+        if isinstance(arrived, Updates):
+            self._around.listener.received(arrived.last + arrived.pending)
+            await self._receive(arrived)
+            return True
+        for event in arrived:
+            await self._take_one(event)
+        return True
+
+    async def _take_one(self, event: WatchEvent) -> None:
+        if isinstance(event, KvUpdate):
+            self._around.listener.received(event.revision)
+            await self._receive([event])
+        elif isinstance(event, Bookmark):
+            self._around.listener.received(event.cursor.rank)
+            self._pending.bookmark(event.cursor.rank, asyncio.get_running_loop().time())
+        elif isinstance(event, CaughtUp):
+            await self._caught_up()
+
+    async def _receive(self, updates: Sequence[KvUpdate]) -> None:
+        self._hydrated += len(updates)
+        for portion in self._pending.in_portions(updates):
+            self._pending.receive(portion, asyncio.get_running_loop().time())
+            if self._pending.is_full and not (self._committer and self._committer.failures):
+                await self._flush()
+
+    async def _caught_up(self) -> None:
+        self._is_listed = True
+        await self._flush()
+        if self._committer is None or not self._committer.failures:
+            await self._go_live()
+
+    async def _go_live(self) -> None:
+        """Once: the store has all that was there when the watch began."""
+        if not self._is_listed or self._pending.is_caught_up:
+            return
+        if self._committer is not None and self._hydrated >= SETTLED_UPDATES_MIN:
+            await self._committer.settle()
+        if self._committer is not None and self._anchor is not None:
+            await self._committer.listed(self._anchor.losses)
+        self._pending.is_caught_up = True
+        self._around.listener.caught_up()
+
+    # -- applying
+
+    async def _flush(self) -> None:
+        pending = self._pending
+        if pending.is_empty and not (self._committer and self._committer.has_news):
+            pending.settled()
+            return
+        await self._apply()
+        if pending.high is not None and pending.high > self._applied.rank:
+            self._applied = WatchCursor.of(pending.high)
+        updates = pending.raw
+        has_it = self._committer is None or await self._committer.try_commit(updates, self._applied)
+        pending.settled()
+        if not has_it:
+            self._refused()
+            return
+        pending.raw_is_stored()
+        self._around.listener.committed(updates, self._applied, is_live=pending.is_caught_up)
+        if self._applied != self._told:
+            self._told = self._applied
+            if self._application.on_applied is not None:
+                self._application.on_applied(self._applied)
+        await self._go_live()
+
+    def _refused(self) -> None:
+        """The store did not take the batch: it is tried again after a while."""
+        committer = self._committer
+        assert committer is not None
+        assert committer.error is not None
+        self._pending.deadline = asyncio.get_running_loop().time() + self._retry_seconds()
+        self._around.listener.refused(committer.error)
+
+    async def _apply(self) -> None:
+        """The application's turn; its batch is done with when it returns."""
+        apply, batch = self._application.apply, self._pending.batch
+        if apply is None or not batch:
+            return
+        pause = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                result = apply(batch)
+                if inspect.isawaitable(result):
+                    await result
+                break
+            except Exception as error:
+                if self._application.on_error == "stop" or self._around.stop.is_set():
+                    raise ApplyError(f"apply: {error}", cursor=self._told) from error
+                log.exception("apply raised; it is tried again")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._around.stop.wait(), pause)
+            pause = min(2 * pause, RETRY_SECONDS_MAX)
+        self._pending.batch = []
+
+    def _retry_seconds(self) -> float:
+        assert self._committer is not None
+        return float(min(RETRY_SECONDS_FIRST * 2**self._committer.failures, RETRY_SECONDS_MAX))
+
+    async def _export(self, dest: Path, form: str | None) -> Manifest:
+        await self._flush()
+        assert self._committer is not None
+        return await self._committer.export_to(dest, form)

@@ -1,0 +1,280 @@
+"""Many copies of one bucket, and whether they agree: each node tells a status bucket how it fares.
+
+    <bucket>.<node>   NodeStatus in JSON, written anew every time
+
+`fleet` reads them all and compares digests at revisions that several nodes know exactly. Two
+digests for one revision mean that copies differ: somebody should look. Nodes that only lag are not
+accused of anything. Times are those of the nodes' own clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.fold.artifact.artifact_import import read_manifest
+from penstock.fold.artifact.digest import DigestReport, FoldDigest, Terms, as_hex, digest_of
+from penstock.fold.derive.quarantine import Quarantine
+from penstock.fold.follow.keep_rules import KEYS_ONLY
+from penstock.fold.follow.open_target import backend_of
+from penstock.kv.kv_types import KvUpdate, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.fold.fold import Fold
+    from penstock.fold.follow.keep_rules import Keep
+    from penstock.fold.store.contract import SnapshotReader
+    from penstock.kv.contract import KvReader, KvStore, KvWriter
+    from penstock.kv.kv_types import KvEntry, WatchCursor
+
+PUBLISH_SECONDS = 15.0
+REJECTED_TOLD_MAX = 100
+"""How many keys a node names that it cannot read; it tells the count of all."""
+COMPARED_AT_ONCE = 1_000
+DIFFERENT_TOLD_MAX = 100
+_OUTSIDE_KEYS = re.compile(r"[^-_=a-zA-Z0-9]")
+
+log = logging.getLogger(__name__)
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of its fold."""
+
+    node: str
+    bucket: str
+    at: float
+    """When it said so, in seconds since 1970."""
+    state: str = ""
+    cursor: int = 0
+    lag: int = 0
+    digest: DigestReport = DigestReport()
+    rejected: tuple[str, ...] = ()
+    """Keys whose values it cannot read, the first of them."""
+    rejected_count: int = 0
+    error: str = ""
+
+
+class Disagreement(msgspec.Struct, frozen=True):
+    """At `revision` nodes that should hold the same do not: digests, and who has which."""
+
+    bucket: str
+    revision: int
+    holders: dict[str, tuple[str, ...]]
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """All nodes that told of themselves, by bucket and name."""
+
+    nodes: tuple[NodeStatus, ...]
+
+    def disagreements(self) -> list[Disagreement]:
+        """The newest revision of each bucket, log and scope at which digests differ."""
+        found = []
+        for group in _comparable(self.nodes):
+            told = _told_by_revision(group)
+            differing = [revision for revision, digests in told.items() if len(digests) > 1]
+            if differing:
+                revision = max(differing)
+                holders = {digest: tuple(who) for digest, who in told[revision].items()}
+                found.append(Disagreement(group[0].bucket, revision, holders))
+        return found
+
+    def silent(self, now: float, seconds: float) -> list[NodeStatus]:
+        """Nodes that were not heard of for so long."""
+        return [node for node in self.nodes if now - node.at > seconds]
+
+    def rejecting(self) -> list[NodeStatus]:
+        """Nodes that cannot read everything they were sent."""
+        return [node for node in self.nodes if node.rejected_count]
+
+
+class BucketComparison(msgspec.Struct, frozen=True):
+    """A fold beside its bucket. `agree` is None if the bucket changed while it was read."""
+
+    agree: bool | None
+    differing: tuple[str, ...] = ()
+    """Keys the fold lacks or has otherwise, the first of them."""
+    extra: int = 0
+    """Entries of the fold that the bucket does not have; a bucket may forget on its own."""
+
+
+def status_of(fold: Fold, node: str, *, now: float) -> NodeStatus:
+    """What a fold says of itself, with the digest and the quarantine attached to its store."""
+    status = fold.status()
+    report, count = DigestReport(), 0
+    rejected: tuple[str, ...] = ()
+    for extension in fold.store.attached:
+        if isinstance(extension, FoldDigest):
+            report = extension.report()
+        elif isinstance(extension, Quarantine) and extension.is_current:
+            count = len(extension)
+            rejected = tuple(extension.first(REJECTED_TOLD_MAX))
+    return NodeStatus(
+        node=node,
+        bucket=fold.name,
+        at=now,
+        state=status.state.value,
+        cursor=status.cursor.rank,
+        lag=status.lag,
+        digest=report,
+        rejected=rejected,
+        rejected_count=count,
+        error=status.error,
+    )
+
+
+async def publish(writer: KvWriter, status: NodeStatus) -> None:
+    """Tell how a node fares."""
+    await writer.put(_key(status.bucket, status.node), msgspec.json.encode(status))
+
+
+async def keep_publishing(
+    fold: Fold,
+    writer: KvWriter,
+    node: str,
+    *,
+    seconds: float = PUBLISH_SECONDS,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Tell every so often, until cancelled. What cannot be told now is told the next time."""
+    while True:
+        try:
+            status = await asyncio.to_thread(status_of, fold, node, now=clock())
+            await publish(writer, status)
+        except Exception as error:
+            log.warning("the status was not told node=%s reason=%s", node, error)
+        await asyncio.sleep(seconds)
+
+
+async def fleet(reader: KvReader, bucket: str = "") -> Fleet:
+    """Everybody who folds a bucket, or anything."""
+    nodes = []
+    async for entry in reader.scan(f"{_name(bucket)}." if bucket else ""):
+        try:
+            nodes.append(msgspec.json.decode(entry.value, type=NodeStatus))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("a status that is none key=%s", entry.key)
+    latest = {(node.bucket, node.node): node for node in nodes}
+    return Fleet(tuple(latest[name] for name in sorted(latest)))
+
+
+async def compare_with_bucket(
+    store: SnapshotReader,
+    bucket: KvStore,
+    *,
+    prefixes: tuple[str, ...] = ("",),
+    keep: Keep | None = None,
+) -> BucketComparison:
+    """Read the bucket and see whether the fold holds the same, as long as neither changes.
+
+    `keep` is what the fold was opened with. Of a fold that keeps a part of its values, without the
+    function that says which, keys and versions alone are compared, and no key counts as missing.
+    """
+    watcher = bucket.watcher()
+    if watcher is None:
+        raise ValueError(f"bucket {bucket.name} does not say how far it is")
+    before = await watcher.log_info()
+    if store.meta.keep == KEYS_ONLY.name:
+        keep = KEYS_ONLY
+    walk = _BucketWalk(store, keep)
+    for prefix in prefixes:
+        async for entry in bucket.reader().scan(prefix):
+            await walk.take(entry)
+    await walk.end()
+    if await watcher.log_info() != before:
+        return BucketComparison(None)
+    held = sum([await asyncio.to_thread(store.count, prefix) for prefix in prefixes])
+    extra = held - walk.matched - walk.otherwise
+    return BucketComparison(not walk.differing and not extra, tuple(walk.differing), extra)
+
+
+async def digest_of_bucket(bucket: KvStore, *, prefixes: tuple[str, ...] = ("",)) -> str:
+    """The digest a fold of the bucket has, if the bucket does not change meanwhile."""
+    terms, total = Terms(), 0
+    for prefix in prefixes:
+        async for entry in bucket.reader().scan(prefix):
+            total += terms.of_entry(entry)
+    return as_hex(total)
+
+
+def digest_of_artifact(artifact: Path | str) -> tuple[WatchCursor, str]:
+    """The cursor and the digest of an artifact, every byte of which is verified on the way."""
+    kind = backend_of(read_manifest(artifact).backend)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        kind.import_from(artifact, Path(scratch) / "copy") as copy,
+    ):
+        return copy.cursor, digest_of(copy)
+
+
+class _BucketWalk:
+    """Entries of a bucket held beside those of a fold, some at a time."""
+
+    def __init__(self, store: SnapshotReader, keep: Keep | None) -> None:
+        self._keep = keep
+        self._has_values = keep is not None or not store.meta.keep
+        self.matched = 0
+        self.otherwise = 0
+        self.differing: list[str] = []
+        self._store = store
+        self._page: list[KvEntry] = []
+
+    async def take(self, entry: KvEntry) -> None:
+        self._page.append(entry)
+        if len(self._page) == COMPARED_AT_ONCE:
+            await self.end()
+
+    async def end(self) -> None:
+        page, self._page = self._page, []
+        keys = [entry.key for entry in page]
+        for entry, held in zip(
+            page, await asyncio.to_thread(self._store.get_many, keys), strict=True
+        ):
+            if self._agree(held, entry):
+                self.matched += held is not None
+                continue
+            self.otherwise += held is not None
+            if len(self.differing) < DIFFERENT_TOLD_MAX:
+                self.differing.append(entry.key)
+
+    def _agree(self, held: KvEntry | None, entry: KvEntry) -> bool:
+        if not self._has_values:
+            return held is None or held.version == entry.version
+        if self._keep is None:
+            return held == entry
+        (kept,) = self._keep.stored([KvUpdate(Op.PUT, entry.key, entry.value, entry.revision or 0)])
+        wanted = None if kept.op is not Op.PUT else msgspec.structs.replace(entry, value=kept.value)
+        return held == wanted
+
+
+def _key(bucket: str, node: str) -> str:
+    return f"{_name(bucket)}.{_name(node)}"
+
+
+def _name(text: str) -> str:
+    """A name as one token of a key."""
+    return _OUTSIDE_KEYS.sub("_", text)
+
+
+def _comparable(nodes: Iterable[NodeStatus]) -> Iterator[list[NodeStatus]]:
+    groups: dict[tuple[object, ...], list[NodeStatus]] = {}
+    for node in nodes:
+        key = (node.bucket, node.digest.identity, node.digest.scope, node.digest.keep)
+        groups.setdefault(key, []).append(node)
+    yield from groups.values()
+
+
+def _told_by_revision(nodes: Iterable[NodeStatus]) -> dict[int, dict[str, list[str]]]:
+    told: dict[int, dict[str, list[str]]] = {}
+    for node in nodes:
+        for revision, digest in node.digest.exact().items():
+            told.setdefault(revision, {}).setdefault(digest, []).append(node.node)
+    return told

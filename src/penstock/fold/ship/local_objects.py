@@ -1,0 +1,148 @@
+"""Objects as plain files below a directory, written so that a power cut leaves whole ones.
+
+The pointer is swapped under a lock of the operating system on a file beside it, which goes with the
+process that holds it: nobody has to guess whether a lock that lies around is still meant. Works
+between processes and containers of one machine, and where the file system's locks reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from penstock.fold.artifact.atomic_dir import read_bounded
+from penstock.fold.errors import ObjectMissing, StoreIOError, TransportError
+from penstock.fold.ship.object_store import PART_BYTES, Bounds, Listed, Seen
+from penstock.fold.store.atomic_files import replace, sync_directory, told_as_store_error, try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from penstock.fold.ship.object_store import Progress
+
+LOCK_RETRY_SECONDS = 0.005
+
+
+class LocalObjects:
+    """`Objects` below `root`, which is made when something is put there."""
+
+    def __init__(self, root: Path, *, bounds: Bounds | None = None) -> None:
+        self._root = root
+        self._bounds = bounds or Bounds()
+
+    async def read(self, path: str, size_max: int) -> Seen | None:
+        return await asyncio.to_thread(_read, self._root / path, size_max)
+
+    async def swap(self, path: str, body: bytes, seen: Seen | None) -> bool:
+        return await asyncio.to_thread(self._swap, self._root / path, body, seen)
+
+    def _swap(self, path: Path, body: bytes, seen: Seen | None) -> bool:
+        _make_directory(path.parent)
+        with self._locked(path):
+            with told_as_store_error(path):
+                there = path.read_bytes() if path.exists() else None
+            if there != (None if seen is None else seen.body):
+                return False
+            replace(path, [body])
+        return True
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        deadline = time.monotonic() + self._bounds.request
+        lock = path.with_name(f".{path.name}.lock")
+        with told_as_store_error(lock):
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            while not _lock(fd, lock):
+                if time.monotonic() > deadline:
+                    raise TransportError("another process holds the lock", path=lock)
+                time.sleep(LOCK_RETRY_SECONDS)
+            yield
+        finally:
+            os.close(fd)
+
+    async def upload(self, path: str, file: Path, progress: Progress) -> None:
+        target = self._root / path
+        await asyncio.to_thread(_make_directory, target.parent)
+        part = target.with_name(f"{target.name}.{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            await _copy(file, part, progress)
+            with told_as_store_error(target):
+                os.rename(part, target)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+        await asyncio.to_thread(sync_directory, target.parent)
+
+    async def download(self, path: str, file: Path, progress: Progress) -> None:
+        source = self._root / path
+        try:
+            await _copy(source, file, progress)
+        except StoreIOError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise ObjectMissing("there is no such object", path=source) from error
+            raise
+
+    async def listed(self, directory: str) -> AsyncIterator[Listed]:
+        with told_as_store_error(directory):
+            for one in await asyncio.to_thread(_scan, self._root / directory):
+                yield one
+
+    async def delete(self, path: str) -> None:
+        with told_as_store_error(path):
+            (self._root / path).unlink(missing_ok=True)
+
+
+def _make_directory(directory: Path) -> None:
+    """Make it and those above it, durably."""
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    with told_as_store_error(directory):
+        directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def _lock(fd: int, path: Path) -> bool:
+    with told_as_store_error(path):
+        return try_lock(fd)
+
+
+def _read(path: Path, size_max: int) -> Seen | None:
+    body = read_bounded(path, size_max)
+    return None if body is None else Seen(body)
+
+
+async def _copy(source: Path, target: Path, progress: Progress) -> None:
+    """Make a synced copy, in a thread; progress is told on the loop."""
+    loop = asyncio.get_running_loop()
+
+    def told_on_loop(done: int, total: int) -> None:
+        loop.call_soon_threadsafe(progress, done, total)
+
+    with told_as_store_error(source):
+        await asyncio.to_thread(_copy_now, source, target, told_on_loop)
+
+
+def _copy_now(source: Path, target: Path, progress: Progress) -> None:
+    with open(source, "rb") as reading, open(target, "wb") as writing:
+        total = os.fstat(reading.fileno()).st_size
+        while piece := reading.read(PART_BYTES):
+            writing.write(piece)
+            progress(writing.tell(), total)
+        writing.flush()
+        os.fsync(writing.fileno())
+
+
+def _scan(directory: Path) -> list[Listed]:
+    found = []
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(directory):
+            with suppress(FileNotFoundError):
+                found.append(Listed(entry.name, entry.stat().st_mtime))
+    return found

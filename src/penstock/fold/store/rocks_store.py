@@ -1,0 +1,440 @@
+"""The fold that is larger than memory or changes all the time: RocksDB, one write batch per batch.
+
+Needs the `rocksdb` extra. The write-ahead log is always on: a killed process loses nothing, a power
+cut may lose a suffix in which data and cursor go together, and `sync=True` not even that. Column
+families, keys and value records are those of other implementations; whether their files can be read
+is for RocksDB to say.
+
+RocksDB accepts no write after one has failed, also when the disk has space again. So a failed write
+poisons the store: it can be read, and has to be closed and opened again to be written.
+
+    data    key -> value record
+    meta    cursor, origin, and behind `side\\0` what extensions derive
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import contextmanager
+from itertools import islice, takewhile
+from operator import methodcaller
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from penstock.fold.errors import (
+    FoldCorruptedError,
+    FoldFormatError,
+    StoreError,
+    StoreIOError,
+    StorePoisoned,
+)
+from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.contract import (
+    PAGE_BYTES_MAX,
+    PAGE_ENTRIES,
+    ServedByReader,
+    SnapshotReader,
+)
+from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
+from penstock.fold.store.value_record import (
+    decode_key,
+    decode_record,
+    encode_key,
+    encode_record,
+    prefix_end,
+)
+from penstock.kv.kv_types import KvEntry, KvUpdate, Op, WatchCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from rocksdict import ColumnFamily, Options, Rdict, ReadOptions, WriteBatch
+
+    from penstock.fold.derive.extensions import SideRows
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+CACHE_BYTES = 256 * MIB
+WRITE_BUFFER_BYTES = 64 * MIB
+WRITE_BUFFERS_MAX = 2
+META_BUFFER_BYTES = 8 * MIB
+WAL_BYTES_MAX = 1 * GIB
+"""Each batch touches the small family too, which alone would keep every log file alive."""
+BLOCK_BYTES = 16 * KIB
+METADATA_BLOCK_BYTES = 4 * KIB
+FILTER_BITS_PER_KEY = 10
+SYNC_BYTES = 1 * MIB
+JOBS_MAX = 16
+SETTLE_POLL_SECONDS = 0.01
+FAMILIES = ("data", "meta")
+_CURSOR, _ORIGIN, _SIDE = b"cursor", b"origin", b"side\0"
+_DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
+
+log = logging.getLogger(__name__)
+
+
+class _Database:
+    """Every object that keeps the database open, and with it the lock on its directory."""
+
+    def __init__(self, path: Path, db: Rdict) -> None:
+        self.path = path
+        self._db: Rdict | None = db
+        self._families = [db.get_column_family(name) for name in FAMILIES]
+        self._handles = [db.get_column_family_handle(name) for name in FAMILIES]
+
+    @property
+    def db(self) -> Rdict:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self.path)
+        return self._db
+
+    @property
+    def families(self) -> list[Rdict]:
+        """`data` and `meta`."""
+        _ = self.db
+        return self._families
+
+    @property
+    def handles(self) -> list[ColumnFamily]:
+        """`data` and `meta`, as a write batch names them."""
+        _ = self.db
+        return self._handles
+
+    def close(self) -> None:
+        """Flush; the lock is released also if that fails, since the write-ahead log has it all."""
+        if self._db is None:
+            return
+        db, families = self._db, self._families
+        self._db, self._families, self._handles = None, [], []
+        for one in (*families, db):
+            try:
+                one.close()
+            except Exception as error:
+                log.warning("fold %s: not flushed when it was closed: %s", self.path, error)
+
+
+class RocksDbReader(SnapshotReader):
+    """A handle on the same database; RocksDB serves readers beside the writer."""
+
+    def __init__(self, database: _Database, *, owner: bool = False) -> None:
+        self._path = database.path
+        self._database = database
+        self._owner = owner
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Read a fold as it is now, beside another process that may be writing it."""
+        path = Path(path)
+        db = _connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
+        return cls(_Database(path, db), owner=True)
+
+    @property
+    def _data(self) -> Rdict:
+        return self._database.families[0]
+
+    @property
+    def _meta_family(self) -> Rdict:
+        return self._database.families[1]
+
+    @property
+    def cursor(self) -> WatchCursor:
+        return read_cursor(self._meta(_CURSOR), self._path)
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        return read_meta(self._meta(_ORIGIN), self._path)
+
+    def get(self, key: str) -> KvEntry | None:
+        with told(self._path):
+            record: bytes | None = self._data.get(key.encode())
+        return None if record is None else decode_record(key, record)
+
+    def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
+        with told(self._path):
+            records = cast("list[bytes | None]", self._data[[key.encode() for key in keys]])
+        return [
+            None if record is None else decode_record(key, record)
+            for key, record in zip(keys, records, strict=True)
+        ]
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        raw = prefix.encode()
+        floor = max(raw, b"" if after is None else after.encode() + b"\0")
+        found: list[KvEntry] = []
+        size = 0
+        with told(self._path):
+            for key, record in self._data.items(from_key=floor, read_opt=_scan_options()):
+                key = cast("bytes", key)
+                if not key.startswith(raw) or len(found) == limit or size >= PAGE_BYTES_MAX:
+                    break
+                found.append(decode_record(decode_key(key), record))
+                size += len(record)
+        return found
+
+    def count(self, prefix: str = "") -> int:
+        raw = prefix.encode()
+        with told(self._path):
+            keys = self._data.keys(from_key=raw, read_opt=_scan_options())
+            return sum(1 for _ in takewhile(lambda key: cast("bytes", key).startswith(raw), keys))
+
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        wanted = _SIDE + prefix
+        with told(self._path):
+            rows = self._meta_family.items(
+                from_key=max(wanted, _SIDE + after + b"\0"), read_opt=_scan_options()
+            )
+            found = takewhile(lambda row: cast("bytes", row[0]).startswith(wanted), rows)
+            page = list(islice(found, PAGE_ENTRIES))
+        return [(cast("bytes", key)[len(_SIDE) :], value) for key, value in page]
+
+    def close(self) -> None:
+        """The database stays open where it is another's."""
+        if self._owner:
+            self._database.close()
+
+    def _meta(self, name: bytes) -> bytes:
+        with told(self._path):
+            raw: bytes | None = self._meta_family.get(name)
+        return raw or b""
+
+
+class RocksDbSnapshot(ServedByReader):
+    """A fold in a RocksDB directory."""
+
+    backend: ClassVar[str] = "rocksdb"
+    backend_version: ClassVar[str] = "rocksdict-0.3"
+    backend_version_gated: ClassVar[bool] = False
+    payload: ClassVar[str] = ""
+
+    def __init__(self, path: Path, db: Rdict, *, sync: bool) -> None:
+        from rocksdict import WriteOptions
+
+        self._path = path
+        self._database = _Database(path, db)
+        self._read = RocksDbReader(self._database)
+        self._write_options = WriteOptions()
+        self._write_options.sync = sync
+        self._poison = ""
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        sync: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+        write_buffer_bytes: int = WRITE_BUFFER_BYTES,
+    ) -> Self:
+        path = Path(path)
+        return cls(path, _connect(path, cache_bytes, write_buffer_bytes), sync=sync)
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        writes = _changes(self._database, batch, cursor, meta)
+        with self._extended(batch, cursor, meta) as side:
+            _add_side(writes, side, self._database)
+            self._write(writes)
+
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        self._write(_side_changes(self._database, rows, cleared))
+
+    def clear(self) -> None:
+        self._write(_removals(self._database))
+        self._emptied()
+
+    def settle(self) -> None:
+        """Flush, then wait until nothing is left to merge."""
+        super().settle()
+        with self._writing():
+            self._on_each(methodcaller("flush", True))
+            while any(self._debt(name) for name in _DEBTS):
+                time.sleep(SETTLE_POLL_SECONDS)
+
+    def compact(self) -> None:
+        self.settle()
+        with self._writing():
+            self._on_each(methodcaller("compact_range", None, None))
+
+    def reader(self) -> RocksDbReader:
+        return RocksDbReader(self._database)
+
+    def copy_to(self, target: Path) -> None:
+        from rocksdict import Checkpoint
+
+        with told(target):
+            Checkpoint(self._database.db).create_checkpoint(str(target))
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Around every write; after one that failed the database refuses all others."""
+        if self._poison:
+            raise StorePoisoned(self._poison, path=self._path)
+        try:
+            with told(self._path):
+                yield
+        except StoreIOError as error:
+            self._poison = f"an earlier write failed: {error.__cause__}"
+            raise
+
+    def _write(self, writes: WriteBatch) -> None:
+        with self._writing():
+            self._database.db.write(writes, self._write_options)
+
+    def _on_each(self, work: methodcaller) -> None:
+        for at in range(len(FAMILIES)):
+            work(self._database.families[at])
+
+    def _debt(self, name: str) -> int:
+        families = self._database.families
+        return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in families)
+
+
+# What is written is put together here and not where it is written: an error that is kept keeps the
+# local variables of the calls it passed, and a handle among them keeps the database locked.
+
+
+def _changes(
+    database: _Database, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    data, rest = database.handles
+    writes = WriteBatch(raw_mode=True)
+    for update in {update.key: update for update in batch}.values():
+        key = encode_key(update.key)
+        if update.op is Op.PUT:
+            writes.put(key, encode_record(update), data)
+        else:
+            writes.delete(key, data)
+    if meta is not None:
+        writes.put(_ORIGIN, encode_meta(meta), rest)
+    writes.put(_CURSOR, cursor.raw, rest)
+    return writes
+
+
+def _side_changes(database: _Database, rows: SideRows, cleared: bytes) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    writes = WriteBatch(raw_mode=True)
+    if cleared:
+        _, rest = database.handles
+        writes.delete_range(_SIDE + cleared, _SIDE + prefix_end(cleared), rest)
+    _add_side(writes, rows, database)
+    return writes
+
+
+def _removals(database: _Database) -> WriteBatch:
+    from rocksdict import WriteBatch
+
+    data, rest = database.handles
+    writes = WriteBatch(raw_mode=True)
+    writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
+    writes.delete(_CURSOR, rest)
+    writes.delete(_ORIGIN, rest)
+    writes.delete_range(_SIDE, prefix_end(_SIDE), rest)
+    return writes
+
+
+def _add_side(writes: WriteBatch, rows: SideRows, database: _Database) -> None:
+    _, family = database.handles
+    for key, value in rows.items():
+        if value is None:
+            writes.delete(_SIDE + key, family)
+        else:
+            writes.put(_SIDE + key, value, family)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn an error of RocksDB, which comes as a plain Exception, into one of ours."""
+    from rocksdict import DbClosedError
+
+    try:
+        yield
+    except StoreError:
+        raise
+    except DbClosedError as error:
+        raise StoreError("the store is closed", path=path) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        text = str(error)
+        if text.startswith("Corruption"):
+            raise FoldCorruptedError(text, path=path) from error
+        if text.startswith("Invalid argument"):
+            raise FoldFormatError(text, path=path) from error
+        raise StoreIOError(text, path=path) from error
+
+
+def _connect(
+    path: Path, cache_bytes: int, write_buffer_bytes: int, *, readonly: bool = False
+) -> Rdict:
+    try:
+        from rocksdict import AccessType, Rdict
+    except ImportError as error:
+        raise StoreError("needs the rocksdict package: install penstock[rocksdb]") from error
+    if not readonly:
+        with told_as_store_error(path):
+            path.mkdir(exist_ok=True)
+    families = _families(cache_bytes, write_buffer_bytes)
+    access = AccessType.read_only() if readonly else AccessType.read_write()
+    with told(path):
+        return Rdict(str(path), _database_options(), families, access)
+
+
+def _scan_options() -> ReadOptions:
+    """A scan shall not push what is read again and again out of the cache."""
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    options.fill_cache(False)  # type: ignore[call-arg]  # its stub forgets the argument
+    return options
+
+
+def _database_options() -> Options:
+    from rocksdict import Options
+
+    jobs = min(os.cpu_count() or 1, JOBS_MAX)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.increase_parallelism(jobs)
+    options.set_max_subcompactions(max(jobs // 2, 1))
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_bytes_per_sync(SYNC_BYTES)
+    options.set_wal_bytes_per_sync(SYNC_BYTES)
+    return options
+
+
+def _families(cache_bytes: int, write_buffer_bytes: int) -> dict[str, Options]:
+    from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
+
+    cache = Cache(cache_bytes)
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(BLOCK_BYTES)
+    table.set_bloom_filter(FILTER_BITS_PER_KEY, False)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(METADATA_BLOCK_BYTES)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_pin_top_level_index_and_filter(True)
+    data = Options(raw_mode=True)
+    data.set_compression_type(DBCompressionType.lz4())
+    data.set_bottommost_compression_type(DBCompressionType.zstd())
+    data.set_write_buffer_size(write_buffer_bytes)
+    data.set_max_write_buffer_number(WRITE_BUFFERS_MAX)
+    data.set_block_based_table_factory(table)
+    meta = Options(raw_mode=True)
+    meta.set_compression_type(DBCompressionType.lz4())
+    meta.set_write_buffer_size(META_BUFFER_BYTES)
+    return {"data": data, "meta": meta}

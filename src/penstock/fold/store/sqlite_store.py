@@ -1,0 +1,392 @@
+"""The fold on disk that needs nothing but Python: SQLite, one transaction per batch.
+
+Write-ahead logging: a killed process loses nothing, a power cut may lose the latest batches as a
+whole, and `sync=True` not even those. Readers have connections of their own, so they see whole
+batches only; other processes may read with `SqliteReader.open`, or with any SQL tool.
+
+    data(k, rev, v, t, ver)   key, revision, value, server time; `ver` only for other versions
+    meta(k, v)                cursor, origin
+    side(k, v)                what extensions derive; there once one was attached
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import msgspec
+
+from penstock.fold.derive.sql_tables import OWN_TABLES, has_tables
+from penstock.fold.errors import (
+    FoldCorruptedError,
+    FoldFormatError,
+    StoreError,
+    StoreIOError,
+)
+from penstock.fold.store.contract import (
+    PAGE_BYTES_MAX,
+    PAGE_ENTRIES,
+    ServedByReader,
+    SnapshotReader,
+)
+from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
+from penstock.fold.store.sqlite_rows import rows_of
+from penstock.fold.store.value_record import decode_key, prefix_end
+from penstock.kv.kv_types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
+from penstock.kv.resume_check import is_same_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from penstock.fold.derive.extensions import SideRows
+    from penstock.fold.derive.sql_tables import Tables
+
+APPLICATION_ID = 0x50475351
+FORMAT = 1
+PAGE_SIZE = 8192
+CACHE_BYTES = 64 * 1024 * 1024
+WAL_PAGES = 8192
+"""How long the write-ahead log grows before it is worked into the file."""
+BUSY_SECONDS = 10.0
+PARAMETERS_MAX = 500
+TABLES = """
+CREATE TABLE data (k BLOB PRIMARY KEY, rev INTEGER, v BLOB NOT NULL, t REAL, ver BLOB)
+    WITHOUT ROWID;
+CREATE TABLE meta (k TEXT PRIMARY KEY, v BLOB NOT NULL);
+"""
+SIDE_TABLE = "CREATE TABLE IF NOT EXISTS side (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
+_Row = tuple[bytes, int | None, bytes, bytes | None]
+_COLUMNS = "k, rev, v, ver"
+
+
+class SqliteReader(SnapshotReader):
+    """A connection that only reads; one statement at a time, from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        with told(path):
+            self._db: sqlite3.Connection | None = connect(path)
+            self._db.execute("PRAGMA query_only=1")
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Read a fold that another process may be writing."""
+        path = Path(path)
+        if not path.exists():
+            raise StoreIOError("there is no such fold", path=path)
+        reader = cls(path)
+        try:
+            check_format(reader._connection(), path)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    @property
+    def cursor(self) -> WatchCursor:
+        return read_cursor(self._meta("cursor"), self._path)
+
+    @property
+    def meta(self) -> SnapshotMeta:
+        return read_meta(self._meta("origin"), self._path)
+
+    def get(self, key: str) -> KvEntry | None:
+        rows = self._rows(f"SELECT {_COLUMNS} FROM data WHERE k = ?", (key.encode(),))
+        return self._entry(rows[0]) if rows else None
+
+    def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
+        found: dict[str, KvEntry] = {}
+        raw = [key.encode() for key in set(keys)]
+        for start in range(0, len(raw), PARAMETERS_MAX):
+            part = raw[start : start + PARAMETERS_MAX]
+            marks = ",".join("?" * len(part))
+            for row in self._rows(f"SELECT {_COLUMNS} FROM data WHERE k IN ({marks})", part):
+                entry = self._entry(row)
+                found[entry.key] = entry
+        return [found.get(key) for key in keys]
+
+    def page(
+        self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
+    ) -> list[KvEntry]:
+        where, bounds = _bounds(prefix.encode(), None if after is None else after.encode())
+        found: list[KvEntry] = []
+        size = 0
+        with self._lock, told(self._path):
+            rows = self._connection().execute(
+                f"SELECT {_COLUMNS} FROM data {where} ORDER BY k LIMIT ?", (*bounds, limit)
+            )
+            for row in rows:
+                found.append(self._entry(row))
+                size += len(row[2])
+                if size >= PAGE_BYTES_MAX:
+                    break
+            rows.close()
+        return found
+
+    def count(self, prefix: str = "") -> int:
+        where, bounds = _bounds(prefix.encode(), None)
+        with self._lock, told(self._path):
+            (count,) = self._connection().execute(f"SELECT count(*) FROM data {where}", bounds)
+        return cast("int", count[0])
+
+    def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'side'", ()):
+            return []
+        where = "SELECT k, v FROM side WHERE k > ? AND k >= ? AND k < ? ORDER BY k LIMIT ?"
+        bounds = (after, prefix, prefix_end(prefix), PAGE_ENTRIES)
+        return cast("list[tuple[bytes, bytes]]", self._rows(where, bounds))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self._path)
+        return self._db
+
+    def _meta(self, name: str) -> bytes:
+        with self._lock, told(self._path):
+            db = self._connection()
+            row = db.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
+        return cast("bytes", row[0]) if row else b""
+
+    def _rows(self, statement: str, values: Sequence[object]) -> list[Any]:
+        with self._lock, told(self._path):
+            return self._connection().execute(statement, values).fetchall()
+
+    def _entry(self, row: _Row) -> KvEntry:
+        key, revision, value, version = row
+        if version is None:
+            token = VersionToken.UNKNOWN if revision is None else VersionToken.of(revision)
+        elif len(version) <= TOKEN_BYTES_MAX:
+            token = VersionToken(version)
+        else:
+            raise FoldFormatError(f"a version of {len(version)} bytes", path=self._path)
+        return KvEntry(decode_key(key), value, token)
+
+
+class SqliteSnapshot(ServedByReader):
+    """A fold in one SQLite file."""
+
+    backend: ClassVar[str] = "sqlite"
+    backend_version: ClassVar[str] = str(FORMAT)
+    payload: ClassVar[str] = "fold.db"
+    hydrate_batch: ClassVar[int] = 50_000
+    """Half of the cost of a batch in random order are pages; a large one shares them."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, *, tables: Tables | None = None) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = db
+        self._tables = tables
+        self._has_others = tables is None and has_tables(db)
+        """Tables are in the file that were not opened with it: a change would pass them by."""
+        self._read = SqliteReader(path)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        sync: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+        tables: Tables | None = None,
+    ) -> Self:
+        """`sync` makes every batch durable over a power cut, at the price of a sync each; `tables`
+        are tables of yours that change in the transaction of each batch. A file that has some is
+        changed with them only."""
+        path = Path(path)
+        with told(path):
+            db = connect(path)
+            try:
+                _prepare(db, path, sync=sync, cache_bytes=cache_bytes)
+                if tables is not None:
+                    tables.prepare(db)
+                return cls(path, db, tables=tables)
+            except BaseException:
+                db.close()
+                raise
+
+    def apply(
+        self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
+    ) -> None:
+        if batch:
+            self._check_tables()
+        puts, gone = rows_of(batch)
+        with self._extended(batch, cursor, meta) as side, self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
+            db.executemany("DELETE FROM data WHERE k = ?", gone)
+            if self._tables is not None:
+                other_log = self._other_log(db, meta)
+                self._tables.change(db, batch, cursor.rank, other_log=other_log)
+            _write_side(db, side)
+            if meta is not None:
+                _set(db, "origin", encode_meta(meta))
+            _set(db, "cursor", cursor.raw)
+
+    def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
+        with self._transaction() as db:
+            db.execute(SIDE_TABLE)
+            if cleared:
+                db.execute(
+                    "DELETE FROM side WHERE k >= ? AND k < ?", (cleared, prefix_end(cleared))
+                )
+            _write_side(db, rows)
+
+    def clear(self) -> None:
+        self._check_tables()
+        with self._transaction() as db:
+            if self._tables is not None:
+                self._tables.reset(db)
+            db.execute(SIDE_TABLE)
+            for table in ("data", "meta", "side"):
+                db.execute(f"DELETE FROM {table}")
+        self._emptied()
+
+    def _check_tables(self) -> None:
+        if self._has_others:
+            raise StoreError(
+                "it has tables that would miss this: open it with them", path=self._path
+            )
+
+    def settle(self) -> None:
+        super().settle()
+        with told(self._path):
+            db = self._connection()
+            db.execute("PRAGMA optimize")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def compact(self) -> None:
+        with told(self._path):
+            self._connection().execute("VACUUM")
+        self.settle()
+
+    def reader(self) -> SqliteReader:
+        self._connection()
+        return SqliteReader(self._path)
+
+    def copy_to(self, target: Path) -> None:
+        with told(target):
+            self._connection().execute("VACUUM INTO ?", (os.fspath(target),))
+
+    @classmethod
+    def check_payload(cls, path: Path) -> None:
+        with told(path), closing(connect(path)) as db:
+            check_format(db, path)
+            owned = has_tables(db)
+            for kind, name, table in db.execute("SELECT type, name, tbl_name FROM sqlite_master"):
+                is_plain = kind in ("table", "index")
+                if not is_plain or not (owned or table in OWN_TABLES):
+                    raise FoldFormatError(f"{kind} {name} is not of a fold", path=path)
+
+    def close(self) -> None:
+        self._read.close()
+        db, self._db = self._db, None
+        if db is not None:
+            with told(self._path):
+                db.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("the store is closed", path=self._path)
+        return self._db
+
+    def _other_log(self, db: sqlite3.Connection, meta: SnapshotMeta | None) -> bool:
+        """Whether the batch is of another log than what is here."""
+        if meta is None or not meta.identity:
+            return False
+        row = db.execute("SELECT v FROM meta WHERE k = 'origin'").fetchone()
+        known = msgspec.json.decode(row[0], type=SnapshotMeta).identity if row else ""
+        return bool(known) and not is_same_log(known, meta.identity)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = self._connection()
+        with told(self._path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA trusted_schema=OFF")  # a file may come from an artifact
+    return db
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn an error of SQLite into one of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise FoldFormatError("not an SQLite file", path=path) from error
+        if code == sqlite3.SQLITE_CORRUPT:
+            raise FoldCorruptedError(str(error), path=path) from error
+        raise StoreIOError(str(error), path=path) from error
+
+
+def check_format(db: sqlite3.Connection, path: Path) -> None:
+    with told(path):
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise FoldFormatError("an SQLite file, but not a fold", path=path)
+    if version != FORMAT:
+        raise FoldFormatError(f"format {version} of the fold, not {FORMAT}", path=path)
+
+
+def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int) -> None:
+    """Set up the connection, and the tables of a file that is new."""
+    db.execute(f"PRAGMA page_size={PAGE_SIZE}")
+    if db.execute("PRAGMA schema_version").fetchone() == (0,):
+        db.execute("PRAGMA journal_mode=WAL")
+        db.executescript(
+            f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA user_version={FORMAT}; {TABLES} COMMIT;"
+        )
+    check_format(db, path)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+    db.execute(f"PRAGMA cache_size=-{cache_bytes // 1024}")
+    db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+
+
+def _set(db: sqlite3.Connection, name: str, value: bytes) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def _write_side(db: sqlite3.Connection, rows: SideRows) -> None:
+    if rows:
+        gone = [(key,) for key, value in rows.items() if value is None]
+        db.executemany("DELETE FROM side WHERE k = ?", gone)
+        kept = sorted(row for row in rows.items() if row[1] is not None)
+        db.executemany("INSERT OR REPLACE INTO side VALUES (?,?)", kept)
+
+
+def _bounds(prefix: bytes, after: bytes | None) -> tuple[str, tuple[bytes, ...]]:
+    """The condition for keys with a prefix above another key."""
+    conditions: list[str] = []
+    values: list[bytes] = []
+    if prefix:
+        conditions += ["k >= ?", "k < ?"]
+        values += [prefix, prefix_end(prefix)]
+    if after is not None:
+        conditions.append("k > ?")
+        values.append(after)
+    return ("WHERE " + " AND ".join(conditions) if conditions else ""), tuple(values)

@@ -1,0 +1,258 @@
+"""Streams and consumers come into being: their files, their stores, their machines.
+
+Making one is durable when it returns: its configuration is on disk before anybody is told. What
+is kept in memory has no files and is gone with the process, as in the reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api.json_codec import encode
+from penstock.api.stream_config import Compression, PersistMode, Retention, Storage
+from penstock.jetstream.consumers.consumer import Consumer
+from penstock.jetstream.consumers.consumer_context import Surroundings
+from penstock.jetstream.consumers.state.consumer_state import MemoryLog
+from penstock.jetstream.host.stream_host import StreamHost
+from penstock.jetstream.streams.retention import limits_of
+from penstock.jetstream.streams.stream import Stream
+from penstock.jetstream.streams.stream_parts import build_parts
+from penstock.store.filestore import FileStore
+from penstock.store.format.compression import Compression as StoreCompression
+from penstock.store.memstore import MemStore
+
+if TYPE_CHECKING:
+    from penstock.api.consumer_config import ConsumerConfig
+    from penstock.api.stream_config import StreamConfig
+    from penstock.jetstream.account.asset_files import ConsumerFiles, StreamFiles
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.consumers.state.consumer_state import ConsumerState, StateLog
+    from penstock.store.contract import Store
+
+
+INCARNATION_BYTES: Final = 8
+WORD_BYTES: Final = 8
+
+
+class Made(NamedTuple):
+    """The files and the store of a new stream that nobody knows yet."""
+
+    files: StreamFiles | None
+    store: Store
+
+
+def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> Made:
+    """Make the files of a new stream, durably. Raises StoreError; whatever it raises, nothing is
+    left of it. Blocks for a few syncs; may run on any thread."""
+    build_parts(cfg)  # or files would be made for what cannot be served
+    files = None
+    if cfg.storage is Storage.FILE and assets.files is not None:
+        files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
+    try:
+        return Made(files, open_store(assets, cfg, files))
+    except BaseException:
+        if files is not None:
+            files.doom()
+        raise
+
+
+def host_made(assets: Assets, cfg: StreamConfig, made: Made, now_ns: int) -> StreamHost:
+    """The machines of a new stream; whatever it raises, nothing is left of the files."""
+    try:
+        return _host(assets, cfg, made.store, made.files, created_ns=now_ns, now_ns=now_ns)
+    except BaseException:
+        if made.files is not None:
+            made.files.doom()
+        raise
+
+
+def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
+    """A new stream, empty. Raises StoreError. Blocks for a few syncs."""
+    return host_made(assets, cfg, make_files(assets, cfg, now_ns), now_ns)
+
+
+def host_stream(
+    assets: Assets,
+    cfg: StreamConfig,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+    first_seq: int = 0,
+) -> StreamHost:
+    """The machines of a stream whose files are there; `first_seq` as in its `StreamMeta`."""
+    store = open_store(assets, cfg, files, first_seq=first_seq)
+    if cfg.mirror is not None and isinstance(store, FileStore) and store.recovery.unsynced:
+        # Elsewhere what was perhaps shown and then lost leaves a gap. A mirror gives no sequences
+        # out: its origin has those messages under the same ones, so they are copied again.
+        store.truncate(store.recovery.unsynced[0] - 1)
+    return _host(assets, cfg, store, files, created_ns=created_ns, now_ns=now_ns)
+
+
+def _host(
+    assets: Assets,
+    cfg: StreamConfig,
+    store: Store,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+) -> StreamHost:
+    host = build_host(assets, cfg, store, files, created_ns=created_ns)
+    if host.positions is not None and cfg.sources:
+        host.positions.recall(host.stream)
+    while (cold := host.stream.recover(now_ns)) is not None:
+        work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
+        work.run()
+        store.fetched(work)
+    if host.positions is not None:
+        host.positions.settle(host.stream)
+    assets.add(host)
+    return host
+
+
+def build_host(
+    assets: Assets,
+    cfg: StreamConfig,
+    store: Store,
+    files: StreamFiles | None,
+    *,
+    created_ns: int,
+) -> StreamHost:
+    """The machines of a stream; it has yet to recover, and nobody knows of it."""
+    host: StreamHost | None = None
+
+    def wants(subject: str) -> bool:
+        return host is not None and host.wants(subject)
+
+    stream = Stream(
+        cfg,
+        store,
+        created_ns=created_ns,
+        domain=assets.ambient.domain,
+        has_interest=wants,
+        may_store=lambda n: assets.room_for(cfg.storage, n),
+        max_payload=assets.policy.max_payload,
+        batch_limits=assets.policy.batches,
+        in_flight=assets.in_flight,
+    )
+    host = StreamHost(stream, files, incarnation=_told_apart(assets, files))
+    return host
+
+
+def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
+    """A word for the incarnation of a stream. Not the number itself, which is what records in its
+    files are known by: who knows that could send a payload that looks like some."""
+    number = assets.ambient.seed() if files is None else files.incarnation
+    raw = number.to_bytes(INCARNATION_BYTES, "little")
+    return hashlib.blake2b(raw, digest_size=WORD_BYTES, person=b"stream").hexdigest()
+
+
+def open_store(
+    assets: Assets, cfg: StreamConfig, files: StreamFiles | None, *, first_seq: int = 0
+) -> Store:
+    """The messages of a stream: what is on disk, or nothing yet."""
+    ambient = assets.ambient
+    first_seq = max(1, first_seq or cfg.first_seq)
+    if files is None:
+        return MemStore(
+            limits_of(cfg), first_seq=first_seq, seed=ambient.seed(), noise=ambient.noise
+        )
+    return FileStore.open(
+        files.messages,
+        limits=limits_of(cfg),
+        incarnation=files.incarnation,
+        first_seq=first_seq,
+        sync_always=not assets.policy.lazy and cfg.persist_mode is PersistMode.DEFAULT,
+        compression=compression_of(cfg),
+        key=assets.policy.key,
+        former_keys=assets.policy.former_keys,
+        key_salt=assets.policy.key_salt,
+        seed=ambient.seed(),
+        noise=ambient.noise,
+    )
+
+
+def compression_of(cfg: StreamConfig) -> StoreCompression:
+    """What stands for the reference's compression in our files."""
+    is_wanted = cfg.compression is not Compression.NONE
+    return StoreCompression.ZSTD if is_wanted else StoreCompression.NONE
+
+
+def make_consumer(
+    assets: Assets, host: StreamHost, name: str, cfg: ConsumerConfig, now_ns: int
+) -> Consumer:
+    """A new consumer of a stream; if it has files, it exists when they are saved. Raises
+    StoreError; whatever it raises, nothing is left of it."""
+    files = None
+    if host.files is not None and not cfg.mem_storage and not cfg.direct:
+        files = host.files.begin_consumer(name)
+    consumer = Consumer(
+        name,
+        cfg,
+        surroundings(assets, host),
+        MemoryLog() if files is None else files.state,
+        created_ns=now_ns,
+        now_ns=now_ns,
+        recovered=False,
+    )
+    try:
+        host.add_consumer(consumer, files)
+    except BaseException:
+        withdraw_consumer(host, name, now_ns)
+        raise
+    return consumer
+
+
+def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
+    """Takes a consumer out again that could not be added, saved or served; its files stay."""
+    host.consumer_files.pop(name, None)
+    consumer = host.consumers.get(name)
+    if consumer is not None:
+        host.drop_consumer(name, consumer.closing(is_deleted=True), now_ns)
+
+
+def host_consumer(
+    assets: Assets,
+    host: StreamHost,
+    name: str,
+    cfg: ConsumerConfig,
+    files: ConsumerFiles | None,
+    *,
+    created_ns: int,
+    now_ns: int,
+    recovered: bool,
+    state: ConsumerState | None = None,
+) -> Consumer:
+    """The machine of a consumer whose files are there; without any, `state` is where it begins."""
+    log: StateLog = MemoryLog(state) if files is None else files.state
+    consumer = Consumer(
+        name,
+        cfg,
+        surroundings(assets, host),
+        log,
+        created_ns=created_ns,
+        now_ns=now_ns,
+        recovered=recovered,
+    )
+    host.add_consumer(consumer, files)
+    return consumer
+
+
+def surroundings(assets: Assets, host: StreamHost) -> Surroundings:
+    """The world of a stream's consumers."""
+    cfg = host.stream.cfg
+    ambient = assets.ambient
+    return Surroundings(
+        stream_name=cfg.name,
+        store=host.stream.store,
+        has_interest=ambient.has_interest,
+        nuid=ambient.nuid,
+        account=ambient.account,
+        account_hash=ambient.account_hash,
+        domain=ambient.domain,
+        max_msgs_per_subject=cfg.max_msgs_per_subject,
+        by_interest=cfg.retention is not Retention.LIMITS,
+        outlet=ambient.outlet,
+    )

@@ -1,0 +1,79 @@
+"""Streams and consumers as the API shows them.
+
+What is stored of a configuration is not all that is shown: answers say which server made them and
+what level it has. Lists leave that out, as the reference does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from penstock.api.api_levels import shown_metadata
+from penstock.api.stream_config import ClusterInfo, PenstockInfo, StreamInfo
+
+if TYPE_CHECKING:
+    from penstock.api.consumer_config import ConsumerConfig, ConsumerInfo
+    from penstock.api.stream_config import StreamConfig, StreamState
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.stream_host import StreamHost
+
+
+def show_config(cfg: StreamConfig) -> StreamConfig:
+    return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
+
+
+def show_consumer_config(cfg: ConsumerConfig) -> ConsumerConfig:
+    return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))
+
+
+def show_stream(
+    assets: Assets,
+    host: StreamHost,
+    now_ns: int,
+    *,
+    state: StreamState | None = None,
+    with_cluster: bool = True,
+    in_list: bool = False,
+    with_identity: bool = False,
+) -> StreamInfo:
+    """Return a stream's configuration and state; `with_identity` for clients that follow it."""
+    cfg = host.stream.cfg
+    upstream = host.upstream
+    return StreamInfo(
+        config=cfg if in_list else show_config(cfg),
+        created=host.stream.created_ns,
+        state=state or host.stream.state(consumers=host.num_listed),
+        domain=assets.ambient.domain,
+        cluster=None if in_list or not with_cluster else _alone(assets),
+        mirror=None if upstream is None else upstream.mirror_info(now_ns),
+        sources=() if upstream is None else upstream.source_infos(now_ns),
+        ts=now_ns,
+        penstock=_identity(host) if with_identity else None,
+    )
+
+
+def _identity(host: StreamHost) -> PenstockInfo:
+    store = host.stream.store
+    return PenstockInfo(
+        incarnation=host.incarnation, loss_floor=store.loss_floor, losses=store.losses
+    )
+
+
+def _alone(assets: Assets) -> ClusterInfo:
+    """The cluster of a server without others."""
+    return ClusterInfo(leader=assets.ambient.server_name)
+
+
+def show_consumer(
+    consumer: Consumer,
+    now_ns: int,
+    *,
+    in_list: bool = False,
+) -> ConsumerInfo:
+    """A consumer's configuration and state."""
+    info = consumer.info(now_ns)
+    config = consumer.cfg if in_list else show_consumer_config(consumer.cfg)
+    return structs.replace(info, config=config)

@@ -1,0 +1,266 @@
+"""All streams of one account, with what they use and reserve.
+
+The registry decides nothing about a single stream: it knows which exist, whether their subjects
+collide, and what the account's limits leave. Names are unique, subjects disjoint.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api import refusals
+from penstock.api.account_usage import NOTHING, tier_of
+from penstock.api.stream_config import Storage
+from penstock.api.stream_requests import reservation_of
+from penstock.jetstream.account.asset_files import file_name
+from penstock.jetstream.account.config_views import StreamConfigs
+from penstock.subjects.pattern_set import PatternIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.api.account_usage import AccountLimits
+    from penstock.api.refusals import ApiError
+    from penstock.api.stream_config import StreamConfig
+    from penstock.jetstream.account.asset_files import AccountFiles
+    from penstock.jetstream.account.policy import Policy
+    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.streams.batches.staged_batches import InFlight
+
+
+PLENTY: Final = 1024 * 1024 * 1024
+"""Bytes that may be stored between two looks at what is used, where nothing is limited."""
+
+
+@dataclass(slots=True)
+class ServerRoom:
+    """What the whole server may keep, and does; shared by its accounts. Below 0: no limit."""
+
+    max_memory: int
+    max_storage: int
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    is_disk_low: bool = False
+    """What is left of the disk is for deleting, and for what is under way."""
+    is_configured: bool = False
+    """Whether somebody set these limits; else they are shares of a machine, and not met often."""
+
+    def promise(self, storage: Storage, n: int) -> None:
+        if storage is Storage.MEMORY:
+            self.reserved_memory += n
+        else:
+            self.reserved_storage += n
+
+    def grow(self, storage: Storage, n: int) -> None:
+        if storage is Storage.MEMORY:
+            self.memory += n
+        else:
+            self.storage += n
+
+    def unpromised(self, storage: Storage) -> int:
+        """What is left to promise to streams."""
+        if storage is Storage.MEMORY:
+            return self.max_memory - self.reserved_memory
+        return self.max_storage - self.reserved_storage
+
+    def left(self, storage: Storage) -> int:
+        """Bytes there is room for."""
+        if storage is Storage.MEMORY:
+            return self.max_memory - self.memory if self.max_memory >= 0 else PLENTY
+        if self.is_disk_low:
+            return 0
+        return self.max_storage - self.storage if self.max_storage >= 0 else PLENTY
+
+    def has(self, storage: Storage, n: int) -> bool:
+        """Whether there is room for so many bytes more."""
+        if storage is Storage.MEMORY:
+            return self.max_memory < 0 or self.memory + n <= self.max_memory
+        fits = self.max_storage < 0 or self.storage + n <= self.max_storage
+        return fits and not self.is_disk_low
+
+
+class Page(NamedTuple):
+    """A part of a list: how long the list is, where the part begins, what is in it."""
+
+    total: int
+    start: int
+    names: list[str]
+
+
+def page_start(offset: int, total: int) -> int:
+    """Return an offset within the list."""
+    return max(0, min(offset, total))
+
+
+def _order(name: str) -> bytes:
+    return name.encode(errors="surrogateescape")
+
+
+class Assets:
+    """The streams of one account."""
+
+    def __init__(
+        self,
+        *,
+        ambient: Ambient,
+        limits: AccountLimits,
+        tiers: Mapping[str, AccountLimits] | None = None,
+        room: ServerRoom,
+        files: AccountFiles | None,
+        policy: Policy,
+        in_flight: InFlight,
+        is_enabled: bool = True,
+    ) -> None:
+        self.ambient = ambient
+        self.tiers: Mapping[str, AccountLimits] = {}
+        """Limits by number of replicas, in place of one set for all streams."""
+        self.limits = NOTHING
+        """What applies to the streams that exist: on one server each has one replica."""
+        self.grant(limits, tiers or {})
+        self.room = room
+        self.files = files
+        self.policy = policy
+        self.in_flight = in_flight
+        self.is_enabled = is_enabled
+        self.hosts: dict[str, StreamHost] = {}
+        self.unserved: dict[str, str] = {}
+        """Why streams that are on disk cannot be served, by the names of their directories."""
+        self._held: dict[str, int] = {}
+        self._touched: set[str] = set()  # what they hold may differ from `_held`
+        self._used = dict.fromkeys(Storage, 0)
+        self._subjects: PatternIndex[str] = PatternIndex()
+        self._names: list[bytes] = []  # in order
+        self.configs = StreamConfigs(self.hosts)
+        self.is_making = False
+        """A stream was admitted and its files are being made: no other may be added."""
+        self.promised = dict.fromkeys(Storage, 0)
+        """What all streams may grow to, every copy counted."""
+        self.api_total = 0
+        self.api_errors = 0
+
+    def grant(self, limits: AccountLimits, tiers: Mapping[str, AccountLimits]) -> None:
+        """Set what the account may use from now on."""
+        self.tiers = tiers
+        self.limits = tiers.get(tier_of(1), NOTHING) if tiers else limits
+
+    def __iter__(self) -> Iterator[StreamHost]:
+        return iter(self.hosts.values())
+
+    def __getitem__(self, name: str) -> StreamHost | ApiError:
+        return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
+
+    def page(self, subject: str, offset: int, limit: int) -> Page:
+        """Return a page of names in order; with a subject, of the streams that may hold it."""
+        if subject:
+            names = sorted(set(self.streams_on(subject)), key=_order)
+            start = page_start(offset, len(names))
+            return Page(len(names), start, names[start : start + limit])
+        total = len(self._names)
+        start = page_start(offset, total)
+        found = self._names[start : start + limit]
+        return Page(total, start, [name.decode(errors="surrogateescape") for name in found])
+
+    def streams_on(self, subject: str) -> Iterator[str]:
+        """Names of the streams that may hold what a subject matches, perhaps more than once."""
+        return self._subjects.owners_meeting(subject)
+
+    def missing(self, name: str) -> ApiError:
+        """Why no stream of this name is served: there is none, or its files cannot be used."""
+        why = self.unserved.get(file_name(name))
+        return refusals.STREAM_NOT_FOUND if why is None else refusals.STREAM_OFFLINE_REASON(err=why)
+
+    # -- what is used
+
+    def touch(self, host: StreamHost) -> None:
+        """Something happened to a stream: it is looked at when somebody asks what is used."""
+        if self.hosts.get(host.name) is host:
+            self._touched.add(host.name)
+
+    def recount(self, host: StreamHost) -> None:
+        """A stream may hold more or less than when it was last looked at."""
+        self._touched.discard(host.name)
+        storage = host.stream.cfg.storage
+        held = host.stream.store.total_bytes
+        grown = held - self._held.get(host.name, 0)
+        if grown:
+            self._held[host.name] = held
+            self._used[storage] += grown
+            self.room.grow(storage, grown)
+
+    def add(self, host: StreamHost) -> None:
+        """Register a stream. It can be found when everything else has been noted."""
+        cfg = host.stream.cfg
+        self.recount(host)
+        self._count(cfg, 1)
+        self.room.promise(cfg.storage, max(cfg.max_bytes, 0))
+        bisect.insort(self._names, _order(cfg.name))
+        self.hosts[cfg.name] = host
+
+    def changed(self, host: StreamHost, old: StreamConfig) -> None:
+        """A stream has another configuration."""
+        cfg = host.stream.cfg
+        self._count(old, -1)
+        self._count(cfg, 1)
+        self.room.promise(cfg.storage, max(cfg.max_bytes, 0) - max(old.max_bytes, 0))
+
+    def _count(self, cfg: StreamConfig, sign: int) -> None:
+        """Takes in a configuration, or out."""
+        self.promised[cfg.storage] += sign * reservation_of(cfg)
+        note = self._subjects.add if sign > 0 else self._subjects.remove
+        for subject in set(cfg.subjects):
+            note(subject, cfg.name)
+
+    def drop(self, host: StreamHost) -> None:
+        cfg = host.stream.cfg
+        del self.hosts[cfg.name]
+        del self._names[bisect.bisect_left(self._names, _order(cfg.name))]
+        self._count(cfg, -1)
+        self._touched.discard(cfg.name)
+        held = self._held.pop(cfg.name, 0)
+        self._used[cfg.storage] -= held
+        self.room.grow(cfg.storage, -held)
+        self.room.promise(cfg.storage, -max(cfg.max_bytes, 0))
+
+    def hold(self, storage: Storage, n: int) -> None:
+        """So many bytes more, or less, belong to streams that are being restored."""
+        self._used[storage] += n
+        self.room.grow(storage, n)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are limits that every message may meet."""
+        room, limits = self.room, self.limits
+        is_configured = room.is_configured or limits.max_memory >= 0 or limits.max_storage >= 0
+        return is_configured or room.is_disk_low
+
+    def used(self, storage: Storage) -> int:
+        """Bytes held; only streams to which something happened are looked at again."""
+        for name in tuple(self._touched):
+            self.recount(self.hosts[name])
+        return self._used[storage]
+
+    @property
+    def consumers(self) -> int:
+        """How many there are; any thread may ask."""
+        return sum(len(host.consumers) for host in list(self.hosts.values()))
+
+    def room_left(self, storage: Storage) -> int:
+        """Bytes a stream may grow by before `room_for` must be asked."""
+        most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
+        account = most - self._used[storage] if most >= 0 else PLENTY
+        return max(0, min(account, self.room.left(storage), PLENTY))
+
+    def room_for(self, storage: Storage, n: int) -> ApiError | None:
+        """Whether a stream may grow by so many bytes; the account's limits, then the server's."""
+        most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
+        if 0 <= most < self._used[storage] + n:
+            is_granted = not self.tiers or tier_of(1) in self.tiers
+            return refusals.ACCOUNT_RESOURCES_EXCEEDED if is_granted else refusals.NO_LIMITS
+        if not self.room.has(storage, n):
+            return refusals.INSUFFICIENT_RESOURCES
+        return None

@@ -1,0 +1,349 @@
+"""The JetStream API: from a subject to the handler that serves it.
+
+A table lists the subjects, how many names each takes, and the type of its response. A handler
+returns the response or the refusal; `Held` names the stream whose disk must have the change before
+the response leaves. An unknown subject gets no response.
+
+A handler whose work grows with what is stored or listed works in steps. It returns a generator,
+usually by being one or by returning one after its first checks:
+
+    def purge(call: Call) -> Outcome | Steps:
+        ...                                # checks; a refusal is returned as always
+        return _purge_in_steps(call, host)
+
+    def _purge_in_steps(call: Call, host: StreamHost) -> Steps:
+        while more:
+            ...                            # one slice: at most about a millisecond
+            yield None                     # others are served; or: yield Wait(host, cold)
+        return Held(response, host)        # the outcome, as any handler's
+
+Between two slices the state may change: messages are stored and removed, consumers come and go. No
+other API request of the account on the same stream runs, nor one of the same client; with
+`Endpoint.is_serial` none that changes which streams exist or what they capture. The handler yields
+`Wait(host, cold)` to be resumed when a block is in memory, and a `DiskWork` to be resumed when that
+has run on a disk thread; with `Endpoint.is_brief` requests about other consumers of the same stream
+run meanwhile. If the stream is closed meanwhile,
+the generator is closed (`finally` runs) and the client gets "stream not found"; an exception is
+answered with a 500. When the server stops, the generator is closed and no response is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+
+from penstock.api import api_subjects, refusals
+from penstock.api.advisories import ApiAudit
+from penstock.api.api_levels import REQUIRED_LEVEL_HEADER, demands_too_much
+from penstock.api.json_codec import encode
+from penstock.api.refusals import ApiError
+from penstock.api.responses import Response, SystemResponse
+from penstock.base.effects import Advise, Send
+from penstock.jetstream.account.request_queue import Keys
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from penstock.api.advisories import ClientInfo
+    from penstock.base.effects import Effect
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.account.disk_work import DiskWork, Vacancy
+    from penstock.jetstream.archive.archive_transfer import Transfer
+    from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.store.contract import Cold
+
+FIRST_NAME: Final = 2
+"""Where the part behind `$JS.API` begins."""
+FAILED: Final = refusals.STREAM_GENERAL_ERROR(err="internal failure, the server's log has details")
+"""The reply to a request whose handler raised."""
+
+
+class Request(NamedTuple):
+    """One call of the API."""
+
+    subject: str
+    reply: str
+    header: bytes
+    body: bytes
+    client: object = None
+    """Who asks, for the audit; whatever the edge knows a client by."""
+
+
+class Held(NamedTuple):
+    """An answer that must not be said before a stream's disk has what it says."""
+
+    response: Response
+    host: StreamHost
+    header: bytes = b""
+    then: tuple[Effect, ...] = ()
+    """What follows the answer."""
+
+
+Reply: TypeAlias = Response | Held | ApiError
+Outcome: TypeAlias = Reply | None
+"""None: the handler answers by itself, or not at all."""
+
+
+class Wait(NamedTuple):
+    """A step needs a block of a stream in memory."""
+
+    host: StreamHost
+    cold: Cold
+
+
+Pause: TypeAlias = "Wait | DiskWork[Any] | Vacancy | None"
+"""What a step waits for: a block, file work of its own or of others, or its next turn."""
+
+Steps: TypeAlias = Generator[Pause, None, Outcome]
+"""A handler that works in slices; each `yield` lets others be served."""
+
+Running: TypeAlias = Generator[Pause, None, None]
+"""A request whose steps run; it answers by itself when it ends."""
+
+
+class _SerialKey(NamedTuple):
+    """The key shared by all requests that change which streams exist or what they capture."""
+
+
+SERIAL: Final = _SerialKey()
+
+
+def consumer_key(stream: str, consumer: str) -> Hashable:
+    """Return the key of requests about one consumer."""
+    return (stream, consumer)
+
+
+class Port(Protocol):
+    """What handlers ask of the edge."""
+
+    def serve(self, host: StreamHost) -> None:
+        """The stream takes messages from now on, on the subjects it has now."""
+
+    def retire(self, host: StreamHost) -> None:
+        """The stream takes no more messages."""
+
+    def watch(self, host: StreamHost, consumer: Consumer) -> None:
+        """Tell a push consumer when its subscribers come and go."""
+
+    def unwatch(self, consumer: Consumer) -> None:
+        """The consumer is gone, or delivers elsewhere."""
+
+    def mark(self, host: StreamHost) -> None:
+        """Something happened to the stream or its consumers."""
+
+    def freeze(self, host: StreamHost, *, frozen: bool) -> None:
+        """Begin no commit and no other work on the stream's files, or do so again."""
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Carry these out now."""
+
+    @property
+    def num_transfers(self) -> int:
+        """Archives that are on their way."""
+
+    def begin(self, transfer: Transfer) -> None:
+        """An archive is on its way from now on."""
+
+    def sweep(self) -> None:
+        """Streams were deleted: take away what is left of them, some time."""
+
+    def describe_client(self, request: Request) -> ClientInfo:
+        """Who asks, as advisories show it."""
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """Log that the handler of a request raised: a defect of this server."""
+
+
+class Call(NamedTuple):
+    """What a handler works with."""
+
+    assets: Assets
+    port: Port
+    names: list[str]
+    request: Request
+    now_ns: int
+    is_heard: bool = True
+    """Whether somebody receives the response; if not, its content need not be built."""
+
+
+class Endpoint(NamedTuple):
+    """One kind of request: what its answer is, who makes it, how many names its subject has."""
+
+    response: type[Response]
+    handler: Callable[[Call], Outcome | Steps]
+    names_min: int = 0
+    names_max: int = 0
+    is_audited: bool = True
+    is_serial: bool = False
+    """Whether it changes which streams exist, or what they capture."""
+    is_brief: bool = False
+    """Whether its change is in memory before it waits for the disk, and names a consumer: then
+    requests about other consumers of the stream need not wait for the disk, too."""
+
+
+class Endpoints:
+    """The API of one account."""
+
+    def __init__(
+        self, assets: Assets, port: Port, table: dict[str, Endpoint], *, is_system: bool = False
+    ) -> None:
+        self._assets = assets
+        self._port = port
+        self._table = table
+        self._is_system = is_system
+
+    def handle(self, request: Request, now_ns: int) -> Running | None:
+        """Serve a request, or return its steps: the caller runs them to the end or closes them."""
+        tokens = request.subject.split(".")[FIRST_NAME:]
+        found = self._find(tokens)
+        if found is None:
+            return None
+        endpoint, names = found
+        refused = self._refusal(request)
+        if refused is not None:
+            if self._is_system and tokens != ["INFO"]:
+                endpoint = endpoint._replace(response=SystemResponse)
+            self._answer(endpoint, request, refused)
+            return None
+        is_heard = self._is_heard(request) or self._is_watched(endpoint)
+        call = Call(self._assets, self._port, names, request, now_ns, is_heard)
+        try:
+            outcome = endpoint.handler(call)
+        except Exception as error:
+            self._fail(endpoint, request, error)
+            return None
+        if isinstance(outcome, Generator):
+            return self._run(endpoint, call, outcome)
+        self._answer(endpoint, request, outcome)
+        return None
+
+    def _run(self, endpoint: Endpoint, call: Call, steps: Steps) -> Running:
+        """Run the steps of a handler, then answer."""
+        host = self._assets.hosts.get(call.names[0]) if call.names else None
+        outcome: Outcome = None
+        try:
+            while True:
+                yield next(steps)
+                if host is not None and host.is_closed:
+                    outcome = refusals.STREAM_NOT_FOUND
+                    break
+        except StopIteration as end:
+            outcome = end.value
+        except Exception as error:
+            self._fail(endpoint, call.request, error)
+            return
+        finally:
+            self._close(call.request, steps)
+        self._answer(endpoint, call.request, outcome)
+
+    def _close(self, request: Request, steps: Steps) -> None:
+        """End the steps of a handler where they are."""
+        try:
+            steps.close()
+        except Exception as error:
+            self._port.failed(request, error)
+
+    def keys(self, request: Request) -> Keys:
+        """Return what the request must not overtake others on: its client, its stream."""
+        found = self._find(request.subject.split(".")[FIRST_NAME:])
+        keys: list[Hashable] = [] if request.client is None else [request.client]
+        if found is None:
+            return Keys(tuple(keys))
+        endpoint, names = found
+        keys += names[:1]
+        if endpoint.is_serial:
+            keys.append(SERIAL)
+        if endpoint.is_brief and len(names) > 1:
+            return Keys(alone=(consumer_key(names[0], names[1]),), brief=tuple(keys))
+        return Keys(tuple(keys))
+
+    def _find(self, tokens: list[str]) -> tuple[Endpoint, list[str]] | None:
+        for length in (3, 2, 1):
+            endpoint = self._table.get(".".join(tokens[:length]))
+            names = tokens[length:]
+            if endpoint and endpoint.names_min <= len(names) <= endpoint.names_max:
+                return endpoint, names
+        return None
+
+    def _refusal(self, request: Request) -> ApiError | None:
+        """What is refused whatever is asked."""
+        if not self._assets.is_enabled:
+            return refusals.NOT_ENABLED_FOR_ACCOUNT
+        return level_refusal(request.header)
+
+    def _answer(self, endpoint: Endpoint, request: Request, outcome: Outcome) -> None:
+        if outcome is None:
+            return
+        try:
+            said = self._said(endpoint, request, outcome)
+        except Exception as error:
+            self._fail(endpoint, request, error)
+        else:
+            self._send(outcome, said)
+
+    def _fail(self, endpoint: Endpoint, request: Request, error: Exception) -> None:
+        """Report a handler that raised, and answer that it failed."""
+        self._port.failed(request, error)
+        self._send(FAILED, self._said(endpoint, request, FAILED))
+
+    def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
+        """Return the reply and the audit event, as far as somebody receives them.
+
+        Nothing has been sent when this raises.
+        """
+        is_error = isinstance(outcome, ApiError)
+        if isinstance(outcome, ApiError):
+            response: Response = endpoint.response.refused(outcome)
+        else:
+            response = outcome.response if isinstance(outcome, Held) else outcome
+        effects: list[Effect] = []
+        is_heard = self._is_heard(request)
+        is_watched = self._is_watched(endpoint, is_error=is_error)
+        payload = encode(response) if is_heard or is_watched else b""
+        if is_heard:
+            header = outcome.header if isinstance(outcome, Held) else b""
+            effects.append(Send(request.reply, payload, header))
+        if is_watched:
+            effects.append(self._audit(request, payload))
+        self._assets.api_total += 1
+        self._assets.api_errors += is_error or response.error is not None
+        return effects
+
+    def _is_heard(self, request: Request) -> bool:
+        """Return whether somebody listens on the reply subject."""
+        return bool(request.reply) and self._assets.ambient.has_interest(request.reply, None)
+
+    def _is_watched(self, endpoint: Endpoint, *, is_error: bool = False) -> bool:
+        """Return whether somebody receives the audit event of the request."""
+        is_audited = endpoint.is_audited or is_error
+        return is_audited and self._assets.ambient.has_interest(api_subjects.API_AUDIT, None)
+
+    def _send(self, outcome: Reply, effects: list[Effect]) -> None:
+        """Send the reply, now or when the disk has what it says."""
+        if isinstance(outcome, Held):
+            outcome.host.held.extend((*effects, *outcome.then))
+            self._port.mark(outcome.host)
+        else:
+            self._port.perform(effects)
+
+    def _audit(self, request: Request, payload: bytes) -> Advise:
+        return Advise(
+            api_subjects.API_AUDIT,
+            ApiAudit(
+                server=self._assets.ambient.server_name,
+                client=self._port.describe_client(request),
+                subject=request.subject,
+                request=request.body.decode(errors="replace"),
+                response=payload.decode(errors="replace"),
+            ),
+        )
+
+
+def level_refusal(header: bytes) -> ApiError | None:
+    """Whether a request needs a newer server than this one."""
+    demanded = headers.get(header, REQUIRED_LEVEL_HEADER.encode()) if header else None
+    if not demanded or not demands_too_much(demanded.decode(errors="replace")):
+        return None
+    return refusals.REQUIRED_API_LEVEL

@@ -1,0 +1,33 @@
+"""C surface of the lane of direct reads."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from penstock.broker.router cimport Lane, Message, Router
+from penstock.records.record_codec cimport RecordView
+from penstock.store.index.message_log cimport MessageLog
+from penstock.subjects.trie cimport SubList
+
+
+cdef class GetSource:
+    cdef MessageLog log
+    cdef bytes origin             # the header lines up to the subject
+
+
+cdef class GetLane(Lane):
+    cdef Router router
+    cdef SubList interest
+    cdef dict sources             # name of a stream -> GetSource
+    cdef bytes latest_name        # most reads are of the stream of the one before
+    cdef GetSource latest
+    cdef int64_t second           # whose text is kept
+    cdef char second_text[19]
+    cdef char* answer             # room for one, kept for the next
+    cdef size_t answer_cap
+
+    cdef GetSource source_of(self, const char* name, size_t n)
+    cdef int find(self, GetSource source, const char* subject, size_t n,
+                  RecordView* view) noexcept nogil
+    cdef void send(self, Message* request, GetSource source, RecordView* view) noexcept
+    cdef void send_status(self, Message* request) noexcept
+    cdef char* room(self, size_t n) noexcept nogil
+    cdef char* put_time(self, char* at, int64_t ts) noexcept nogil

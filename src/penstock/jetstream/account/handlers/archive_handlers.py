@@ -1,0 +1,105 @@
+"""Requests to take a stream away in an archive, or to make one from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import api_subjects, refusals
+from penstock.api.advisories import RestoreCreate, SnapshotCreate
+from penstock.api.refusals import ApiError
+from penstock.api.request_bodies import RestoreRequest, SnapshotRequest, is_empty_body
+from penstock.api.responses import RestoreResponse, SnapshotResponse
+from penstock.api.stream_requests import check_restored, plan_restore_sliced
+from penstock.base.effects import Advise, Begin
+from penstock.jetstream.account.asset_files import file_name
+from penstock.jetstream.account.endpoints import Endpoint, Held
+from penstock.jetstream.account.handlers.handler_input import read_body, read_needed, stream_of
+from penstock.jetstream.account.handlers.stream_handlers import stream_context
+from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX
+from penstock.jetstream.archive.restore_session import Restore
+from penstock.jetstream.archive.snapshot_session import Snapshot, capture
+from penstock.subjects.tokens import is_valid_literal
+
+if TYPE_CHECKING:
+    from penstock.api.stream_config import StreamConfig
+    from penstock.jetstream.account.endpoints import Call, Outcome, Steps
+
+TOO_MANY: Final = "too many snapshots and restores at once"
+
+
+def snapshot(call: Call) -> Outcome:
+    """STREAM.SNAPSHOT: tells what there is, then sends it."""
+    if is_empty_body(call.request.body):
+        return refusals.BAD_REQUEST
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    request = read_body(call, SnapshotRequest)
+    if isinstance(request, ApiError):
+        return request
+    if not is_valid_literal(request.deliver_subject):
+        return refusals.SNAPSHOT_DELIVER_SUBJECT_INVALID
+    if call.port.num_transfers >= TRANSFERS_MAX:
+        return refusals.STREAM_SNAPSHOT(err=TOO_MANY)
+    extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
+    client = call.port.describe_client(call.request)
+    ambient = call.assets.ambient
+    transfer = Snapshot(
+        host,
+        request,
+        head=head,
+        last_seq=extent.state.last_seq,
+        inlet=f"{api_subjects.SNAPSHOT_ACK_PREFIX}{host.name}.{ambient.nuid()}",
+        client=client,
+        has_interest=lambda subject: ambient.has_interest(subject, None),
+        now_ns=call.now_ns,
+    )
+    for consumer in host.consumers.values():
+        host.await_state(consumer)
+    told = SnapshotCreate(stream=host.name, state=extent.state, client=client)
+    return Held(
+        SnapshotResponse(config=host.stream.cfg, state=extent.state),
+        host,
+        then=(Advise(f"{api_subjects.SNAPSHOT_CREATE}{host.name}", told), Begin(transfer)),
+    )
+
+
+def restore(call: Call) -> Steps:
+    """STREAM.RESTORE: says where the archive is to be sent."""
+    request = read_needed(call, RestoreRequest)
+    if isinstance(request, ApiError):
+        return request
+    assets = call.assets
+    ctx = stream_context(assets, call.names[0])
+    cfg = yield from plan_restore_sliced(call.names[0], request.config, ctx)
+    if isinstance(cfg, ApiError):
+        return cfg
+    if file_name(cfg.name) in assets.unserved:
+        return assets.missing(cfg.name)
+    if call.port.num_transfers >= TRANSFERS_MAX:
+        return refusals.STREAM_RESTORE(err=TOO_MANY)
+    name = cfg.name
+    client = call.port.describe_client(call.request)
+
+    def admit(wanted: StreamConfig) -> ApiError | None:
+        return check_restored(wanted, stream_context(assets, wanted.name))
+
+    transfer = Restore(
+        assets,
+        cfg,
+        inlet=f"{api_subjects.RESTORE_PREFIX}{name}.{assets.ambient.nuid()}",
+        client=client,
+        admit=admit,
+        serve=call.port.serve,
+        now_ns=call.now_ns,
+    )
+    told = RestoreCreate(stream=name, client=client)
+    call.port.perform([Advise(f"{api_subjects.RESTORE_CREATE}{name}", told)])
+    call.port.begin(transfer)
+    return RestoreResponse(deliver_subject=transfer.inlet)
+
+
+ENDPOINTS: Final = {
+    "STREAM.SNAPSHOT": Endpoint(SnapshotResponse, snapshot, 1, 1),
+    "STREAM.RESTORE": Endpoint(RestoreResponse, restore, 1, 1, is_serial=True),
+}

@@ -1,0 +1,387 @@
+"""Requests about streams: made, changed, told of, purged, deleted."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.api import api_subjects, refusals
+from penstock.api.advisories import StreamAction
+from penstock.api.json_codec import encode
+from penstock.api.refusals import ApiError
+from penstock.api.request_bodies import (
+    PurgeRequest,
+    StreamConfigRequest,
+    StreamInfoRequest,
+    StreamListRequest,
+    StreamNamesRequest,
+    is_empty_body,
+)
+from penstock.api.responses import (
+    StreamCreateResponse,
+    StreamDeleteResponse,
+    StreamInfoResponse,
+    StreamListResponse,
+    StreamNamesResponse,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+)
+from penstock.api.stream_config import ConsumerLimits, Storage
+from penstock.api.stream_defaults import StreamContext
+from penstock.api.stream_requests import plan_create_sliced, plan_update_sliced
+from penstock.base.effects import Advise
+from penstock.base.sequences import SEQ_MAX
+from penstock.jetstream.account.asset_factory import host_made, make_files
+from penstock.jetstream.account.asset_files import StreamMeta, file_name
+from penstock.jetstream.account.asset_info import show_stream
+from penstock.jetstream.account.disk_work import DiskWork
+from penstock.jetstream.account.endpoints import Endpoint, Held
+from penstock.jetstream.account.handlers.consumer_handlers import consumer_told
+from penstock.jetstream.account.handlers.handler_input import (
+    read_body,
+    read_optional,
+    stream_of,
+)
+from penstock.jetstream.account.handlers.stream_info_handler import info_in_steps
+from penstock.jetstream.streams.entries import Update
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from penstock.api.stream_config import StreamConfig, StreamInfo
+    from penstock.jetstream.account.asset_factory import Made
+    from penstock.jetstream.account.assets import Assets, Page
+    from penstock.jetstream.account.disk_work import FileSteps
+    from penstock.jetstream.account.endpoints import Call, Outcome, Port, Steps
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.streams.entries import Purge
+
+NAMES_LIMIT: Final = 1024
+LIST_LIMIT: Final = 256
+LIST_STEP: Final = 64
+"""Streams of a page that are built before others are served."""
+STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
+
+
+def create(call: Call) -> Steps:
+    """STREAM.CREATE; one that is there already, and the same, is as good as made."""
+    request = read_body(call, StreamConfigRequest)
+    if isinstance(request, ApiError):
+        return request
+    cfg = yield from plan_create_sliced(call.names[0], request.config, _context(call, request))
+    if isinstance(cfg, ApiError):
+        return cfg
+    existing = call.assets.hosts.get(cfg.name)
+    if existing is not None:
+        return _created(call, existing)
+    if file_name(cfg.name) in call.assets.unserved:
+        return call.assets.missing(cfg.name)
+    try:
+        host = yield from _make(call, cfg)
+    except StoreError as error:
+        return refusals.STREAM_CREATE(err=str(error))
+    try:
+        call.port.serve(host)
+        created = _created(call, host)
+    except BaseException:
+        _unmake(call, host)
+        raise
+    call.port.perform([_told(api_subjects.STREAM_CREATED, host.name, "create")])
+    return created
+
+
+def _unmake(call: Call, host: StreamHost) -> None:
+    """Nothing is left of a stream that was made and cannot be served."""
+    if host.files is not None:
+        host.files.doom()
+    call.port.retire(host)
+    call.assets.drop(host)
+    call.port.sweep()
+
+
+def _make(call: Call, cfg: StreamConfig) -> Generator[DiskWork[Made], None, StreamHost]:
+    """Make a stream, its files on a disk thread. It takes messages when they are durable."""
+    assets, now_ns = call.assets, call.now_ns
+    work = DiskWork(lambda: make_files(assets, cfg, now_ns))
+    if cfg.storage is Storage.MEMORY or assets.files is None:
+        work.run()
+    else:
+        assets.is_making = True
+        try:
+            yield work
+        finally:
+            assets.is_making = False
+    return host_made(assets, cfg, work.result(), now_ns)
+
+
+def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
+    return stream_context(call.assets, request.name)._replace(
+        pedantic=request.pedantic,
+        storage_given=STORAGE_KEY.search(call.request.body) is not None,
+    )
+
+
+def stream_context(assets: Assets, name: str) -> StreamContext:
+    """What the configuration of a stream is judged by now."""
+    host = assets.hosts.get(name)
+    return StreamContext(
+        streams=assets.configs,
+        streams_on=assets.streams_on,
+        reserved=assets.promised,
+        limits=assets.limits,
+        tiers=assets.tiers,
+        duplicate_window_max=assets.policy.duplicate_window_ns,
+        free_memory=assets.room.unpromised(Storage.MEMORY),
+        free_storage=assets.room.unpromised(Storage.FILE),
+        consumers={} if host is None else _used_of_limits(host),
+    )
+
+
+def _created(call: Call, host: StreamHost) -> Outcome:
+    info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
+    return Held(StreamCreateResponse(info=info, did_create=True), host)
+
+
+def _used_of_limits(host: StreamHost) -> dict[str, ConsumerLimits]:
+    """What each consumer uses of what its stream may limit."""
+    return {
+        name: ConsumerLimits(
+            inactive_threshold=each.cfg.inactive_threshold,
+            max_ack_pending=each.cfg.max_ack_pending,
+        )
+        for name, each in host.consumers.items()
+    }
+
+
+def _told(subject: str, name: str, action: str) -> Advise:
+    return Advise(f"{subject}{name}", StreamAction(stream=name, action=action))
+
+
+def update(call: Call) -> Steps:
+    """STREAM.UPDATE"""
+    request = read_body(call, StreamConfigRequest)
+    if isinstance(request, ApiError):
+        return request
+    cfg = yield from plan_update_sliced(call.names[0], request.config, _context(call, request))
+    if isinstance(cfg, ApiError):
+        return cfg
+    host = call.assets.hosts[cfg.name]
+    old = host.stream.cfg
+    entry = host.stream.plan_update(cfg, call.now_ns)  # raises if it cannot be put into force
+    try:
+        yield from _save(call.assets, host, cfg)
+    except StoreError as error:
+        return refusals.STREAM_UPDATE(err=str(error))
+    if host.is_closed:
+        return refusals.STREAM_NOT_FOUND
+    try:
+        _put_in_force(call, host, entry)
+        show_stream(call.assets, host, call.now_ns, with_cluster=False)  # it can be shown
+    except Exception as error:
+        _take_back(call, host, old)
+        yield from _save_again(call, host, old)
+        if isinstance(error, StoreError):
+            return refusals.STREAM_UPDATE(err=str(error))
+        raise
+    call.port.mark(host)
+    yield from host.chores.finish(call.now_ns)  # lower limits may take many messages out
+    call.port.perform([_told(api_subjects.STREAM_UPDATED, host.name, "modify")])
+    info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
+    return Held(StreamUpdateResponse(info=info), host)
+
+
+def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
+    """Write a configuration, durably, on a disk thread. Raises StoreError.
+
+    Nothing is admitted meanwhile that the new configuration might not go with.
+    """
+    files = host.files
+    if files is None:
+        return
+    meta = _meta(host, encode(cfg))
+    work = DiskWork(lambda: files.save(meta))
+    assets.is_making = True
+    try:
+        yield work
+    finally:
+        assets.is_making = False
+    work.result()
+
+
+def _save_again(call: Call, host: StreamHost, old: StreamConfig) -> FileSteps:
+    """Write the old configuration again; if that fails, it is logged."""
+    try:
+        yield from _save(call.assets, host, old)
+    except Exception as error:
+        call.port.failed(call.request, error)
+
+
+def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
+    """Everybody who depends on the configuration of a stream gets the new one."""
+    old, cfg = host.stream.cfg, entry.cfg
+    host.propose(entry)
+    call.assets.changed(host, old)
+    host.config_changed(call.now_ns)
+    if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
+        call.port.serve(host)
+
+
+def _take_back(call: Call, host: StreamHost, old: StreamConfig) -> None:
+    """An update failed half way: the stream is as before, in memory.
+
+    Each step is tried whatever becomes of the others; what raises is logged.
+    """
+
+    def restore() -> None:
+        new = host.stream.cfg
+        if new is not old:
+            host.propose(Update(call.now_ns, old))
+            call.assets.changed(host, new)
+
+    def tell() -> None:
+        host.config_changed(call.now_ns)
+
+    def serve() -> None:
+        call.port.serve(host)
+
+    for step in (restore, tell, serve):
+        try:
+            step()
+        except Exception as error:
+            call.port.failed(call.request, error)
+
+
+def _meta(host: StreamHost, config: bytes) -> StreamMeta:
+    assert host.files is not None
+    return StreamMeta(
+        config=msgspec.Raw(config),
+        created_ns=host.stream.created_ns,
+        incarnation=host.files.incarnation,
+        first_seq=min(host.stream.store.state().last_seq + 1, SEQ_MAX),
+    )
+
+
+def info(call: Call) -> Outcome | Steps:
+    """STREAM.INFO, with the subjects and the deleted sequences if asked for"""
+    request = read_optional(call, StreamInfoRequest)
+    if isinstance(request, ApiError):
+        return request
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    return info_in_steps(call, host, request)
+
+
+def names(call: Call) -> Outcome:
+    """STREAM.NAMES"""
+    request = read_optional(call, StreamNamesRequest)
+    if isinstance(request, ApiError):
+        return request
+    page = call.assets.page(request.subject, request.offset, NAMES_LIMIT)
+    return StreamNamesResponse(
+        total=page.total,
+        offset=page.start,
+        limit=NAMES_LIMIT,
+        streams=tuple(page.names) or None,
+    )
+
+
+def list_all(call: Call) -> Outcome | Steps:
+    """STREAM.LIST"""
+    request = read_optional(call, StreamListRequest)
+    if isinstance(request, ApiError):
+        return request
+    page = call.assets.page(request.subject, request.offset, LIST_LIMIT)
+    return _list(call, page)
+
+
+def _list(call: Call, page: Page) -> Steps:
+    shown: list[StreamInfo] = []
+    for at, name in enumerate(page.names if call.is_heard else ()):
+        host = call.assets.hosts.get(name)  # a stream may be deleted between two steps
+        if host is not None:
+            shown.append(show_stream(call.assets, host, call.now_ns, in_list=True))
+        if (at + 1) % LIST_STEP == 0:
+            yield None
+    return StreamListResponse(
+        total=page.total, offset=page.start, limit=LIST_LIMIT, streams=tuple(shown)
+    )
+
+
+def delete(call: Call) -> Outcome | Steps:
+    """STREAM.DELETE"""
+    if not is_empty_body(call.request.body):
+        return refusals.NOT_EMPTY_REQUEST
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    return _delete(call, host)
+
+
+def _delete(call: Call, host: StreamHost) -> Steps:
+    files = host.files
+    if files is not None:
+        work = DiskWork(files.doom)
+        call.port.freeze(host, frozen=True)
+        yield work
+        try:
+            work.result()
+        except StoreError as error:
+            call.port.freeze(host, frozen=False)
+            return refusals.STREAM_DELETE(err=str(error))
+    take_away(call.assets, call.port, host)
+    return StreamDeleteResponse(success=True)
+
+
+def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
+    """Forget a stream and its consumers, whose files are gone already."""
+    for consumer in host.consumers.values():
+        host.now.extend(consumer.closing(is_deleted=True))
+        host.now.append(consumer_told(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
+    port.retire(host)
+    assets.drop(host)
+    if host.files is not None:
+        port.sweep()
+    port.perform([_told(api_subjects.STREAM_DELETED, host.name, "delete")])
+
+
+def purge(call: Call) -> Outcome | Steps:
+    """STREAM.PURGE: all of it, or by subject, up to a sequence, but for the newest"""
+    request = read_optional(call, PurgeRequest)
+    if isinstance(request, ApiError):
+        return request
+    host = stream_of(call)
+    if isinstance(host, ApiError):
+        return host
+    entry = host.stream.plan_purge(request, call.now_ns)
+    if isinstance(entry, ApiError):
+        return entry
+    return _purge(call, host, entry)
+
+
+def _purge(call: Call, host: StreamHost, entry: Purge) -> Steps:
+    slices = host.chores.purge(entry, call.now_ns)
+    try:
+        while True:
+            next(slices)
+            call.port.mark(host)  # what is gone is written as the purge goes on
+            yield None
+    except StopIteration as end:
+        purged = end.value
+    except StoreError as error:
+        return refusals.STREAM_PURGE_FAILED(err=str(error))
+    return Held(StreamPurgeResponse(success=True, purged=purged), host)
+
+
+ENDPOINTS: Final = {
+    "STREAM.CREATE": Endpoint(StreamCreateResponse, create, 1, 1, is_serial=True),
+    "STREAM.UPDATE": Endpoint(StreamUpdateResponse, update, 1, 1, is_serial=True),
+    "STREAM.INFO": Endpoint(StreamInfoResponse, info, 1, 1),
+    "STREAM.NAMES": Endpoint(StreamNamesResponse, names),
+    "STREAM.LIST": Endpoint(StreamListResponse, list_all),
+    "STREAM.DELETE": Endpoint(StreamDeleteResponse, delete, 1, 1, is_serial=True),
+    "STREAM.PURGE": Endpoint(StreamPurgeResponse, purge, 1, 1),
+}

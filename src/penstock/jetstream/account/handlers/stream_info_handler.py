@@ -1,0 +1,100 @@
+"""STREAM.INFO in slices: the subjects and the deleted sequences of a stream can be very many.
+
+Totals and deleted sequences are those of one moment. The counts of the subjects are collected
+SLICE_SUBJECTS at a time, and each slice is true when it is collected; what is appended or removed
+between two slices shows in those that follow. Long parts are encoded while they are collected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import structs
+
+from penstock.api.api_levels import PENSTOCK_HEADER
+from penstock.api.json_codec import encode_plain
+from penstock.api.responses import StreamInfoResponse
+from penstock.jetstream.account.asset_info import show_stream
+from penstock.jetstream.account.endpoints import Held
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from penstock.api.request_bodies import StreamInfoRequest
+    from penstock.jetstream.account.endpoints import Call, Steps
+    from penstock.jetstream.host.stream_host import StreamHost
+
+SUBJECTS_LIMIT: Final = 100_000
+"""Subjects on one page, as in the reference."""
+DELETED_LISTED_MAX: Final = 1_000_000
+"""Missing sequences that are listed one by one in an answer."""
+SUBJECTS_PIECE: Final = 4_096
+"""Subjects that are encoded at a time."""
+DELETED_PIECE: Final = 65_536
+"""Sequences that are encoded at a time."""
+
+
+def info_in_steps(call: Call, host: StreamHost, request: StreamInfoRequest) -> Steps:
+    """Collect what was asked for, and answer."""
+    yield from host.chores.finish(call.now_ns)
+    total = start = limit = 0
+    host.hear_lane()
+    state = host.stream.state(consumers=host.num_listed)
+    long: dict[str, Any] = {}
+    if request.deleted_details and state.num_deleted:
+        long["deleted"] = yield from _deleted(host)
+    if request.subjects_filter:
+        start = max(0, request.offset)  # not held to the end, as the reference does it here alone
+        total, long["subjects"] = yield from _subjects(host, request.subjects_filter, start)
+        limit = SUBJECTS_LIMIT if total else 0
+        start = start if total else 0
+    if long:
+        state = structs.replace(state, **long)
+    response = StreamInfoResponse(
+        total=total,
+        offset=start,
+        limit=limit,
+        info=show_stream(
+            call.assets,
+            host,
+            call.now_ns,
+            state=state,
+            with_identity=headers.get(call.request.header, PENSTOCK_HEADER.encode()) is not None,
+        ),
+    )
+    return Held(response, host)  # what it counts can be read when it is said
+
+
+def _subjects(
+    host: StreamHost, pattern: str, start: int
+) -> Generator[None, None, tuple[int, msgspec.Raw | dict[str, int]]]:
+    """How many subjects a filter matches, and one page of them."""
+    store = host.stream.store
+    table = store.subject_table(pattern)
+    while store.fill_table(table):
+        yield
+    skipped = 0
+    while skipped < start and (passed := table.skip(min(start - skipped, SUBJECTS_PIECE))):
+        skipped += passed
+        yield
+    pieces: list[bytes] = []
+    for _ in range(0, SUBJECTS_LIMIT, SUBJECTS_PIECE):
+        listed = len(pieces) * SUBJECTS_PIECE
+        page = table.page(min(SUBJECTS_PIECE, SUBJECTS_LIMIT - listed))
+        if not page:
+            break
+        pieces.append(encode_plain(page)[1:-1])
+        yield
+    return table.total, msgspec.Raw(b"{%b}" % b",".join(pieces)) if pieces else {}
+
+
+def _deleted(host: StreamHost) -> Generator[None, None, msgspec.Raw]:
+    """The sequences that are missing now."""
+    seqs = host.stream.store.deleted_seqs(DELETED_LISTED_MAX)
+    pieces: list[bytes] = []
+    for at in range(0, len(seqs), DELETED_PIECE):
+        pieces.append(encode_plain(seqs[at : at + DELETED_PIECE].tolist())[1:-1])
+        yield
+    return msgspec.Raw(b"[%b]" % b",".join(pieces))

@@ -1,0 +1,217 @@
+"""Archives of servers up to 2.14: a tar of the reference's own files, read into the same items.
+
+    meta.inf                 JSON: when the stream was created, and its configuration
+    msgs/<n>.blk             records of messages, in order
+    msgs/index.db            which of them are still there
+    obs/<consumer>/meta.inf  JSON: when the consumer was created, and its configuration
+    obs/<consumer>/o.dat     how far it has come
+
+A record is u32 length (its top bit: has headers), u64 sequence, i64 time, u16 length of the
+subject, subject, [u32 length of the header, header], payload, 8 bytes of hash. Top bits of the
+sequence say that it was erased, or that the message of that sequence, further up, was removed.
+Hashes are not checked: the frames around have checksums of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from penstock.api.consumer_config import ConsumerConfig
+from penstock.api.json_codec import decode
+from penstock.api.refusals import ApiError
+from penstock.api.timestamps import parse_time
+from penstock.base.json_depth import check_nesting
+from penstock.jetstream.archive.archive_varints import Varints
+from penstock.jetstream.archive.block_index_v1 import read_index
+from penstock.jetstream.archive.stream_archive import (
+    Created,
+    Gone,
+    InvalidArchive,
+    Item,
+    SavedConsumer,
+    SavedMessage,
+    rebuilt_state,
+)
+from penstock.jetstream.archive.tar_reader import TarFeed, TarMember
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from penstock.jetstream.consumers.state.consumer_state import ConsumerState
+
+SMALL_BYTES_MAX: Final = 64 << 20
+"""Of every file that is not one of messages."""
+RECORD_BYTES_MAX: Final = 32 << 20
+
+_HEAD: Final = struct.Struct("<IQqH")
+_HASH_BYTES: Final = 8
+_HAS_HEADER: Final = 1 << 31
+_ERASED: Final = 1 << 63
+_REMOVES: Final = 1 << 62
+_STATE_MAGIC: Final = 22
+_SECOND_NS: Final = 1_000_000_000
+
+
+class _Meta(msgspec.Struct):
+    Created: str = ""
+    name: str = ""
+
+
+class _Record(NamedTuple):
+    seq: int
+    ts_ns: int
+    subject: bytes
+    has_header: bool
+    body_bytes: int
+
+
+class ArchiveReaderV1:
+    """Reads an old archive that has been taken out of its S2 stream."""
+
+    def __init__(self) -> None:
+        self._tar = TarFeed()
+        self._steps: Iterator[Item | None] = self._items()
+        self._consumers: dict[str, tuple[_Meta, bytes]] = {}
+        self._has_meta = False
+
+    def feed(self, data: bytes) -> None:
+        """More of the archive."""
+        self._tar.feed(data)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of the archive was read, and a stream before it."""
+        return self._tar.is_whole and self._has_meta and not self._consumers
+
+    def next(self) -> Item | None:
+        """The next item; None if it is not all there, or there is none. Raises InvalidArchive."""
+        try:
+            return next(self._steps, None)
+        except InvalidArchive:
+            raise
+        except (ValueError, msgspec.MsgspecError, ApiError, OSError) as error:
+            raise InvalidArchive(str(error)) from error
+
+    def _items(self) -> Iterator[Item | None]:
+        while True:
+            member = self._tar.member()
+            if member is None:
+                yield None
+            elif member.name.startswith("msgs/") and member.name.endswith(".blk"):
+                yield from self._block()
+            else:
+                yield from self._small(member)
+
+    def _take(self, n: int) -> Generator[None, None, bytes]:
+        while (data := self._tar.take(n)) is None:
+            yield None
+        return data
+
+    # -- messages
+
+    def _block(self) -> Iterator[Item | None]:
+        while self._tar.left:
+            record = yield from self._record()
+            body = yield from self._take(record.body_bytes)
+            if record.seq & _REMOVES:
+                yield Gone((record.seq & ~_REMOVES,), record.ts_ns)
+            elif record.seq and not record.seq & _ERASED:
+                yield _message(record, body)
+
+    def _record(self) -> Generator[None, None, _Record]:
+        head = yield from self._take(_HEAD.size)
+        length, seq, ts_ns, subject_bytes = _HEAD.unpack(head)
+        has_header = bool(length & _HAS_HEADER)
+        length &= ~_HAS_HEADER
+        body_bytes = length - _HEAD.size - subject_bytes
+        if length > RECORD_BYTES_MAX or body_bytes < _HASH_BYTES + 4 * has_header:
+            raise InvalidArchive("a message that has no sizes")
+        subject = yield from self._take(subject_bytes)
+        return _Record(seq, ts_ns, subject, has_header, body_bytes)
+
+    # -- everything else
+
+    def _small(self, member: TarMember) -> Iterator[Item | None]:
+        if member.size > SMALL_BYTES_MAX:
+            raise InvalidArchive(f"{member.name} is too long")
+        data = yield from self._take(member.size)
+        match member.name.split("/"):
+            case ["meta.inf"]:
+                yield self._stream(data)
+            case ["msgs", "index.db"]:
+                yield from read_index(data)
+            case ["obs", consumer, "meta.inf"]:
+                meta = _read_meta(data)
+                self._consumers[consumer] = (meta, data)
+            case ["obs", consumer, "o.dat"]:
+                yield self._consumer(consumer, data)
+            case ["errors.txt"]:
+                raise InvalidArchive(f"made with an error: {data.decode(errors='replace')}")
+            case _:
+                return  # sums of the others
+
+    def _stream(self, data: bytes) -> Created:
+        meta = _read_meta(data)
+        self._has_meta = True
+        return Created(meta.name, _created_ns(meta))
+
+    def _consumer(self, name: str, data: bytes) -> SavedConsumer:
+        found = self._consumers.pop(name, None)
+        if found is None:
+            raise InvalidArchive(f'consumer "{name}" is missing config')
+        meta, raw = found
+        config = decode(ConsumerConfig, raw, strict=False)
+        return SavedConsumer(name, config, read_state(data), _created_ns(meta))
+
+
+def _read_meta(data: bytes) -> _Meta:
+    check_nesting(data)
+    return msgspec.json.decode(data, type=_Meta)
+
+
+def _message(record: _Record, body: bytes) -> SavedMessage:
+    payload = body[:-_HASH_BYTES]
+    header = b""
+    if record.has_header:
+        stop = 4 + int.from_bytes(payload[:4], "little")
+        if stop > len(payload):
+            raise InvalidArchive("a header that is longer than its message")
+        header, payload = payload[4:stop], payload[stop:]
+    subject = record.subject.decode("utf-8", "surrogateescape")
+    return SavedMessage(record.seq, record.ts_ns, subject, header, payload)
+
+
+def _created_ns(meta: _Meta) -> int:
+    return parse_time(meta.Created) if meta.Created else 0
+
+
+def read_state(data: bytes) -> ConsumerState:
+    """The file `o.dat`. ValueError if it is none."""
+    if data[:1] != bytes((_STATE_MAGIC,)) or data[1:2] not in (b"\1", b"\2"):
+        raise ValueError("not the state of a consumer")
+    reading = Varints(data, 2)
+    is_first_version = data[1] == 1
+    floor = (reading.unsigned(), reading.unsigned())
+    delivered = (reading.unsigned(), reading.unsigned())
+    if is_first_version:
+        delivered = (
+            delivered[0] + max(floor[0] - 1, 0),
+            delivered[1] + max(floor[1] - 1, 0),
+        )
+    pending: dict[int, tuple[int, int]] = {}
+    count = reading.unsigned()
+    base = reading.signed() if count else 0
+    for _ in range(count):
+        seq = reading.unsigned() + floor[1]
+        number = 0 if is_first_version else reading.unsigned() + floor[0]
+        seconds = reading.signed()
+        seconds = base + seconds if is_first_version else base - seconds
+        pending[seq] = (number, seconds * _SECOND_NS)
+    redelivered = {}
+    for _ in range(reading.unsigned()):
+        seq = reading.unsigned() + floor[1]
+        redelivered[seq] = reading.unsigned()
+    return rebuilt_state(delivered, floor, pending, redelivered)

@@ -1,0 +1,347 @@
+"""A restore on its way: chunks of an archive in, a stream out, all of it or nothing.
+
+Every chunk is acknowledged with an empty message once it has been read; an empty chunk is the end,
+and the answer to it says whether there is a stream now. A chunk that cannot be read does not end
+the transfer: as in the reference the rest is acknowledged unread, and the answer to the end tells
+why. A restore that hears nothing for a while is given up, and leaves nothing behind.
+
+    receiving ─ end ─► syncing ─► building ─► published
+        └── nothing for 5 s ─► discarded ◄── anything that fails
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api import api_subjects, refusals
+from penstock.api.advisories import RestoreComplete, StreamAction
+from penstock.api.json_codec import encode
+from penstock.api.refusals import ApiError
+from penstock.api.responses import StreamCreateResponse
+from penstock.api.stream_config import Retention
+from penstock.base.effects import Advise, Send
+from penstock.jetstream.account.asset_info import show_stream
+from penstock.jetstream.archive.archive_transfer import Step
+from penstock.jetstream.archive.restore_stream import Rebuilding
+from penstock.jetstream.archive.stream_archive import MAGIC, ArchiveReader, InvalidArchive
+from penstock.records.s2_stream import Inflater, InvalidStream
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.api.advisories import ClientInfo
+    from penstock.api.stream_config import StreamConfig
+    from penstock.base.effects import Effect
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.archive.archive_v1 import ArchiveReaderV1
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.store.contract import Work
+
+IDLE_NS: Final = 5_000_000_000
+"""A restore that gets nothing for so long is given up."""
+STEP_BYTES: Final = 256 << 10
+"""Of messages that are stored in one step, before others have a turn."""
+STEP_ITEMS: Final = 100
+ITEM_BYTES: Final = STEP_BYTES // STEP_ITEMS
+"""What an item that is looked at one by one counts in a step: it takes as long as so many bytes."""
+SYNC_BYTES: Final = 8 << 20
+"""Of messages that may wait for their sync while chunks are acknowledged."""
+QUEUED_BYTES_MAX: Final = 64 << 20
+"""Chunks that may wait to be read."""
+
+
+class _Phase(enum.Enum):
+    RECEIVING = enum.auto()
+    SYNCING = enum.auto()
+    BUILDING = enum.auto()
+
+
+class _Chunk(NamedTuple):
+    reply: str
+    payload: bytes
+
+
+class Discard:
+    """Takes a stream away that never came to be."""
+
+    def __init__(self, rebuilding: Rebuilding) -> None:
+        self._rebuilding = rebuilding
+
+    def run(self) -> None:
+        self._rebuilding.discard()
+
+
+class Restore:
+    """One stream on its way in."""
+
+    watched = ""
+
+    def __init__(
+        self,
+        assets: Assets,
+        cfg: StreamConfig,
+        *,
+        inlet: str,
+        client: ClientInfo,
+        admit: Callable[[StreamConfig], ApiError | None],
+        serve: Callable[[StreamHost], None],
+        now_ns: int,
+    ) -> None:
+        """`admit` says why the stream may not be made now; `serve` has it take messages."""
+        self.inlet = inlet
+        self.is_over = False
+        self.problem = ""
+        self._assets = assets
+        self._cfg = cfg
+        self._client = client
+        self._admit = admit
+        self._serve = serve
+        self._start_ns = now_ns
+        self._heard_ns = now_ns
+        self._chunks: deque[_Chunk] = deque()
+        self._queued = self._total = 0
+        self._inflater = Inflater()
+        self._preamble = b""
+        self._reader: ArchiveReader | ArchiveReaderV1 | None = None
+        self._rebuilding: Rebuilding | None = None
+        self._phase = _Phase.RECEIVING
+        self._reply = ""
+        """Who waits for the end."""
+        self._error: ApiError | None = None
+
+    # -- what the edge tells
+
+    def received(self, reply: str, payload: bytes, now_ns: int) -> None:
+        """A chunk came; an empty one is the last."""
+        self._heard_ns = now_ns
+        if self._phase is not _Phase.RECEIVING:
+            return
+        if not reply:
+            self._fail("every chunk must have a reply subject")
+        elif self._queued + len(payload) > QUEUED_BYTES_MAX:
+            self._fail("too many chunks at once")
+        self._queued += len(payload)
+        self._chunks.append(_Chunk(reply, payload))
+
+    def worked(self, work: Work, failure: Exception | None) -> None:
+        """A sync has run, or the stream has been built."""
+        rebuilding = self._rebuilding
+        if rebuilding is None:
+            return
+        if work is not rebuilding:
+            rebuilding.store.synced(work, failure)
+        if failure is not None:
+            self._fail(str(failure))
+
+    def fail(self, why: str) -> None:
+        self._fail(why)
+
+    def next_deadline_ns(self) -> int | None:
+        waits = self._phase is _Phase.RECEIVING and not self.is_over
+        return self._heard_ns + IDLE_NS if waits else None
+
+    def abandon(self) -> None:
+        self.is_over = True
+        if self._rebuilding is not None:
+            self._rebuilding.discard()
+
+    def _fail(self, why: str | ApiError) -> None:
+        if self._error is None:
+            self._error = why if isinstance(why, ApiError) else refusals.STREAM_RESTORE(err=why)
+
+    # -- steps
+
+    def listening(self, is_there: bool) -> None:
+        """Nobody's interest matters here."""
+
+    def step(self, now_ns: int) -> Step:
+        """Reads on, or takes the next step to the end."""
+        if self.is_over:
+            return Step()
+        if self._error is not None and self._rebuilding is not None:
+            rebuilding, self._rebuilding = self._rebuilding, None
+            return Step(work=Discard(rebuilding))
+        if self._phase is _Phase.RECEIVING:
+            return self._receive(now_ns)
+        if self._error is not None:
+            return self._end(None, now_ns)
+        return self._complete(now_ns)
+
+    def _receive(self, now_ns: int) -> Step:
+        """Goes on with what was received."""
+        if self._error is None and self._goes_on():
+            work = self._sync()
+            return Step(work=work, more=True)
+        return self._next_chunk(now_ns)
+
+    def _next_chunk(self, now_ns: int) -> Step:
+        """What has come is read: says so, and begins with the next."""
+        effects: tuple[Effect, ...] = ()
+        if self._reply:
+            effects = (Send(self._reply),)
+            self._reply = ""
+        if not self._chunks:
+            if effects or now_ns < self._heard_ns + IDLE_NS:
+                return Step(effects)
+            self._fail("stalled")
+            self.is_over = self._rebuilding is None
+            return Step(more=not self.is_over)
+        self._reply, payload = self._chunks.popleft()
+        self._queued -= len(payload)
+        self._total += len(payload)
+        if payload:
+            self._inflater.feed(payload if self._error is None else b"")
+        else:
+            self._finish()
+        return Step(effects, more=True)
+
+    def _finish(self) -> None:
+        """The last chunk was read."""
+        self._phase = _Phase.SYNCING
+        self._chunks.clear()
+        whole = self._reader is not None and self._reader.is_whole
+        if not whole or not self._inflater.is_between_frames:
+            self._fail("backup was truncated")
+        elif self._rebuilding is not None:
+            self._try(self._rebuilding.complete)
+
+    def _complete(self, now_ns: int) -> Step:
+        """One of the steps from all received to published."""
+        rebuilding = self._rebuilding
+        assert rebuilding is not None
+        if self._phase is _Phase.SYNCING:
+            work = rebuilding.store.pending_sync()
+            if work is not None:
+                return Step(work=work)
+            self._phase = _Phase.BUILDING
+            return Step(work=rebuilding)
+        if self._assets.is_making:
+            return Step(more=True)  # its name or its subjects may be those of a new stream
+        return self._publish(rebuilding, now_ns)
+
+    def _publish(self, rebuilding: Rebuilding, now_ns: int) -> Step:
+        refused = self._admit(self._cfg)
+        if refused is not None:
+            self._fail(refused)
+            return Step(more=True)
+        try:
+            host = rebuilding.publish(now_ns)
+        except StoreError as error:
+            self._fail(str(error))
+            return Step(more=True)
+        self._rebuilding = None
+        if self._cfg.retention is Retention.INTEREST:
+            host.sweep_unwanted(now_ns)
+        self._serve(host)
+        return self._end(host, now_ns)
+
+    def _end(self, host: StreamHost | None, now_ns: int) -> Step:
+        self.is_over = True
+        name = self._cfg.name
+        told = RestoreComplete(
+            stream=name,
+            start=self._start_ns,
+            end=now_ns,
+            bytes=self._total,
+            client=self._client,
+        )
+        effects: tuple[Effect, ...] = (Advise(f"{api_subjects.RESTORE_COMPLETE}{name}", told),)
+        if host is not None:
+            made = Advise(
+                f"{api_subjects.STREAM_CREATED}{name}", StreamAction(stream=name, action="create")
+            )
+            effects = (made, *effects)
+            info = show_stream(self._assets, host, now_ns, with_cluster=False)
+            response = StreamCreateResponse(info=info)
+        else:
+            assert self._error is not None
+            response = StreamCreateResponse.refused(self._error)
+        if self._reply:
+            effects = (*effects, Send(self._reply, encode(response)))
+        return Step(effects)
+
+    # -- reading
+
+    def _goes_on(self) -> bool:
+        """Reads a bounded piece; whether there is more to read."""
+        is_more = bool(self._try(self._read))
+        if self._rebuilding is not None:
+            self._try(self._rebuilding.weigh)
+        return is_more and self._error is None
+
+    def _try(self, act: Callable[[], object]) -> object:
+        try:
+            return act()
+        except (InvalidArchive, InvalidStream, StoreError) as error:
+            self._fail(str(error))
+        except ApiError as error:
+            self._fail(error)
+        return None
+
+    def _read(self) -> bool:
+        stored = 0
+        for _ in range(STEP_ITEMS):
+            stored += self._read_run()
+            if stored >= STEP_BYTES:
+                return True
+            item = None if self._reader is None else self._reader.next()
+            if item is None:
+                piece = self._inflater.next()
+                if piece is None:
+                    break
+                self._pass_on(piece)
+                stored += len(piece)
+            else:
+                if self._rebuilding is None:
+                    self._begin()
+                assert self._rebuilding is not None
+                self._rebuilding.take(item)
+                stored += ITEM_BYTES
+        else:
+            return True
+        return False
+
+    def _read_run(self) -> int:
+        """Ordinary messages, as many as a step may have; answers how many bytes."""
+        if self._rebuilding is None or not isinstance(self._reader, ArchiveReader):
+            return 0
+        return self._reader.hand_over(self._rebuilding.take_run)
+
+    def _pass_on(self, piece: bytes) -> None:
+        """Finds out by the first bytes what kind of archive it is."""
+        if self._reader is None:
+            self._preamble += piece
+            if len(self._preamble) < len(MAGIC):
+                return
+            piece, self._preamble = self._preamble, b""
+            if piece.startswith(MAGIC):
+                self._reader = ArchiveReader(message_bytes_max=self._assets.policy.max_payload)
+            else:
+                self._reader = _old_reader()
+        self._reader.feed(piece)
+
+    def _begin(self) -> None:
+        refused = self._admit(self._cfg)
+        if refused is not None:
+            raise refused
+        self._rebuilding = Rebuilding(self._assets, self._cfg, self._start_ns)
+
+    def _sync(self) -> Work | None:
+        rebuilding = self._rebuilding
+        if rebuilding is None:
+            return None
+        if rebuilding.unsynced_bytes < SYNC_BYTES:
+            return None
+        rebuilding.unsynced_bytes = 0
+        return rebuilding.store.pending_sync()
+
+
+def _old_reader() -> ArchiveReaderV1:
+    from penstock.jetstream.archive.archive_v1 import (
+        ArchiveReaderV1,  # rarely wanted, and it takes time
+    )
+
+    return ArchiveReaderV1()

@@ -1,0 +1,302 @@
+"""A stream made from an archive, aside from all others until it is whole.
+
+Items go in, in the archive's order; what comes out is a host that nobody knows yet. Its files lie
+in a directory that is no stream's. Invariant: until `publish` has returned nothing of it can be
+found, by clients or after a crash; from then on all of it can. Sequences and times are kept, and
+the configuration's limits hold for what is restored as for anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import structs
+
+from penstock.api import refusals
+from penstock.api.consumer_config import ConsumerAction
+from penstock.api.consumer_requests import Surroundings, decide
+from penstock.api.json_codec import encode
+from penstock.api.refusals import ApiError
+from penstock.api.stream_config import Storage
+from penstock.base.sequences import SEQ_MAX
+from penstock.jetstream.account.asset_factory import build_host, host_consumer, open_store
+from penstock.jetstream.account.asset_files import ConsumerMeta, StreamMeta
+from penstock.jetstream.account.policy import consumer_caps
+from penstock.jetstream.archive.archive_lane import Intake
+from penstock.jetstream.archive.stream_archive import (
+    Created,
+    Extent,
+    Gone,
+    InvalidArchive,
+    SavedConsumer,
+)
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.ttl import parse_ttl, ttl_ns
+from penstock.store.errors import StoreError
+from penstock.store.indexed_store import IndexedStore
+from penstock.subjects.tokens import is_valid_subject
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.api.consumer_config import ConsumerConfig
+    from penstock.api.stream_config import StreamConfig
+    from penstock.jetstream.account.asset_files import ConsumerFiles
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.archive.stream_archive import Item, SavedMessage
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.store.contract import Store
+
+
+RUN_BYTES: Final = 256 << 10
+"""Of entries that are stored at once."""
+SUBJECT_LENGTH_MAX: Final = 16_383
+"""Longer subjects could have more bytes than a record has room for."""
+
+
+class Rebuilding:
+    """One stream while it is restored. Made when the archive has shown to be one."""
+
+    def __init__(self, assets: Assets, cfg: StreamConfig, now_ns: int) -> None:
+        """Raises StoreError."""
+        self._assets = assets
+        self._cfg = cfg
+        self._now_ns = now_ns
+        self._created_ns = now_ns
+        self._files = None
+        if cfg.storage is Storage.FILE and assets.files is not None:
+            self._files = assets.files.stage_stream(encode(cfg), now_ns)
+        self.store = self._open()
+        state = self.store.state()
+        self._last_seq, self._last_ts_ns = state.last_seq, state.last_ts_ns
+        self._told_last_seq = 0
+        self._told_last_ts_ns = 0
+        self._consumers: dict[str, tuple[ConsumerConfig, SavedConsumer]] = {}
+        self._consumer_files: dict[str, ConsumerFiles] = {}
+        self._host: StreamHost | None = None
+        self._held = 0
+        self.unsynced_bytes = 0
+        self._intake = self._make_intake()
+
+    def _make_intake(self) -> Intake | None:
+        """The short way in, for messages without a time to live that no limit is about."""
+        cfg, store = self._cfg, self.store
+        if not isinstance(store, IndexedStore):
+            return None
+        bytes_max = self._assets.policy.max_payload
+        if cfg.max_msg_size >= 0:
+            bytes_max = min(bytes_max, cfg.max_msg_size)
+        return Intake(
+            store.lane_parts()["log"],
+            message_bytes_max=bytes_max,
+            takes_headers=not cfg.allow_msg_ttl,
+            msgs_max=cfg.max_msgs,
+            bytes_max=cfg.max_bytes,
+            per_subject_max=cfg.max_msgs_per_subject,
+        )
+
+    def _open(self) -> Store:
+        try:
+            return open_store(self._assets, self._cfg, self._files)
+        except StoreError:
+            if self._files is not None:
+                self._files.discard()
+            raise
+
+    # -- items
+
+    def take(self, item: Item) -> None:
+        """The next part of the stream. Raises InvalidArchive, ApiError, StoreError."""
+        if isinstance(item, Extent):
+            self._fit(item)
+        elif isinstance(item, SavedConsumer):
+            self._add_consumer(item)
+        elif isinstance(item, Gone):
+            self._remove(item)
+        elif isinstance(item, Created):
+            self._identify(item)
+        else:
+            self._store(item)
+
+    def take_run(self, entries: bytearray) -> int:
+        """Stores the ordinary messages at the start of some entries; answers their bytes."""
+        intake = self._intake
+        if intake is None:
+            return 0
+        before = intake.taken_bytes
+        taken = intake.copy_in(entries, 0, RUN_BYTES)
+        if taken:
+            self._last_seq, self._last_ts_ns = self.store.last_seq, self.store.last_ts_ns
+            self.unsynced_bytes += intake.taken_bytes - before
+        return taken
+
+    def _identify(self, item: Created) -> None:
+        if item.name != self._cfg.name:
+            raise InvalidArchive("stream names do not match")
+        self._created_ns = item.created_ns or self._now_ns
+
+    def _fit(self, item: Extent) -> None:
+        state = item.state
+        if not 0 <= state.last_seq <= SEQ_MAX:
+            raise InvalidArchive("invalid stream state: no sequence is left")
+        self._check_room(state.bytes - self._held)
+        self._told_last_seq, self._told_last_ts_ns = state.last_seq, state.last_ts
+        if state.first_seq - 1 > self._last_seq:
+            self._skip_to(state.first_seq - 1, 0)
+        elif self.store.state().first_seq < state.first_seq:
+            self.store.purge(before_seq=state.first_seq)
+
+    def _skip_to(self, last: int, ts_ns: int) -> None:
+        ts_ns = max(ts_ns, self._last_ts_ns)
+        self.store.skip(self._last_seq + 1, last, ts_ns)
+        self._last_seq, self._last_ts_ns = last, ts_ns
+
+    def _store(self, msg: SavedMessage) -> None:
+        seq, subject, header = msg.seq, msg.subject, msg.header
+        if not self._last_seq < seq <= SEQ_MAX:
+            raise InvalidArchive(f"message sequence {seq} out of order")
+        if not is_valid_subject(subject) or len(subject) > SUBJECT_LENGTH_MAX:
+            raise InvalidArchive(f"message sequence {seq} has an invalid subject")
+        size = len(header) + len(msg.payload)
+        if 0 <= self._cfg.max_msg_size < size:
+            raise InvalidArchive(f"message sequence {seq} exceeds maximum message size")
+        # A store relies on times that do not fall; clocks that were set back do not care.
+        ts_ns = max(msg.ts_ns, self._last_ts_ns, 0)
+        lives_ns = ttl_ns(self._ttl(msg), ts_ns)
+        if 0 < lives_ns < self._now_ns - ts_ns:
+            self._skip_to(seq, ts_ns)
+            return
+        self.store.append(
+            subject, header, msg.payload, ts_ns, seq=seq, ttl_ns=lives_ns, admitted=True
+        )
+        self._last_seq, self._last_ts_ns = seq, ts_ns
+        self.unsynced_bytes += size
+
+    def _ttl(self, msg: SavedMessage) -> int:
+        if not self._cfg.allow_msg_ttl or not msg.header:
+            return 0
+        told = headers.get(msg.header, publish_headers.TTL)
+        seconds = parse_ttl(told) if told else 0
+        if seconds is None:
+            raise InvalidArchive(f"failed to parse message TTL of sequence {msg.seq}")
+        return seconds
+
+    def _remove(self, item: Gone) -> None:
+        for seq in item.seqs:
+            if seq > SEQ_MAX:
+                raise InvalidArchive(f"message sequence {seq} out of range")
+            if seq > self._last_seq:
+                self._skip_to(seq, item.ts_ns)  # it was given out, and is nowhere
+            else:
+                self.store.remove(seq)
+
+    def _add_consumer(self, item: SavedConsumer) -> None:
+        around = Surroundings(
+            stream=self._cfg,
+            caps=consumer_caps(self._assets.policy, self._assets.limits),
+            consumers={name: cfg for name, (cfg, _) in self._consumers.items()},
+            has_interest=lambda subject: True,
+        )
+        named = structs.replace(item.config, name=item.name)
+        if named.durable_name not in ("", item.name) or item.name in self._consumers:
+            raise InvalidArchive(f'failed to add consumer "{item.name}": its name is another\'s')
+        cfg = decide(named, ConsumerAction.CREATE, around)
+        if isinstance(cfg, ApiError):
+            raise InvalidArchive(f'failed to add consumer "{item.name}": {cfg.description}')
+        self._consumers[item.name] = (cfg, item)
+
+    def weigh(self) -> None:
+        """Counts what is held against the account's limits. Raises ApiError."""
+        grown = self.store.total_bytes - self._held
+        self._assets.hold(self._cfg.storage, grown)
+        self._held += grown
+        self._check_room(0)
+
+    def _check_room(self, n: int) -> None:
+        storage = self._cfg.storage
+        if self._assets.room_for(storage, n) is None:
+            return
+        if storage is Storage.MEMORY:
+            raise refusals.MEMORY_RESOURCES_EXCEEDED
+        raise refusals.STORAGE_RESOURCES_EXCEEDED
+
+    # -- the end
+
+    def complete(self) -> None:
+        """All items were taken."""
+        if self._last_seq < self._told_last_seq:
+            self._skip_to(self._told_last_seq, self._told_last_ts_ns)
+        if self.store.state().msgs < self._last_seq:
+            # What it does not have, it may have lost before it was saved.
+            self.store.note_lost(self._last_seq)
+
+    def run(self) -> None:
+        """Makes the files of consumers, durably, and the machines. Raises StoreError.
+
+        Takes long, so it runs on a thread: nobody else knows of any of it yet.
+        """
+        self._make_consumer_files()
+        self._host = build_host(
+            self._assets, self._cfg, self.store, self._files, created_ns=self._created_ns
+        )
+        while (cold := self._host.stream.recover(self._now_ns)) is not None:
+            work = self.store.fetch(cold)
+            work.run()
+            self.store.fetched(work)
+
+    def _make_consumer_files(self) -> None:
+        if self._files is None:
+            return
+        for name, (cfg, saved) in self._consumers.items():
+            if cfg.mem_storage:
+                continue
+            meta = ConsumerMeta(
+                name=name,
+                config=msgspec.Raw(encode(cfg)),
+                created_ns=saved.created_ns or self._now_ns,
+            )
+            self._consumer_files[name] = self._files.create_consumer(meta, saved.state)
+
+    def publish(self, now_ns: int) -> StreamHost:
+        """From now on the stream exists. Raises StoreError. Blocks for a few syncs."""
+        host = self._host
+        assert host is not None
+        if self._files is not None and self._assets.files is not None:
+            meta = StreamMeta(
+                config=msgspec.Raw(encode(self._cfg)),
+                created_ns=self._created_ns,
+                incarnation=self._files.incarnation,
+            )
+            self._files.save(meta)
+            self._assets.files.publish(self._files, self._cfg.name)
+        self._release()
+        self._assets.add(host)
+        for name, (cfg, saved) in self._consumers.items():
+            host_consumer(
+                self._assets,
+                host,
+                name,
+                cfg,
+                self._consumer_files.get(name),
+                created_ns=saved.created_ns or self._now_ns,
+                now_ns=now_ns,
+                recovered=True,
+                state=saved.state,
+            )
+        return host
+
+    def _release(self) -> None:
+        self._assets.hold(self._cfg.storage, -self._held)
+        self._held = 0
+
+    def discard(self) -> None:
+        """Nothing of it shall remain. Blocks; raises StoreError."""
+        self._release()
+        with contextlib.suppress(StoreError):  # its last words are not wanted
+            for files in self._consumer_files.values():
+                files.close()
+        with contextlib.suppress(StoreError):
+            self.store.close()
+        if self._files is not None:
+            self._files.discard()

@@ -1,0 +1,268 @@
+"""A snapshot on its way: the stream as it was when it began, in chunks that are acknowledged.
+
+Full chunks have a reply subject, and only so many may be unanswered; the last one, which may be
+shorter, has none, and an empty message with a status ends it all. What is written while the
+snapshot runs is not in it; what is removed before it was read is missing from it, as in the
+reference. Messages that are damaged are missing, too, and that is told when it ends; a snapshot
+that was asked to check fails of it. At most one chunk and what one frame holds are kept in memory.
+Invariant: nothing is sent of a message that is not durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import api_subjects
+from penstock.api.advisories import SnapshotComplete
+from penstock.base.effects import Advise, Send
+from penstock.jetstream.archive import stream_archive
+from penstock.jetstream.archive.archive_lane import copy_out
+from penstock.jetstream.archive.archive_transfer import Step
+from penstock.records.s2_stream import Deflater
+from penstock.store.contract import Cold
+from penstock.store.indexed_store import IndexedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.api.advisories import ClientInfo
+    from penstock.api.request_bodies import SnapshotRequest
+    from penstock.base.effects import Effect
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.store.contract import Range, Work
+
+SECOND_NS: Final = 1_000_000_000
+CHUNK_BYTES_DEFAULT: Final = 128 << 10
+CHUNK_BYTES_MIN: Final = 1 << 10
+CHUNK_BYTES_MAX: Final = 1 << 20
+WINDOW_BYTES_DEFAULT: Final = 8 << 20
+WINDOW_BYTES_MAX: Final = 32 << 20
+ACK_NS: Final = 5 * SECOND_NS
+"""Without an acknowledgement for so long the receiver is given up."""
+INTEREST_NS: Final = 2 * SECOND_NS
+"""How long a receiver may take to appear."""
+STEP_BYTES: Final = 256 << 10
+"""Of messages that are read in one step, before others have a turn."""
+STEP_MESSAGES: Final = 100
+RANGES_TOLD_MAX: Final = 16
+"""Of damaged messages."""
+
+WHOLE: Final = b"NATS/1.0 204\r\n\r\n"
+NO_INTEREST: Final = b"NATS/1.0 408 No Interest\r\n\r\n"
+NO_FLOW: Final = b"NATS/1.0 408 No Flow Response\r\n\r\n"
+
+
+def capture(
+    host: StreamHost, now_ns: int, *, has_consumers: bool
+) -> tuple[stream_archive.Extent, list[bytes]]:
+    """What a snapshot begins with: the stream's numbers, and all that is not a message."""
+    consumers = [host.consumers[name] for name in host.listed_consumers]
+    state = host.stream.state(consumers=len(consumers))
+    written = host.stream.state(consumers=len(consumers) if has_consumers else 0)
+    head = [stream_archive.MAGIC, stream_archive.state_entry(written, now_ns)]
+    if has_consumers:
+        head += [
+            stream_archive.consumer_entry(
+                each.name, each.cfg, each.log.state, state.last_seq, now_ns
+            )
+            for each in consumers
+        ]
+    return stream_archive.Extent(state), head
+
+
+class Snapshot:
+    """One stream on its way out."""
+
+    def __init__(
+        self,
+        host: StreamHost,
+        request: SnapshotRequest,
+        *,
+        head: list[bytes],
+        last_seq: int,
+        inlet: str,
+        client: ClientInfo,
+        has_interest: Callable[[str], bool],
+        now_ns: int,
+    ) -> None:
+        """`head` is what comes before the messages; they go up to `last_seq`."""
+        self.inlet = f"{inlet}.>"
+        self.watched = request.deliver_subject
+        self.is_over = False
+        self.problem = ""
+        self._host = host
+        self._is_checked = request.jsck
+        self._acks = inlet
+        self._to = request.deliver_subject
+        self._chunk_bytes = clamp(request.chunk_size or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
+        window = clamp(request.window_size or WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX)
+        self._free = self._free_max = max(window // self._chunk_bytes, 1)
+        self._client = client
+        self._has_interest = has_interest
+        self._start_ns = now_ns
+        self._deadline_ns = now_ns + INTEREST_NS
+        self._is_awaited = False
+        """Whether somebody listens where the archive goes, and nowhere else."""
+        self._is_heard = False
+        """Whether a receiver was there."""
+        self._deflater = Deflater()
+        self._out = bytearray()
+        self._last_seq = last_seq
+        self._chunks = 0
+        self._pieces = self._read(head)
+        self._cold: Cold | None = None
+        self._is_read = False
+        self._failure = ""
+
+    # -- what the edge tells
+
+    def received(self, reply: str, payload: bytes, now_ns: int) -> None:
+        """A chunk was acknowledged."""
+        self._free = min(self._free + 1, self._free_max)
+
+    def listening(self, is_there: bool) -> None:
+        self._is_awaited = is_there
+
+    def worked(self, work: Work, failure: Exception | None) -> None:
+        """A block is in memory, or cannot be read."""
+        if failure is not None:
+            self._failure = str(failure)
+        elif not self._host.is_closed:
+            self._host.stream.store.fetched(work)
+
+    def fail(self, why: str) -> None:
+        self._failure = self._failure or why
+
+    def next_deadline_ns(self) -> int | None:
+        return None if self.is_over else self._deadline_ns
+
+    def abandon(self) -> None:
+        self.is_over = True
+
+    # -- steps
+
+    def step(self, now_ns: int) -> Step:
+        """Reads on, or sends a chunk."""
+        if self.is_over:
+            return Step()
+        if not (self._is_heard or self._is_awaited or now_ns >= self._deadline_ns):
+            # Who asked may have an inbox for everything, and subscribe once it was answered.
+            return Step()
+        if not self._has_interest(self._to):
+            gone = self._is_heard or now_ns >= self._deadline_ns
+            return self._end(NO_INTEREST, "no interest", now_ns) if gone else Step()
+        if not self._is_heard:
+            self._is_heard = True
+            self._deadline_ns = now_ns + ACK_NS
+        if not self._free:
+            late = now_ns >= self._deadline_ns
+            return self._end(NO_FLOW, "no flow response", now_ns) if late else Step()
+        if len(self._out) < self._chunk_bytes and not (self._is_read or self._failure):
+            self._fill()
+            if self._cold is not None and not self._failure:
+                return Step(work=self._host.stream.store.fetch(self._cold))
+        if self._failure:
+            failed = b"NATS/1.0 500 %b\r\n\r\n" % self._failure.encode()
+            return self._end(failed, self._failure, now_ns)
+        return self._send(now_ns)
+
+    def _send(self, now_ns: int) -> Step:
+        size = self._chunk_bytes
+        if len(self._out) >= size:
+            chunk = bytes(self._out[:size])
+            del self._out[:size]
+            self._chunks += 1
+            self._free -= 1
+            self._deadline_ns = now_ns + ACK_NS
+            reply = f"{self._acks}.{size}.{self._chunks}"
+            return Step((Send(self._to, chunk, reply=reply),), more=True)
+        if not self._is_read:
+            return Step(more=True)
+        last: tuple[Effect, ...] = (Send(self._to, bytes(self._out)),) if self._out else ()
+        ended = self._end(WHOLE if self._chunks else b"", self.problem, now_ns)
+        return Step(last + ended.effects)
+
+    def _end(self, header: bytes, error: str, now_ns: int) -> Step:
+        self.is_over = True
+        told = SnapshotComplete(
+            stream=self._host.name,
+            start=self._start_ns,
+            end=now_ns,
+            client=self._client,
+            error=error,
+        )
+        return Step(
+            (
+                Send(self._to, header=header),
+                Advise(f"{api_subjects.SNAPSHOT_COMPLETE}{self._host.name}", told),
+            )
+        )
+
+    # -- reading
+
+    def _fill(self) -> None:
+        """Reads until there is enough for a chunk, or for one step, or a block is missing."""
+        read = 0
+        self._cold = None
+        if self._host.is_closed:
+            self._failure = self._failure or "stream closed"
+        for _ in range(0 if self._failure else STEP_MESSAGES):
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._finish()
+                return
+            if isinstance(piece, Cold):
+                self._cold = piece
+                return
+            self._out += self._deflater.add(piece)
+            read += len(piece)
+            if read >= STEP_BYTES or len(self._out) >= self._chunk_bytes:
+                return
+
+    def _finish(self) -> None:
+        """Everything that can be read is read."""
+        damaged = [each for each in self._host.stream.store.state().damaged if self._is_part(each)]
+        if damaged:
+            told = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
+            ranges = ", ".join(told + ["..."] * (len(damaged) > len(told)))
+            self.problem = (
+                f"stream {self._host.name}: messages {ranges} are damaged, and not in the snapshot"
+            )
+        if damaged and self._is_checked:
+            number = sum(min(last, self._last_seq) - first + 1 for first, last in damaged)
+            self._failure = f"snapshot check detected {number} bad messages"
+            return
+        self._out += self._deflater.finish()
+        self._is_read = True
+
+    def _is_part(self, damaged: Range) -> bool:
+        return damaged[0] <= self._last_seq
+
+    def _read(self, head: list[bytes]) -> Iterator[bytes | Cold]:
+        """The archive in pieces; a block that is not in memory stands where it is needed."""
+        yield from head
+        store = self._host.stream.store
+        log = store.lane_parts()["log"] if isinstance(store, IndexedStore) else None
+        seq = 0
+        while seq <= self._last_seq:
+            if log is not None:
+                run, seq = copy_out(log, seq, self._last_seq, STEP_BYTES)
+                if run:
+                    yield run
+                    continue
+            found = store.next_match((), seq)
+            if isinstance(found, Cold):
+                yield found
+                continue
+            if found is None or found.seq > self._last_seq:
+                break
+            seq = found.seq + 1
+            yield stream_archive.message_entry(
+                found.seq, found.ts_ns, found.subject, found.header, found.payload
+            )
+        yield stream_archive.END
+
+
+def clamp(size: int, size_max: int) -> int:
+    """A size within what is served."""
+    return min(max(CHUNK_BYTES_MIN, size), size_max)

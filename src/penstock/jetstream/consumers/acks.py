@@ -1,0 +1,217 @@
+"""What acknowledgements do: settle, send again, wait longer, give up.
+
+Only sequences count: an ack is not asked which delivery of its message it means. An ack beyond
+what was delivered changes nothing and is not answered, as in the reference. Settled sequences are
+gathered for a stream that keeps messages for its consumers, and for no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from penstock.api.ack_protocol import Verb
+from penstock.api.consumer_config import AckPolicy
+from penstock.api.consumer_rules import sampled_percent
+from penstock.store.contract import TIME_NS_MAX
+
+if TYPE_CHECKING:
+    from penstock.api.ack_protocol import Ack, AckRef
+    from penstock.api.consumer_config import ConsumerConfig
+    from penstock.base.effects import Effect
+    from penstock.jetstream.consumers.ack_deadlines import Outstanding
+    from penstock.jetstream.consumers.consumer_advisories import Events
+    from penstock.jetstream.consumers.cursor import Cursor
+    from penstock.store.contract import Range
+
+REASON_DELETED: Final = "Unacknowledged message was deleted"
+_PERCENT: Final = 100
+
+
+AckSpan: TypeAlias = tuple[int, int, int]
+"""First and last stream sequence, consumer sequence of the last; within, both rise by one."""
+
+
+class Acked(NamedTuple):
+    """What an acknowledgement brings about."""
+
+    effects: list[Effect]
+    settled: tuple[Range, ...] = ()
+    """Sequences this consumer needs no more; empty unless the stream keeps by interest."""
+
+
+class Settling:
+    """The acknowledgements of one consumer."""
+
+    __slots__ = (
+        "_cfg",
+        "_cursor",
+        "_events",
+        "_outstanding",
+        "_sampled",
+        "_share",
+        "by_interest",
+        "last_ns",
+        "settled",
+    )
+
+    def __init__(
+        self,
+        cfg: ConsumerConfig,
+        cursor: Cursor,
+        outstanding: Outstanding,
+        events: Events,
+        *,
+        by_interest: bool,
+    ) -> None:
+        self._cursor = cursor
+        self._outstanding = outstanding
+        self._events = events
+        self.by_interest = by_interest
+        """Whether the stream wants to know of each that is settled."""
+        self._sampled = 0
+        self.last_ns = 0
+        """When an acknowledgement last counted."""
+        self.settled: list[Range] = []
+        self.configure(cfg)
+
+    def configure(self, cfg: ConsumerConfig) -> None:
+        """From now on this configuration."""
+        self._cfg = cfg
+        self._share = min(sampled_percent(cfg.sample_freq), _PERCENT)
+
+    @property
+    def samples(self) -> bool:
+        """Whether some acks are reported."""
+        return self._share > 0
+
+    def keep_by_interest(self, by_interest: bool) -> None:
+        """Whether the stream wants to know what is settled, from now on."""
+        self.by_interest = by_interest
+
+    def note(self, first: int, last: int) -> None:
+        """These sequences are needed no more."""
+        if self.by_interest and first <= last:
+            self.settled.append((first, last))
+
+    # -- verbs
+
+    def obey(self, ref: AckRef, ack: Ack, now_ns: int, out: list[Effect]) -> bool:
+        """Do what an ack says; whether it is to be answered."""
+        match ack.verb:
+            case Verb.ACK:
+                self._sample(ref, now_ns, out)
+                return self._settle(ref, now_ns)
+            case Verb.NEXT:
+                self._sample(ref, now_ns, out)
+                self._settle(ref, now_ns)
+                return False
+            case Verb.TERM:
+                answered = self._settle(ref, now_ns)
+                delivery = (ref.consumer_seq, ref.stream_seq, ref.delivered)
+                out.append(self._events.terminated(*delivery, ack.reason))
+                return answered
+            case Verb.NAK:
+                self._refuse(ref, ack.delay_ns, now_ns, out)
+            case Verb.PROGRESS:
+                if ref.stream_seq in self._outstanding.log.state.pending:
+                    self._outstanding.restart(ref.stream_seq, now_ns)
+        return ref.stream_seq > 0
+
+    def _settle(self, ref: AckRef, now_ns: int) -> bool:
+        """A message is done with, and with it those before if acks are for all. Whether it was
+        delivered at all."""
+        if ref.stream_seq <= 0 or self._is_ahead(ref.stream_seq):
+            return False
+        if self._cfg.ack_policy is AckPolicy.EXPLICIT:
+            self._settle_one(ref.stream_seq)
+            self.last_ns = now_ns
+        else:
+            self.settle_through(ref.consumer_seq, ref.stream_seq, now_ns)
+        return True
+
+    def settle_many(self, spans: list[AckSpan], now_ns: int) -> None:
+        """As plain acks for each message in these spans, in their order."""
+        if not self._cfg.flow_control:
+            end = self._cursor.next - 1
+            spans = [_clipped(span, end) for span in spans if span[0] <= end]
+        if self._cfg.ack_policy is not AckPolicy.EXPLICIT:
+            for _, last, consumer_seq in spans:
+                self.settle_through(consumer_seq, last, now_ns)
+        elif spans:
+            known = self._outstanding.acked_run([(first, last) for first, last, _ in spans])
+            for first, last in known if self.by_interest else ():
+                self.note(first, last)
+            self.last_ns = now_ns
+
+    def _is_ahead(self, seq: int) -> bool:
+        # What a flow-controlled consumer knows of its deliveries may be behind its reader.
+        return seq >= self._cursor.next and not self._cfg.flow_control
+
+    def _settle_one(self, seq: int) -> None:
+        if self._outstanding.acked(seq):
+            self.note(seq, seq)
+
+    def settle_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
+        """Everything delivered up to here is done with."""
+        state = self._outstanding.log.state
+        if consumer_seq <= 0 or seq <= state.floor_stream:
+            return
+        # An ack may know of deliveries that a power cut took out of the state.
+        consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
+        if self.by_interest:
+            self.settled += state.pending.spans_within(0, seq)
+        self._outstanding.acked_through(consumer_seq, seq)
+        self.last_ns = now_ns
+
+    def _refuse(self, ref: AckRef, delay_ns: int | None, now_ns: int, out: list[Effect]) -> None:
+        state = self._outstanding.log.state
+        if not state.floor_consumer < ref.consumer_seq <= state.delivered_consumer + 1:
+            return
+        if ref.stream_seq not in state.pending:
+            return
+        out.append(self._events.refused(ref))
+        if delay_ns is None:
+            self._outstanding.requeue((ref.stream_seq,))
+        else:
+            # Counted from a time at which the ordinary wait would end now; with backoff the
+            # wait is another one, and so is the delay. The reference does the same.
+            since_ns = now_ns - self._cfg.ack_wait + delay_ns
+            since_ns = max(-TIME_NS_MAX, min(since_ns, TIME_NS_MAX))
+            self._outstanding.wait_from(ref.stream_seq, since_ns)
+
+    # -- without an ack
+
+    def lost(self, seq: int, now_ns: int, out: list[Effect]) -> None:
+        """The stream has no such message any more; what was known of it is forgotten."""
+        outstanding = self._outstanding
+        entry = outstanding.log.state.pending.get(seq)
+        deliveries = max(outstanding.redeliveries(seq), 1)
+        if outstanding.acked(seq):
+            self.last_ns = now_ns
+        if entry is not None:
+            out.append(self._events.terminated(entry[0], seq, deliveries, REASON_DELETED))
+
+    def give_up(self, seq: int, deliveries: int, out: list[Effect]) -> None:
+        """A message was delivered as often as allowed. It stays with a stream that keeps it."""
+        out.append(self._events.exhausted(seq, deliveries))
+        self._outstanding.dropped(seq, deliveries)
+
+    # -- samples
+
+    def _sample(self, ref: AckRef, now_ns: int, out: list[Effect]) -> None:
+        if not self._share or self._cfg.ack_policy is not AckPolicy.EXPLICIT:
+            return
+        entry = self._outstanding.log.state.pending.get(ref.stream_seq)
+        if entry is None:
+            return
+        self._sampled += self._share
+        if self._sampled >= _PERCENT:
+            self._sampled -= _PERCENT
+            out.append(self._events.acked(ref, now_ns - entry[1]))
+
+
+def _clipped(span: AckSpan, end: int) -> AckSpan:
+    """A span up to a sequence."""
+    first, last, consumer_seq = span
+    beyond = max(last - end, 0)
+    return first, last - beyond, consumer_seq - beyond

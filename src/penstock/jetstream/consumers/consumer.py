@@ -1,0 +1,474 @@
+"""One consumer: messages of a stream to those who ask for them, until each is acknowledged.
+
+Every call takes the time, changes the state and returns what the edge shall do; none waits. Here
+is what the world may tell a consumer; how messages move is `Delivery`'s, what acks mean is
+`Settling`'s. Invariants: a message is delivered before its successors unless it is redelivered;
+what is delivered and not settled is delivered again; the floor never passes a message that is
+outstanding. It reads its stream's store and writes only its own state, through the `StateLog`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.api.ack_protocol import Verb, parse_ack
+from penstock.api.api_levels import REQUIRED_LEVEL_HEADER, demands_too_much
+from penstock.api.consumer_config import (
+    AckPolicy,
+    ConsumerInfo,
+    PriorityGroupState,
+    SequenceInfo,
+    pause_remaining,
+)
+from penstock.api.refusals import ApiError
+from penstock.base.effects import Send
+from penstock.base.sequences import number_in
+from penstock.jetstream.consumers import position_changes, status_lines
+from penstock.jetstream.consumers.ack_deadlines import Outstanding
+from penstock.jetstream.consumers.acks import Acked
+from penstock.jetstream.consumers.consumer_advisories import Events
+from penstock.jetstream.consumers.cursor import Start, select_start
+from penstock.jetstream.consumers.delivery import Delivery
+from penstock.jetstream.consumers.lifetime import Lifetime
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.ack_protocol import AckRef
+    from penstock.api.consumer_config import ConsumerConfig
+    from penstock.base.effects import Effect
+    from penstock.jetstream.consumers.acks import AckSpan
+    from penstock.jetstream.consumers.consumer_context import Surroundings
+    from penstock.jetstream.consumers.state.consumer_state import StateLog
+    from penstock.store.contract import Range
+
+_ANSWERING = (AckPolicy.EXPLICIT, AckPolicy.ALL)
+
+
+class Reset(NamedTuple):
+    """A reset was done: the sequence delivery goes on at, and what follows at once."""
+
+    seq: int
+    effects: list[Effect]
+
+
+class Consumer:
+    """A consumer as its stream's host sees it."""
+
+    def __init__(
+        self,
+        name: str,
+        cfg: ConsumerConfig,
+        around: Surroundings,
+        log: StateLog,
+        *,
+        created_ns: int,
+        now_ns: int,
+        recovered: bool,
+    ) -> None:
+        """`recovered`: the log has the state of an earlier life, so the start is not chosen."""
+        self.name = name
+        self.stream_name = around.stream_name
+        self.cfg = cfg
+        self.created_ns = created_ns
+        self.log = log
+        self._abandoned_ns: int | None = None
+        self._around = around
+        self._events = Events(around.stream_name, name, around.account)
+        self._outstanding = Outstanding(log, cfg)
+        start = self._recover() if recovered else self._begin()
+        self._delivery = Delivery(name, cfg, around, self._outstanding, start, self._events, now_ns)
+        self._cursor = self._delivery.cursor
+        self._settling = self._delivery.settling
+        self._push = self._delivery.push
+        self._pull = self._delivery.pull
+        self._lifetime = Lifetime(cfg)
+        if self._push is None or not self._push.active:
+            self._lifetime.start(now_ns)
+
+    def _begin(self) -> Start:
+        around = self._around
+        start = select_start(self.cfg, around.store, around.max_msgs_per_subject)
+        self.log.reset(0, start.seq - 1)
+        return start
+
+    def _recover(self) -> Start:
+        start = Start(position_changes.reconcile(self._outstanding, self._around.store))
+        if not self.cfg.sourcing:
+            return start
+        # A stream that feeds on this one counts deliveries from its own start.
+        floor = self.log.state.floor_stream
+        self._outstanding.reset(0, floor)
+        return Start(floor + 1)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the last call stopped with more to deliver: `wake` it again soon."""
+        return self._delivery.busy
+
+    # -- from clients
+
+    def wake(self, now_ns: int, *, direct: bool = False) -> list[Effect]:
+        """Deliver what may be delivered, up to a bound.
+
+        With `direct` everything that was decided before has left, so that messages may go to the
+        outboxes without becoming effects.
+        """
+        out: list[Effect] = []
+        self._delivery.pump(now_ns, out, direct=direct)
+        return out
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether it can use a `direct` wake."""
+        return self._delivery.lane is not None
+
+    def request(self, reply: str, header: bytes, body: bytes, now_ns: int) -> list[Effect]:
+        """Queue a pull request, or return the status that refuses it.
+
+        The caller wakes the consumer once all requests of its turn are queued: priorities decide
+        between requests that arrived together.
+        """
+        if not reply:
+            return []
+        if self._pull is None:
+            return [Send(reply, header=status_lines.PUSH_BASED)]
+        if header and _asks_too_much(header):
+            return [Send(reply, header=status_lines.REQUIRED_API_LEVEL)]
+        out: list[Effect] = []
+        self._pull.submit(reply, body, len(self._outstanding.queue), now_ns, out)
+        return out
+
+    def ack(self, ref: AckRef, reply: str, header: bytes, payload: bytes, now_ns: int) -> Acked:
+        """An acknowledgement of any kind. Its effects may be sent once the state is durable."""
+        if not self.takes_acks:
+            return Acked([])
+        out: list[Effect] = []
+        self._note_use(now_ns)
+        was_stalled = self._delivery.is_stalled
+        said = parse_ack(payload)
+        answered = self._settling.obey(ref, said, now_ns, out)
+        if answered and reply:
+            out.append(Send(reply))
+        if said.verb is Verb.NEXT:
+            out += self.request(reply, b"", said.pull, now_ns)
+        elif was_stalled or self._outstanding.queue:
+            self._delivery.pump(now_ns, out)
+        return Acked(out, self.take_settled())
+
+    @property
+    def takes_acks(self) -> bool:
+        """Whether clients acknowledge messages one by one; else nobody listens for acks."""
+        return self.cfg.ack_policy in _ANSWERING
+
+    @property
+    def takes_plain_acks(self) -> bool:
+        """Whether acks that only say that a message is done may come as `ack_many`."""
+        return self.takes_acks and not self._settling.samples
+
+    def ack_many(self, spans: list[AckSpan], now_ns: int) -> Acked:
+        """Acknowledgements that nobody waits for and that say nothing else, as they came."""
+        if not self.takes_acks:
+            return Acked([])
+        out: list[Effect] = []
+        self._note_use(now_ns)
+        was_stalled = self._delivery.is_stalled
+        self._settling.settle_many(spans, now_ns)
+        if was_stalled or self._outstanding.queue:
+            self._delivery.pump(now_ns, out)
+        return Acked(out, self.take_settled())
+
+    def flow_reply(self, subject: str, header: bytes, now_ns: int) -> list[Effect]:
+        """A subscriber's answer to a flow control request."""
+        if self._push is None or not self._push.answered(subject):
+            return []
+        if self.cfg.ack_policy is AckPolicy.FLOW_CONTROL and header:
+            seq = _number(header, b"Nats-Last-Stream")
+            if seq > 0:
+                consumer_seq = _number(header, b"Nats-Last-Consumer")
+                self._settling.settle_through(consumer_seq, seq, now_ns)
+        return self.wake(now_ns)
+
+    def interest_changed(self, now_ns: int) -> list[Effect]:
+        """Somebody came to listen, or stopped, where this consumer sends to."""
+        out: list[Effect] = []
+        if self._pull is not None:
+            self._pull.sweep(now_ns, out)
+            return out
+        assert self._push is not None
+        if self._push.look(now_ns):
+            if self._push.active:
+                self._lifetime.stop()
+            else:
+                self._lifetime.start(now_ns)
+        self._delivery.pump(now_ns, out)
+        return out
+
+    def closing(self, *, is_deleted: bool) -> list[Effect]:
+        """The consumer goes, or else the server does: what waiting requests are told."""
+        out: list[Effect] = []
+        if self._pull is not None:
+            self._pull.close(out, is_deleted=is_deleted)
+        return out
+
+    def _note_use(self, now_ns: int) -> None:
+        if self._pull is not None:
+            self._pull.last_active_ns = now_ns
+        self._lifetime.prolong(now_ns)
+
+    # -- from the stream
+
+    def stored(self, seq: int, subject: str, now_ns: int) -> bool:
+        """A message became visible; whether it is one to `wake` this consumer for."""
+        return self._cursor.stored(seq, subject)
+
+    def stored_some(self) -> bool:
+        """Messages became visible, nobody says which; whether to `wake` this consumer."""
+        self._cursor.stored_some()
+        return True
+
+    def removed(self, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:
+        """The stream lost messages, but not by a purge."""
+        self._cursor.removed(ranges)
+        out: list[Effect] = []
+        known = self._outstanding.within(ranges)
+        if known:
+            was_stalled = self._delivery.is_stalled
+            for seq in known:
+                self._settling.lost(seq, now_ns, out)
+            if was_stalled:
+                self._delivery.pump(now_ns, out)
+        return out
+
+    def purged(self, subject: str | None, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:
+        """The stream was purged, of everything or of what a filter matches."""
+        start = position_changes.start_after_purge(
+            subject, self._cursor.filters, self._around.store
+        )
+        if start is None:
+            return []
+        if position_changes.purge(self._cursor, self._outstanding, ranges, start):
+            self._settling.last_ns = now_ns
+        return self.wake(now_ns)
+
+    def wants(self, subject: str) -> bool:
+        """Whether its filters let a subject through."""
+        return self._cursor.matches(subject)
+
+    def needs(self, seq: int, subject: str) -> bool:
+        """Whether a stream that keeps messages for its consumers must keep this one for it."""
+        return self._cursor.matches(subject) and self.holds(seq)
+
+    def holds(self, seq: int) -> bool:
+        """As `needs`, of a message its filters let through."""
+        state = self.log.state
+        if seq in state.redelivered:
+            return True
+        if seq <= state.floor_stream:
+            return False
+        if self.cfg.ack_policy is not AckPolicy.EXPLICIT:
+            return True
+        return seq >= self._cursor.next or seq in state.pending
+
+    @property
+    def holds_all_from(self) -> int:
+        """The sequence from which on it holds every message; 0 if its filters leave some out."""
+        if self._cursor.filters:
+            return 0
+        is_explicit = self.cfg.ack_policy is AckPolicy.EXPLICIT
+        floor = self.log.state.floor_stream
+        return max(self._cursor.next, floor + 1) if is_explicit else floor + 1
+
+    def has_passed(self, seq: int) -> bool:
+        """Whether it holds nothing up to here, for sure."""
+        state = self.log.state
+        return seq <= state.floor_stream and not state.redelivered
+
+    def take_settled(self) -> tuple[Range, ...]:
+        """What was settled since the last call; empty unless the stream keeps by interest.
+
+        A range may cover messages its filters do not let through.
+        """
+        settled = self._settling.settled
+        if not settled:
+            return ()
+        taken = tuple(settled)
+        settled.clear()
+        return taken
+
+    # -- time
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Do what is due."""
+        out: list[Effect] = []
+        self._again(self._outstanding.take_due(now_ns), out)
+        delivery = self._delivery
+        if delivery.pause_end_ns is not None and now_ns >= delivery.pause_end_ns:
+            out.append(self._events.paused(delivery.pause_end_ns, paused=False))
+            delivery.pause_end_ns = None
+        if self._pull is not None:
+            self._pull.pin.expire(now_ns, out)
+        delivery.pump(now_ns, out)
+        if self._push is not None:
+            on_the_way = delivery.on_the_way()
+            self._push.beat(delivery.position(), outstanding=on_the_way, now_ns=now_ns, out=out)
+        self._check_use(now_ns, out)
+        return out
+
+    def _again(self, seqs: Iterable[int], out: list[Effect]) -> None:
+        """Queue what is to be delivered again, unless once was all that is allowed."""
+        for seq in seqs:
+            redeliveries = self._outstanding.redeliveries(seq)
+            if 0 < self.cfg.max_deliver <= max(redeliveries, 1):
+                self._settling.give_up(seq, redeliveries + 1, out)
+            else:
+                self._outstanding.requeue((seq,))
+
+    def _check_use(self, now_ns: int, out: list[Effect]) -> None:
+        lifetime, pull = self._lifetime, self._pull
+        if lifetime.due_ns is None or now_ns < lifetime.due_ns:
+            return
+        if pull is not None:
+            pull.sweep(now_ns, out, at_end=True)
+            if pull.queue:
+                lifetime.start(now_ns)
+                return
+            # Who has a message may be at work on it until the wait for its ack is over.
+            used_ns = max(pull.last_active_ns, self._outstanding.last_deadline_ns())
+            lifetime.start(used_ns)
+            if lifetime.due_ns > now_ns:
+                return
+        lifetime.stop()
+        self._abandoned_ns = now_ns
+
+    def is_abandoned(self, now_ns: int) -> bool:
+        """Whether nobody used it for as long as its configuration allows: it is to be deleted."""
+        return self._abandoned_ns is not None and now_ns >= self._abandoned_ns
+
+    def next_deadline_ns(self) -> int | None:
+        """When `tick` will have something to do; None if it needs no ticks."""
+        delivery, push, pull = self._delivery, self._push, self._pull
+        times = [
+            self._outstanding.next_deadline_ns(),
+            delivery.hold_ns,
+            delivery.pause_end_ns,
+            self._lifetime.due_ns,
+        ]
+        if push is not None:
+            times.append(push.heartbeat_at_ns)
+        if pull is not None:
+            times += [pull.queue.next_event_ns, pull.pin.until_ns]
+        return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+    # -- from administrators
+
+    def update(self, cfg: ConsumerConfig, now_ns: int) -> list[Effect]:
+        """From now on this configuration; that it is allowed has been checked."""
+        old, self.cfg = self.cfg, cfg
+        out: list[Effect] = []
+        if cfg.filters != old.filters:
+            self._cursor.set_filters(cfg)
+        if (cfg.ack_wait, cfg.backoff) != (old.ack_wait, old.backoff):
+            self._outstanding.configure(cfg)
+        if cfg.inactive_threshold != old.inactive_threshold:
+            self._lifetime.configure(cfg)
+            if self._push is None or not self._push.active:
+                self._lifetime.start(now_ns)
+        self._settling.configure(cfg)
+        self._delivery.configure(cfg, now_ns)
+        if (cfg.pause_until or 0) != (old.pause_until or 0):
+            paused = self._delivery.pause_end_ns is not None
+            out.append(self._events.paused(cfg.pause_until or 0, paused=paused))
+        if cfg.sourcing:
+            self._go_to(self.log.state.floor_stream + 1)
+        if self._pull is not None:
+            self._pull.configure(cfg)
+            return out + self.wake(now_ns)
+        assert self._push is not None
+        if cfg.deliver_subject != old.deliver_subject:
+            self._again(sorted(self.log.state.pending), out)
+        self._push.configure(cfg)
+        return out + self.interest_changed(now_ns)
+
+    def retention_changed(self, *, by_interest: bool) -> None:
+        """The stream keeps messages for its consumers from now on, or does not any more."""
+        self._settling.keep_by_interest(by_interest)
+
+    def reset(self, seq: int, now_ns: int) -> Reset | ApiError:
+        """Go on at a sequence, or with 0 at the first one not acknowledged; all is forgotten."""
+        state = self.log.state
+        target = position_changes.reset_target(
+            seq, self.cfg, state.floor_stream, self._around.store
+        )
+        if isinstance(target, ApiError):
+            return target
+        self._go_to(target)
+        return Reset(target, self.wake(now_ns))
+
+    def _go_to(self, seq: int) -> None:
+        self._outstanding.reset(0, seq - 1)
+        self._cursor.jump(seq)
+        self._settling.note(self._around.store.state().first_seq, seq - 1)
+        self._delivery.last_ns = self._settling.last_ns = 0
+
+    def news(self, now_ns: int) -> list[Effect]:
+        """What is told of it when it has been made, besides that it was."""
+        until_ns = self.cfg.pause_until or 0
+        return [self._events.paused(until_ns, paused=True)] if until_ns > now_ns else []
+
+    def unpin(self, group: str, now_ns: int) -> list[Effect]:
+        """Set the pinned client of a group free; it is told even if there was none."""
+        if self._pull is None:
+            return []
+        self._pull.pin.release()
+        return [self._events.unpinned(group, "admin"), *self.wake(now_ns)]
+
+    def info(self, now_ns: int) -> ConsumerInfo:
+        """Where it is."""
+        state, cfg = self.log.state, self.cfg
+        remaining = pause_remaining(cfg.pause_until, now_ns)
+        return ConsumerInfo(
+            stream_name=self.stream_name,
+            name=self.name,
+            created=self.created_ns,
+            config=cfg,
+            delivered=SequenceInfo(
+                consumer_seq=state.delivered_consumer,
+                stream_seq=state.delivered_stream,
+                last_active=self._delivery.last_ns or None,
+            ),
+            ack_floor=SequenceInfo(
+                consumer_seq=state.floor_consumer,
+                stream_seq=state.floor_stream,
+                last_active=self._settling.last_ns or None,
+            ),
+            num_ack_pending=len(state.pending),
+            num_redelivered=len(state.redelivered) if cfg.max_deliver != 1 else 0,
+            num_waiting=self._pull.count_waiting(now_ns) if self._pull is not None else 0,
+            num_pending=self._delivery.to_come(),
+            push_bound=self._push is not None and self._push.active,
+            paused=remaining > 0,
+            pause_remaining=remaining,
+            ts=now_ns,
+            priority_groups=self._groups(),
+        )
+
+    def _groups(self) -> tuple[PriorityGroupState, ...]:
+        """The one group that is in effect."""
+        if not self.cfg.priority_groups or self._pull is None:
+            return ()
+        pin = self._pull.pin
+        group = self.cfg.priority_groups[0]
+        state = PriorityGroupState(group=group, pinned_client_id=pin.id, pinned_ts=pin.since_ns)
+        return (state,)
+
+
+def _asks_too_much(header: bytes) -> bool:
+    """Whether a request wants an API level that this server has not, or that is none."""
+    wanted = headers.get(header, REQUIRED_LEVEL_HEADER.encode())
+    return wanted is not None and demands_too_much(wanted.decode(errors="replace"))
+
+
+def _number(header: bytes, key: bytes) -> int:
+    return number_in(headers.get(header, key))

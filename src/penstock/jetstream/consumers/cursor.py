@@ -1,0 +1,321 @@
+"""Where a consumer reads: its filters, the next sequence to look at, how much is still to come.
+
+`next` only moves forward, save by a reset, and never past a message that the filters match and
+that was not handed out; what is stored but not visible yet is never passed over. The number of
+messages to come is counted once and then kept by what the stream reports; it is counted anew
+after removals whose subjects are not known. Reads the store, changes nothing in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api.consumer_config import DeliverPolicy
+from penstock.jetstream.consumers.filters import SubjectFilter
+from penstock.store.contract import Cold, Missing
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+    from penstock.api.consumer_config import ConsumerConfig
+    from penstock.jetstream.consumers.delivery_pump import Run
+    from penstock.store.contract import MessageRecord, Range, Store, StoreState
+
+EVERYTHING: Final = ">"
+SCAN_MAX: Final = 32
+"""Messages looked at one by one before the index is asked: it answers a wildcard by looking at
+every subject that matches, which costs more than a few neighbours where most of them match."""
+TAIL_SCAN_MAX: Final = 256
+"""New messages counted one by one instead of counting everything anew."""
+DOUBT_MAX: Final = 256
+"""Removals after which messages to come are counted anew in any case."""
+CHEAP_SUBJECTS_MAX: Final = 256
+"""Up to so many subjects counting anew costs about as much as delivering a message."""
+
+
+NO_LIMIT: Final = 2**62
+
+
+class Start(NamedTuple):
+    """Where to begin: at a sequence, or with a row of them and then behind the stream's end."""
+
+    seq: int
+    row: array[int] | None = None
+    resume: int = 0
+    """The last sequence that only the row may reach."""
+
+
+def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> Start:
+    """What the deliver policy means for the stream as it is now."""
+    state = store.state()
+    filters = effective_filters(cfg)
+    if cfg.opt_start_seq:
+        return Start(max(cfg.opt_start_seq, state.first_seq))
+    if cfg.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and per_subject_max != 1:
+        row = store.last_of_each(filters)
+        if row:
+            return Start(row[0], row, store.visible_seq)
+    wanted = _first_wanted(cfg, store, state, filters)
+    return Start(max(min(wanted, state.last_seq + 1), state.first_seq))
+
+
+def _first_wanted(
+    cfg: ConsumerConfig, store: Store, state: StoreState, filters: tuple[str, ...]
+) -> int:
+    match cfg.deliver_policy:
+        case DeliverPolicy.ALL:
+            return state.first_seq
+        case DeliverPolicy.LAST if filters:
+            return max(store.last_of_each(filters), default=0)
+        case DeliverPolicy.LAST:
+            return state.last_seq
+        case DeliverPolicy.LAST_PER_SUBJECT:
+            # Either every subject has but one message, or none has any.
+            return state.first_seq if state.num_subjects else state.last_seq
+        case DeliverPolicy.BY_START_TIME:
+            return _first_since(cfg.opt_start_time or 0, store, state, filters)
+        case _:
+            return state.last_seq + 1
+
+
+def _first_since(ts_ns: int, store: Store, state: StoreState, filters: tuple[str, ...]) -> int:
+    """The first message not older; where filters leave a gap before the first, it is jumped."""
+    seq = store.seq_at_time(ts_ns)
+    later = store.first_since(filters, seq) or seq
+    return later if later < state.last_seq else seq
+
+
+def effective_filters(cfg: ConsumerConfig) -> tuple[str, ...]:
+    """The filters as the store takes them: none if one of them matches everything."""
+    return () if EVERYTHING in cfg.filters else cfg.filters
+
+
+class Cursor:
+    """The reading position of one consumer."""
+
+    __slots__ = (
+        "_count",
+        "_counted_to",
+        "_doubt",
+        "_filter",
+        "_resume",
+        "_scans",
+        "_stale",
+        "_store",
+        "_tail_unknown",
+        "filters",
+        "next",
+        "row",
+        "row_at",
+    )
+
+    def __init__(self, store: Store, cfg: ConsumerConfig, start: Start) -> None:
+        self._store = store
+        self.next = start.seq
+        self.row = start.row
+        """Sequences to hand out before those that follow `_resume`; None when that is done."""
+        self.row_at = 0
+        self._resume = start.resume
+        self._count = 0
+        self._counted_to = 0
+        self._doubt = 0
+        """How many of `_count` may be gone: removed, and nobody said whether they matched."""
+        self._tail_unknown = False
+        """Whether there may be messages behind `_counted_to` that were not announced."""
+        self._stale = True
+        self.set_filters(cfg)
+
+    def set_filters(self, cfg: ConsumerConfig) -> None:
+        """From now on these; what was handed out stays so."""
+        self.filters = effective_filters(cfg)
+        self._filter = SubjectFilter(self.filters)
+        self._scans = SCAN_MAX
+        self._stale = True
+
+    def matches(self, subject: str) -> bool:
+        """Whether the filters let a subject through."""
+        return self._filter.matches(subject)
+
+    # -- reading
+
+    def peek(self) -> MessageRecord | Cold | None:
+        """The next message to hand out, which stays the next until `passed`; None at the end."""
+        if self.row is not None:
+            found = self._peek_row(self.row)
+            if found is not None:
+                return found
+        if self._filter.is_wild:
+            record = self._search()
+        else:
+            record = self._store.next_match(self.filters, self.next)
+        if record is None:
+            self.reached_end()
+        return record
+
+    def _search(self) -> MessageRecord | Cold | None:
+        """The next match among the neighbours, or else by the index."""
+        at = self.next
+        for _ in range(self._scans):
+            record = self._store.next_match((), at)
+            if record is None:
+                return None
+            if isinstance(record, Cold):
+                break  # the index may know that nothing in that block is wanted
+            if self._filter.matches(record.subject):
+                self._scans = SCAN_MAX
+                return record
+            at = record.seq + 1
+        self._scans = 1
+        return self._store.next_match(self.filters, at)
+
+    def _peek_row(self, row: array[int]) -> MessageRecord | Cold | None:
+        while self.row is not None:
+            found = self._store.load(row[self.row_at])
+            if not isinstance(found, Missing):
+                return found
+            self._leave_row_entries(1, row[self.row_at])
+            self._stale = True
+        return None
+
+    def reached_end(self) -> None:
+        """All that is visible has been looked at."""
+        end = self._store.visible_seq + 1
+        if end > self.next:
+            self.next = end
+        if self._count and not self._stale and self.next > self._counted_to:
+            self._stale = True
+
+    def passed(self, seq: int) -> None:
+        """The message `peek` gave has been handed out."""
+        self._leave_row_entries(1, seq)
+        if seq <= self._counted_to:
+            self._count -= 1
+        else:
+            self._counted_to = seq  # it was read before it was announced
+
+    # -- runs of the compiled lane
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many are to come, up to where that is counted, and how many messages it may be
+        counted down for before it must be asked again."""
+        self.pending_after(self.next)
+        doubtless = self._count - self._doubt - 1 if self._doubt else NO_LIMIT
+        return self._count, self._counted_to, doubtless
+
+    def ran(self, run: Run) -> None:
+        """A run handed messages out, of the row or from `next` on."""
+        if run.sent:
+            self._leave_row_entries(run.sent, run.last_seq)
+            self._count, self._counted_to = run.to_come, run.counted_to
+        if run.at_end:
+            self.reached_end()
+
+    def _leave_row_entries(self, number: int, seq: int) -> None:
+        """Go on behind `seq`, and in the row, if there is one, by so many."""
+        self.next = seq + 1
+        if self.row is None:
+            return
+        self.row_at += number
+        if self.row_at == len(self.row):
+            self.row = None
+            self.next = self._resume + 1
+
+    def jump(self, seq: int) -> None:
+        """Go on at a sequence, forward or back; a row that was begun is given up."""
+        self.row = None
+        self.next = seq
+        self._stale = True
+
+    # -- counting
+
+    def pending(self) -> int:
+        """How many messages are still to come."""
+        if self._tail_unknown:
+            self._count_tail()
+        if self._stale or self._doubt:
+            self._recount()
+        return max(self._count, 0)
+
+    def pending_after(self, seq: int) -> int:
+        """As `pending`, once this message has been handed out for the first time.
+
+        Where counting is dear it may include what was removed a moment ago, as long as that does
+        not turn none into some: clients take 0 for the end.
+        """
+        if self._tail_unknown:
+            self._count_tail()
+        if self._stale or (self._doubt and not self._may_doubt()):
+            self._recount()
+        to_come = self._count - (seq <= self._counted_to)
+        return to_come if to_come > 0 else 0
+
+    def _may_doubt(self) -> bool:
+        if not self._filter.is_wild or self._doubt > DOUBT_MAX or self._count - self._doubt <= 1:
+            return False
+        return self._store.state().num_subjects > CHEAP_SUBJECTS_MAX
+
+    def _recount(self) -> None:
+        start, in_row = self.next, 0
+        if self.row is not None:
+            start, in_row = self._resume + 1, len(self.row) - self.row_at
+        self._count = in_row + self._store.num_pending(start, self.filters)
+        self._counted_to = self._store.visible_seq
+        self._doubt = 0
+        self._stale = self._tail_unknown = False
+
+    def _count_tail(self) -> None:
+        """Add what came behind `_counted_to`, or see that everything must be counted."""
+        self._tail_unknown = False
+        behind = self.next if self.row is None else self._resume + 1
+        start = max(self._counted_to + 1, behind)
+        last = self._store.visible_seq
+        if self._stale or start > last:
+            return
+        if not self.filters:
+            self._count += self._store.num_pending(start, ())
+        elif last - start < TAIL_SCAN_MAX:
+            self._count_one_by_one(start)
+        else:
+            self._stale = True
+        self._counted_to = last
+
+    def _count_one_by_one(self, start: int) -> None:
+        while (record := self._store.next_match((), start)) is not None:
+            if isinstance(record, Cold):
+                self._stale = True
+                return
+            self._count += self._filter.matches(record.subject)
+            start = record.seq + 1
+
+    def stored(self, seq: int, subject: str) -> bool:
+        """A message became visible; whether it is one for this consumer."""
+        if self.filters and not self._filter.matches(subject):
+            return False
+        # While the tail is unknown it is counted from `_counted_to` on, with this message.
+        if seq > self._counted_to and not self._tail_unknown:
+            self._count += 1
+            self._counted_to = seq
+        return True
+
+    def stored_some(self) -> None:
+        """Messages became visible, nobody says which."""
+        self._tail_unknown = True
+
+    def removed(self, ranges: Sequence[Range]) -> None:
+        """The stream lost what was in these ascending ranges."""
+        if not ranges or ranges[-1][1] < self.next:
+            return
+        for at in range(max(bisect_left(ranges, (self.next, 0)) - 1, 0), len(ranges)):
+            first, last = ranges[at]
+            if last < self.next:
+                continue
+            if self._stale:
+                return  # everything is counted again anyway
+            if first != last or self.row is not None or last > self._counted_to:
+                self._stale = True
+            elif self.filters:
+                self._doubt += 1
+            else:
+                self._count -= 1

@@ -1,0 +1,384 @@
+"""The pump: a run of ordinary deliveries in C, from block images into the subscribers' outboxes.
+
+Ordinary is a message that goes out for the first time, as it is stored or its headers alone, to
+whoever is next: the messages that follow, or those of a row of sequences. How long a run may be, and
+who takes it, `Delivery` decides before; what it changes, `Delivery` notes after, from what `run`
+answers. Both lanes mean the same: a property test holds them to it. A run stops before whatever it
+cannot read (cold, damaged, gone from the row), and leaves that to the other lane.
+
+Ack subjects are written digit by digit behind a prefix; no Python object is made per message.
+Nothing is sent here, only put into outboxes, and nothing in the log changes.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset, strlen
+
+from penstock.broker.router cimport Message, put_number
+from penstock.records.record_codec cimport MESSAGE, read_record
+from penstock.store.index.block_list cimport Block, Entry
+from penstock.store.index.message_log cimport FILTERS_FEW_MAX
+from penstock.store.index.seq_list cimport seqs_at_least
+from penstock.store.index.subject_index cimport Subject, subject_text
+from penstock.subjects.trie_nodes cimport has_wildcard, xalloc, xrealloc
+
+from typing import NamedTuple
+
+from penstock.subjects.trie import Subscription
+
+cdef enum:
+    NUMBERS_BYTES_MAX = 160    # all numbers of a delivery line, and what is between them
+    SCRATCH_BYTES = 8192       # a delivery up to this is put together on the stack
+    MEMO_SLOTS = 1024          # subjects of which a run remembers whether they are wanted
+    SCAN_MAX = 1024            # messages passed over before the index is asked
+    ROW_MAX = 64               # takers of one run
+
+cdef enum Stop:
+    END = 0          # there is nothing more
+    ENOUGH = 1       # as much as was allowed
+    UNREADABLE = 2   # the next message is cold, damaged, or in a row and gone
+    GO_ON = 3
+
+cdef const char* NO_HEADERS = b"NATS/1.0\r\n"
+cdef const char* SIZE_KEY = b"Nats-Msg-Size: "
+
+TAKERS_MAX = ROW_MAX
+"""Requests that take turns within one run."""
+
+
+class Run(NamedTuple):
+    """What a run did."""
+
+    sent: int
+    size: int
+    """As a pump's bound counts: subjects, ack subjects, headers and payloads."""
+    flow: int
+    """As flow control counts: with the deliver subject for the message's own."""
+    last_flow: int
+    """Of that, the last message."""
+    last_seq: int
+    to_come: int
+    """How many are still to come, if the caller's number was right."""
+    counted_to: int
+    at_end: bool
+    """Nothing more is there that may be read."""
+    spans: list[tuple[int, int]]
+    """The stream sequences, if they were to be kept."""
+    given: list[int]
+    """How many each taker got."""
+    next_taker: int
+    """Whose turn it is."""
+    bytes_left: list[int]
+    """What each taker that counts bytes may still get; 0 for the others."""
+
+
+cdef class Pump:
+    def __cinit__(self, *, MessageLog log not None, Router router not None,
+                  SubList interest not None, str ack_prefix not None):
+        self.log = log
+        self.router = router
+        self.interest = interest
+        self.prefix = f"{ack_prefix}1.".encode("utf-8", "surrogateescape")
+        self.filters = ()
+
+    def __dealloc__(self):
+        free(self.spans)
+
+    def set_filters(self, tuple filters not None) -> None:
+        """From now on only what one of these matches; () is everything."""
+        cdef bytes raw
+        self.filters = filters
+        self.literal = self.wanted = None
+        self.are_many = len(filters) > FILTERS_FEW_MAX
+        if self.are_many:
+            return
+        if len(filters) == 1:
+            raw = filters[0].encode("utf-8", "surrogateescape")
+            if not has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
+                self.literal = raw
+                return
+        if filters:
+            self.wanted = SubList(cache=False)
+            for pattern in filters:
+                self.wanted.insert(Subscription(pattern))
+
+    def set_headers_only(self, bint headers_only) -> None:
+        """From now on a payload's size, in a header, goes out for it."""
+        self.headers_only = headers_only
+
+    def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
+            uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
+            bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
+            size_t row_at=0) -> Run:
+        """Delivers from `start` on to the takers, (subject, messages, bytes) each, in order.
+
+        With a row only its sequences, from the place `row_at` on.
+
+        With `in_turns` the first follows the last as long as it may get more; without, everybody
+        gets one at most. Ends with the message that reaches one of the bounds, and before one that
+        might exceed a taker's bytes: 0 bytes are no bound.
+        """
+        cdef uint64_t memo[MEMO_SLOTS]
+        cdef char small[SCRATCH_BYTES]
+        cdef Taker queue[ROW_MAX]
+        cdef Scratch scratch
+        cdef uint32_t i
+        cdef bytes to
+        cdef int stop
+        self.ntakers = min(<uint32_t>len(takers), <uint32_t>ROW_MAX)
+        for i in range(self.ntakers):
+            to, left, queue[i].bytes_left = takers[i]
+            queue[i].to = PyBytes_AS_STRING(to)
+            queue[i].to_len = PyBytes_GET_SIZE(to)
+            queue[i].left = left
+            queue[i].given = 0
+        self.row_left = 0
+        if row is not None and row_at < <size_t>row.shape[0]:
+            self.row = &row[row_at]
+            self.row_left = row.shape[0] - row_at
+        if self.wanted is not None:
+            memset(memo, 0, sizeof(memo))
+        self.memo = memo
+        self.takers = queue
+        scratch.data = scratch.small = small
+        scratch.cap = SCRATCH_BYTES
+        self.consumer_seq = consumer_seq
+        self.to_come = to_come
+        self.counted_to = counted_to
+        self.spans_kept = spans_kept
+        self.nspans = 0
+        self.sent = self.last_seq = 0
+        self.size = self.flow = self.last_flow = 0
+        self.turn = 0
+        stop = self.send_all(start, msgs_max, size_max, flow_max, in_turns, &scratch)
+        if scratch.data != small:
+            free(scratch.data)
+        self.memo = NULL
+        self.takers = NULL
+        self.row = NULL
+        spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
+        given = [queue[i].given for i in range(self.ntakers)]
+        bytes_left = [queue[i].bytes_left for i in range(self.ntakers)]
+        return Run(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
+                   self.counted_to, stop == END, spans, given, self.turn, bytes_left)
+
+    def has_next(self, uint64_t start) -> bool:
+        """Whether there is a message to deliver from `start` on."""
+        cdef uint64_t memo[MEMO_SLOTS]
+        cdef uint64_t seq
+        if self.wanted is not None:
+            memset(memo, 0, sizeof(memo))
+        self.memo = memo
+        seq = self.following(start)
+        self.memo = NULL
+        return 0 < seq <= self.log.visible_max
+
+    cdef int send_all(self, uint64_t start, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
+                      bint in_turns, Scratch* scratch) noexcept:
+        cdef RecordView view
+        cdef uint64_t seq = start
+        cdef int found
+        while self.sent < msgs_max and self.size < size_max and self.flow < flow_max:
+            if self.turn == self.ntakers or self.takers[self.turn].left == 0:
+                return ENOUGH
+            found = self.pick(&seq, &view)
+            if found != GO_ON:
+                return found
+            if not self.fits(&view, self.takers + self.turn):
+                return ENOUGH
+            self.send(&view, self.takers + self.turn, scratch)
+            if self.takers[self.turn].bytes_left and self.takers[self.turn].left == 0:
+                self.turn += 1
+                return ENOUGH    # the end of a request that counts bytes has a status line
+            seq += 1
+            self.turn += 1
+            if in_turns:
+                self.skip_sated()
+        return ENOUGH
+
+    cdef int pick(self, uint64_t* seq, RecordView* view) noexcept:
+        """Finds the next message of the row, or from `seq` on."""
+        if self.row != NULL:
+            if self.row_left == 0:
+                return ENOUGH
+            seq[0] = self.row[0]
+            if seq[0] > self.log.visible_max or self.find(seq[0], view) != 0:
+                return UNREADABLE
+            self.row += 1
+            self.row_left -= 1
+            return GO_ON
+        seq[0] = self.following(seq[0])
+        if seq[0] == 0 or seq[0] > self.log.visible_max:
+            return END
+        return GO_ON if self.find(seq[0], view) == 0 else UNREADABLE
+
+    cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept:
+        """False if the message might exceed the taker's bytes: the one-by-one lane decides then."""
+        cdef size_t most = (PyBytes_GET_SIZE(self.prefix) + NUMBERS_BYTES_MAX + view.subject_len
+                            + view.header_len + view.payload_len + SIZE_MARK_MAX)
+        return taker.bytes_left == 0 or <int64_t>most < taker.bytes_left
+
+    cdef void skip_sated(self) noexcept nogil:
+        """The turn goes to the next who may get more, if there is one."""
+        cdef uint32_t i
+        for i in range(self.ntakers):
+            if self.turn == self.ntakers:
+                self.turn = 0
+            if self.takers[self.turn].left:
+                return
+            self.turn += 1
+
+    # -- which
+
+    cdef uint64_t following(self, uint64_t start) noexcept:
+        """The first sequence from `start` on that is wanted; 0 if there is none."""
+        cdef Subject* subject
+        if self.wanted is not None:
+            return self.search(start)
+        if self.are_many:
+            return self.log.find_next(self.filters, start)
+        if self.literal is None:
+            return self.log.live_from(start)
+        subject = self.log.subjects.find(PyBytes_AS_STRING(self.literal),
+                                         PyBytes_GET_SIZE(self.literal))
+        return 0 if subject == NULL else seqs_at_least(&subject.seqs, start)
+
+    cdef uint64_t search(self, uint64_t start) noexcept:
+        """As `following`, among the neighbours first: the index answers a wildcard by looking at
+        every subject that matches."""
+        cdef Block* block = NULL
+        cdef Entry* entry
+        cdef uint64_t seq = start
+        cdef uint32_t i
+        for i in range(SCAN_MAX):
+            seq = self.log.live_from(seq)
+            if seq == 0 or seq > self.log.visible_max:
+                return 0
+            entry = self.log.entry_at(seq, &block)
+            if self.is_wanted(entry.subject):
+                return seq
+            seq += 1
+        return self.log.find_next(self.filters, seq)
+
+    cdef bint is_wanted(self, uint32_t subject) noexcept:
+        """Whether a subject matches, by its number; remembered for the rest of the run."""
+        cdef uint64_t* slot = self.memo + subject % MEMO_SLOTS
+        cdef Subject* found
+        if slot[0] >> 1 != <uint64_t>subject + 1:
+            found = self.log.subjects.by_id[subject]
+            slot[0] = (<uint64_t>subject + 1) << 1
+            slot[0] |= self.wanted.interested(subject_text(found), found.length)
+        return slot[0] & 1
+
+    cdef int find(self, uint64_t seq, RecordView* view) noexcept:
+        cdef Block* block = NULL
+        cdef Entry* entry = self.log.entry_at(seq, &block)
+        if entry == NULL or block.image == NULL:
+            return -1
+        if read_record(block.image + entry.offset, entry.length, &block.keys, view,
+                       not block.verified) != 0:
+            return -1
+        return 0 if view.kind == MESSAGE and view.seq == seq else -1
+
+    # -- what
+
+    cdef void fill(self, RecordView* view, Body* body) noexcept nogil:
+        """What is sent of a message."""
+        cdef char* at = body.mark
+        body.head = view.header
+        if not self.headers_only:
+            body.head_len = view.header_len + view.payload_len     # the payload follows its header
+            body.header_len = view.header_len
+            body.mark_len = 0
+            return
+        body.head_len = view.header_len - 2                # without the empty line
+        if view.header_len <= 2:
+            body.head, body.head_len = NO_HEADERS, strlen(NO_HEADERS)
+        memcpy(at, SIZE_KEY, strlen(SIZE_KEY))
+        at += strlen(SIZE_KEY)
+        at += put_number(at, view.payload_len)
+        memcpy(at, b"\r\n\r\n", 4)
+        body.mark_len = at + 4 - body.mark
+        body.header_len = body.head_len + body.mark_len
+
+    cdef void send(self, RecordView* view, Taker* taker, Scratch* scratch) noexcept:
+        """Puts the end of a delivery line and its body together, and routes it."""
+        cdef Message msg
+        cdef Body body
+        cdef char* at
+        cdef size_t prefix_len = PyBytes_GET_SIZE(self.prefix)
+        cdef size_t body_len, need
+        cdef int64_t to_come = self.to_come - (view.seq <= self.counted_to)
+        self.fill(view, &body)
+        body_len = body.head_len + body.mark_len
+        need = prefix_len + NUMBERS_BYTES_MAX + body_len
+        if need > scratch.cap:
+            if scratch.data != scratch.small:
+                free(scratch.data)
+            scratch.data = <char*>xalloc(need)
+            scratch.cap = need
+        at = scratch.data
+        memcpy(at, PyBytes_AS_STRING(self.prefix), prefix_len)
+        at += prefix_len
+        at = dotted(at, view.seq)
+        at = dotted(at, self.consumer_seq + 1)
+        at = dotted(at, <uint64_t>view.ts)
+        at += put_number(at, <uint64_t>(to_come if to_come > 0 else 0))
+        msg.reply = scratch.data
+        msg.reply_len = at - scratch.data
+        at[0] = c' '
+        at += 1
+        if body.header_len:
+            at += put_number(at, body.header_len)
+            at[0] = c' '
+            at += 1
+        at += put_number(at, body_len)
+        memcpy(at, b"\r\n", 2)
+        at += 2
+        msg.sizes = scratch.data
+        msg.sizes_len = at - scratch.data
+        msg.body = at
+        memcpy(at, body.head, body.head_len)
+        memcpy(at + body.head_len, body.mark, body.mark_len)
+        memcpy(at + body_len, b"\r\n", 2)
+        msg.subject = view.subject
+        msg.subject_len = view.subject_len
+        msg.size = body_len
+        msg.hdr_len = body.header_len
+        self.router.route_to(self.interest, NULL, &msg, taker.to, taker.to_len)
+        self.note(view, taker, msg.reply_len, body_len)
+
+    cdef void note(self, RecordView* view, Taker* taker, size_t reply_len,
+                   size_t body_len) noexcept:
+        cdef Span* span
+        self.consumer_seq += 1
+        self.sent += 1
+        self.last_seq = view.seq
+        if view.seq <= self.counted_to:
+            self.to_come -= 1
+        else:
+            self.counted_to = view.seq     # it was read before it was announced
+        self.last_flow = reply_len + body_len + taker.to_len
+        self.flow += self.last_flow
+        self.size += self.last_flow - taker.to_len + view.subject_len
+        taker.left -= 1
+        taker.given += 1
+        if taker.bytes_left:
+            taker.bytes_left -= reply_len + body_len + view.subject_len
+        if not self.spans_kept:
+            return
+        if self.nspans and self.spans[self.nspans - 1].last + 1 == view.seq:
+            self.spans[self.nspans - 1].last = view.seq
+            return
+        if self.nspans == self.spans_cap:
+            self.spans_cap = 2 * self.spans_cap + 8
+            self.spans = <Span*>xrealloc(self.spans, self.spans_cap * sizeof(Span))
+        span = self.spans + self.nspans
+        span.first = span.last = view.seq
+        self.nspans += 1
+
+
+cdef inline char* dotted(char* at, uint64_t value) noexcept nogil:
+    at += put_number(at, value)
+    at[0] = c'.'
+    return at + 1

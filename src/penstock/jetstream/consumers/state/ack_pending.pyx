@@ -1,0 +1,296 @@
+"""The messages a consumer has delivered that nobody has settled yet, by their stream sequence.
+
+A sorted array: deliveries come in rising order and are settled in about the same, so one is
+mostly found where it must be if no sequence is missing, else by halving. What is settled stays as
+a gap until the front passes it, or gaps outnumber the rest. Reads as a mapping from the stream
+sequence to (consumer sequence of the first delivery, time of the last).
+
+Knows what is there and in which order, nothing of what it means.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memmove
+
+from penstock.subjects.trie_nodes cimport xrealloc
+
+from collections.abc import Mapping
+
+cdef enum:
+    GAPS_MAX = 64          # kept besides one for each entry
+
+cdef struct Delivered:
+    uint64_t seq
+    uint64_t consumer_seq
+    int64_t ts
+    bint gone
+
+
+cdef class Unsettled:
+    cdef Delivered* rows
+    cdef size_t first      # of rows[first : end]; rows[first] is not gone
+    cdef size_t end
+    cdef size_t cap
+    cdef size_t count
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    # -- places
+
+    cdef size_t place(self, uint64_t seq) noexcept nogil:
+        """Where a sequence is, or would be."""
+        cdef size_t low = self.first, high = self.end, middle
+        cdef uint64_t ahead
+        if low == high or seq <= self.rows[low].seq:
+            return low
+        if seq > self.rows[high - 1].seq:
+            return high
+        ahead = seq - self.rows[low].seq
+        if ahead < high - low:
+            if self.rows[low + ahead].seq == seq:
+                return low + ahead
+            high = low + ahead             # sequences rise by one at least
+        while low < high:
+            middle = (low + high) >> 1
+            if self.rows[middle].seq < seq:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef Delivered* find(self, uint64_t seq) noexcept nogil:
+        cdef size_t at = self.place(seq)
+        if at == self.end or self.rows[at].seq != seq or self.rows[at].gone:
+            return NULL
+        return self.rows + at
+
+    cdef void add(self, uint64_t seq, uint64_t consumer_seq, int64_t ts) noexcept nogil:
+        cdef size_t at = self.place(seq)
+        cdef Delivered* row
+        if at == self.end or self.rows[at].seq != seq:
+            at = self.open(at)
+            self.rows[at].gone = True
+        row = self.rows + at
+        if row.gone:
+            row.seq = seq
+            row.consumer_seq = consumer_seq    # the first delivery's number stays
+            row.gone = False
+            self.count += 1
+        row.ts = ts
+
+    cdef size_t open(self, size_t at) noexcept nogil:
+        """Room for a row at a place, which may move."""
+        if self.end == self.cap:
+            if self.first > self.end // 2:
+                memmove(self.rows, self.rows + self.first,
+                        (self.end - self.first) * sizeof(Delivered))
+                at -= self.first
+                self.end -= self.first
+                self.first = 0
+            else:
+                self.cap = 2 * self.cap + 16
+                self.rows = <Delivered*>xrealloc(self.rows, self.cap * sizeof(Delivered))
+        memmove(self.rows + at + 1, self.rows + at, (self.end - at) * sizeof(Delivered))
+        self.end += 1
+        return at
+
+    cdef void take(self, Delivered* row) noexcept nogil:
+        row.gone = True
+        self.count -= 1
+        if self.count == 0:
+            self.first = self.end = 0
+            return
+        while self.rows[self.first].gone:
+            self.first += 1
+        if self.end - self.first > 2 * self.count + GAPS_MAX:
+            self.close_gaps()
+
+    cdef void close_gaps(self) noexcept nogil:
+        cdef size_t i, n = 0
+        for i in range(self.first, self.end):
+            if not self.rows[i].gone:
+                self.rows[n] = self.rows[i]
+                n += 1
+        self.first = 0
+        self.end = n
+
+    # -- changes
+
+    def put(self, uint64_t seq, uint64_t consumer_seq, int64_t ts_ns) -> None:
+        """A delivery; of one that is there already only the time counts."""
+        self.add(seq, consumer_seq, ts_ns)
+
+    def put_run(self, uint64_t consumer_seq, list spans not None, int64_t ts_ns) -> None:
+        """Deliveries one after the other, of the sequences in these spans."""
+        cdef uint64_t seq, first, last
+        for first, last in spans:
+            for seq in range(first, last + 1):
+                self.add(seq, consumer_seq, ts_ns)
+                consumer_seq += 1
+
+    def pop(self, uint64_t seq, default=None):
+        """Takes one out; answers what was known of it."""
+        cdef Delivered* row = self.find(seq)
+        if row == NULL:
+            return default
+        found = (row.consumer_seq, row.ts)
+        self.take(row)
+        return found
+
+    def settle(self, list spans not None, tuple delivered not None, tuple floor not None) -> tuple:
+        """Takes out what is in these spans, in their order, and moves a floor as each one goes:
+        behind everything when nothing is left, else with the delivery right behind it.
+
+        Pairs are of consumer and stream sequences. Answers (floor, spans of what was there).
+        """
+        cdef uint64_t seq, first, last, consumer_seq
+        cdef uint64_t top_consumer = delivered[0], top = delivered[1]
+        cdef uint64_t floor_consumer = floor[0], floor_stream = floor[1]
+        cdef uint64_t to_consumer, to
+        cdef Delivered* row
+        taken = Spans()
+        for first, last in spans:
+            for seq in range(first, last + 1):
+                row = self.find(seq)
+                if row == NULL:
+                    continue
+                consumer_seq = row.consumer_seq
+                self.take(row)
+                taken.add(seq)
+                if self.count == 0:
+                    to_consumer, to = top_consumer, top
+                elif consumer_seq == floor_consumer + 1:
+                    to_consumer = self.rows[self.first].consumer_seq
+                    to_consumer -= to_consumer > 0
+                    to = self.rows[self.first].seq - 1
+                else:
+                    continue
+                if to >= floor_stream:
+                    floor_consumer, floor_stream = to_consumer, to
+        return (floor_consumer, floor_stream), taken.done()
+
+    def drop_through(self, uint64_t seq) -> None:
+        """Takes out everything up to a sequence."""
+        while self.count and self.rows[self.first].seq <= seq:
+            self.take(self.rows + self.first)
+
+    def clear(self) -> None:
+        self.count = self.first = self.end = 0
+
+    # -- questions
+
+    def lowest(self) -> int:
+        """The first sequence; 0 if there is none."""
+        return self.rows[self.first].seq if self.count else 0
+
+    def at_least(self, uint64_t seq) -> int:
+        """The first sequence from this one on; 0 if there is none."""
+        cdef size_t at
+        if self.count == 0:
+            return 0
+        at = self.place(seq)
+        while at < self.end and self.rows[at].gone:
+            at += 1
+        return self.rows[at].seq if at < self.end else 0
+
+    def spans_within(self, uint64_t first, uint64_t last) -> list:
+        """What is there from `first` to `last`, as spans that hold nothing else."""
+        cdef size_t i = self.place(first) if self.count else self.end
+        taken = Spans()
+        while i < self.end and self.rows[i].seq <= last:
+            if not self.rows[i].gone:
+                taken.add(self.rows[i].seq)
+            i += 1
+        return taken.done()
+
+    def lowest_consumer(self) -> int:
+        """The lowest consumer sequence; 0 if there is none."""
+        cdef size_t i
+        cdef uint64_t lowest = 0
+        for i in range(self.first, self.end):
+            if not self.rows[i].gone and (lowest == 0 or self.rows[i].consumer_seq < lowest):
+                lowest = self.rows[i].consumer_seq
+        return lowest
+
+    def through(self, uint64_t seq) -> list:
+        """Every sequence up to this one, ascending."""
+        cdef size_t i
+        found = []
+        for i in range(self.first, self.end):
+            if self.rows[i].seq > seq:
+                break
+            if not self.rows[i].gone:
+                found.append(self.rows[i].seq)
+        return found
+
+    @property
+    def held(self) -> int:
+        """Rows in use, gaps among them."""
+        return self.end - self.first
+
+    # -- as a mapping
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, uint64_t seq) -> bool:
+        return self.find(seq) != NULL
+
+    def __getitem__(self, uint64_t seq):
+        found = self.get(seq)
+        if found is None:
+            raise KeyError(seq)
+        return found
+
+    def get(self, uint64_t seq, default=None):
+        cdef Delivered* row = self.find(seq)
+        return default if row == NULL else (row.consumer_seq, row.ts)
+
+    def items(self) -> list:
+        cdef size_t i
+        return [(self.rows[i].seq, (self.rows[i].consumer_seq, self.rows[i].ts))
+                for i in range(self.first, self.end) if not self.rows[i].gone]
+
+    def keys(self) -> list:
+        return [seq for seq, _ in self.items()]
+
+    def values(self) -> list:
+        return [entry for _, entry in self.items()]
+
+    def __iter__(self):
+        return iter(self.keys())
+
+    def __eq__(self, other) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return dict(self.items()) == dict(other.items())
+
+    def __repr__(self) -> str:
+        return f"Unsettled({dict(self.items())!r})"
+
+
+Mapping.register(Unsettled)
+
+
+cdef class Spans:
+    """Sequences as they come, those that follow each other as one span."""
+    cdef list spans
+    cdef uint64_t first
+    cdef uint64_t last
+
+    def __cinit__(self):
+        self.spans = []
+
+    cdef void add(self, uint64_t seq):
+        if self.first and seq == self.last + 1:
+            self.last = seq
+            return
+        self.done()
+        self.first = self.last = seq
+
+    cdef list done(self):
+        if self.first:
+            self.spans.append((self.first, self.last))
+            self.first = 0
+        return self.spans

@@ -1,0 +1,178 @@
+"""From what the files of a consumer hold to its state: pure, so that every image can be tried.
+
+Recovery starts at the newest valid checkpoint and applies, in order, every change of its log and
+of the next one that follows without a gap. What does not follow is left out and told: as cut, if
+it had not been promised to anyone; as lost, if a frame shows that it had been durable. So the
+result is always a state the consumer really had, and what is missing leads to deliveries done
+again, never to messages left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, replay
+from penstock.jetstream.consumers.state.delta_log import COPIES, LOG_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jetstream.consumers.state.delta_log import Frame, LogReading
+    from penstock.store.io.slots import SlotReading
+
+STATE_SUFFIX = ".state"
+LOG_SUFFIXES = (".log0", ".log1")
+"""A log of generation g lives in the file g % 2."""
+
+
+class Damage(NamedTuple):
+    """Something at rest that is not what was written and synced there."""
+
+    suffix: str
+    offset: int
+    what: str
+
+
+class RecoveryReport(NamedTuple):
+    """What opening a consumer's files found."""
+
+    replayed: int = 0
+    """Changes taken from the logs."""
+    cut_bytes: int = 0
+    """Bytes that are not part of a run of frames from the start of their log."""
+    cut_changes: int = 0
+    """Sound changes that do not follow from what is left, and are not used."""
+    torn: int = 0
+    """Copies and slots that were not whole, as an unfinished write leaves them."""
+    damage: tuple[Damage, ...] = ()
+    lost: tuple[int, int] | None = None
+    """First and last number of changes that were durable and are gone."""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether something was left out; the logs are kept aside then as they were found."""
+        return bool(self.cut_bytes or self.cut_changes or self.lost)
+
+    @property
+    def clean(self) -> bool:
+        """Whether the files were as they should be."""
+        return not (self.cuts or self.torn or self.damage)
+
+
+class Recovered(NamedTuple):
+    """A state, the number of the last change in it, and where it came from."""
+
+    state: ConsumerState
+    seq: int
+    report: RecoveryReport
+    log: LogReading | None
+    """The log of the newest checkpoint, if it can be appended to as it is."""
+    backed: bool
+    """Whether the same state could be had without the newest checkpoint."""
+
+
+def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None]) -> Recovered:
+    """The state the files of a consumer hold. Raises Malformed for a checkpoint of no sense."""
+    state, start = ConsumerState.decode(slots.value)
+    by_generation = {log.generation: log for log in logs if log}
+    current = by_generation.get(slots.generation)
+    following = by_generation.get(slots.generation + 1)
+    if following and not following.frames and not following.islands:
+        following = None  # made for the next checkpoint, not used
+    # One that is later still has changes that nothing leads to, but shows what was durable.
+    later = sorted(g for g in by_generation if g > slots.generation + 1)
+    used = [log for log in (current, following) if log] + [by_generation[g] for g in later]
+    seq, left_out = _apply(state, start, used)
+    durable = max((frame.durable_seq for log in used for frame in _all(log)), default=0)
+    damage, torn = _judge(slots, logs, durable)
+    report = RecoveryReport(
+        replayed=seq - start,
+        cut_bytes=sum(log.unused_bytes for log in used),
+        cut_changes=left_out,
+        torn=torn,
+        damage=tuple(damage),
+        lost=(seq + 1, durable) if durable > seq else None,
+    )
+    return Recovered(
+        state=state,
+        seq=seq,
+        report=report,
+        log=current if report.clean and not following and _is_current(current) else None,
+        backed=_backed(slots.older, start, by_generation.get(slots.generation - 1)),
+    )
+
+
+def _is_current(log: LogReading | None) -> bool:
+    return log is not None and log.version == LOG_VERSION
+
+
+def _all(log: LogReading) -> Iterator[Frame]:
+    yield from log.frames
+    yield from log.islands
+
+
+def _apply(state: ConsumerState, seq: int, logs: list[LogReading]) -> tuple[int, int]:
+    """Apply what follows; the last number applied, and how many sound changes were left out."""
+    left_out = 0
+    for log in logs:
+        for frame in _all(log):
+            if frame.last <= seq:
+                continue
+            if frame.first != seq + 1:
+                left_out += len(frame.changes)
+                continue
+            replay(state, frame.changes)
+            seq = frame.last
+    return seq, left_out
+
+
+def _judge(
+    slots: SlotReading, logs: tuple[LogReading | None, LogReading | None], durable: int
+) -> tuple[list[Damage], int]:
+    """What is damaged for sure, and how many parts may just not have been written to their end."""
+    damage: list[Damage] = []
+    torn = 0
+    following = slots.generation + 1
+    prepared = any(log and log.generation == following for log in logs)
+    for slot, fault in slots.damage:
+        # The next log is durable before a checkpoint begins to be written to this slot.
+        if prepared:
+            torn += 1
+        else:
+            damage.append(Damage(STATE_SUFFIX, slot, fault.value))
+    for place, log in enumerate(logs):
+        if log is None:
+            torn += 1
+        elif log.generation not in (slots.generation, following):
+            # The log before, which nothing needs now: it may be about to be overwritten.
+            torn += log.headers < COPIES or any(f.copies < COPIES for f in log.frames)
+        elif log.generation == slots.generation or log.frames:
+            damage += _log_damage(log, place, durable)
+            torn += sum(f.copies < COPIES and f.last > durable for f in log.frames)
+    if not any(log and log.generation == slots.generation for log in logs):
+        suffix = LOG_SUFFIXES[slots.generation % 2]
+        damage.append(Damage(suffix, 0, "not the log of the newest checkpoint"))
+    return damage, torn
+
+
+def _log_damage(log: LogReading, place: int, durable: int) -> Iterator[Damage]:
+    suffix = LOG_SUFFIXES[place]
+    if log.generation % 2 != place:
+        yield Damage(suffix, 0, "the log of the other file")
+    if log.headers < COPIES:
+        yield Damage(suffix, 0, "one of two headers")
+    if log.shortened:
+        yield Damage(suffix, COPIES * log.half_bytes, "shorter than it was made")
+    for frame in log.frames:
+        if frame.copies < COPIES and frame.last <= durable:
+            yield Damage(suffix, frame.offset, "one of two copies of a frame")
+
+
+def _backed(older: bytes | None, start: int, previous: LogReading | None) -> bool:
+    if older is None:
+        return False
+    _, seq = ConsumerState.decode(older)
+    for frame in previous.frames if previous else ():
+        if frame.first == seq + 1:
+            seq = frame.last
+    return seq >= start

@@ -1,0 +1,476 @@
+"""Durable state of a consumer: a checkpoint in two slots, and a log of what changed since.
+
+Every change is applied to `state` at once and packed for the log; `flush` writes what was packed,
+`pending_sync` hands out the sync that makes it durable. Invariants: what is recovered is a state
+the consumer had, not older than the last sync; a slot or log is overwritten only when what it
+held is durable elsewhere; any one damaged page or slot costs nothing.
+
+Checkpoint g and log g belong together. Log g + 1 is made and synced before checkpoint g + 1 is
+written, and checkpoint g + 1 is durable before log g is overwritten (as g + 2), so that either
+checkpoint leads to the newest change. docs/formats/consumer.md tells the order in full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import TYPE_CHECKING, Final
+
+from penstock.jetstream.consumers.state import consumer_deltas as deltas
+from penstock.jetstream.consumers.state.consumer_deltas import ENTRIES_MAX, ConsumerState, Malformed
+from penstock.jetstream.consumers.state.consumer_recovery import (
+    LOG_SUFFIXES,
+    STATE_SUFFIX,
+    Damage,
+    Recovered,
+    RecoveryReport,
+    recover,
+)
+from penstock.jetstream.consumers.state.delta_log import (
+    COPIES,
+    HALF_BYTES_MAX,
+    ConsumerLog,
+    ConsumerSync,
+    half_bytes_for,
+    read_log,
+)
+from penstock.store.errors import CorruptRecord, DiskFull, NotFound, StoreError, SyncFailed
+from penstock.store.io.slots import SlotFile, state_key
+
+if TYPE_CHECKING:
+    from penstock.store.contract import Range
+    from penstock.store.io.disk import Disk, File
+    from penstock.store.io.slots import SlotReading
+
+__all__ = [
+    "ConsumerState",
+    "ConsumerStateStore",
+    "ConsumerSync",
+    "Damage",
+    "RecoveryReport",
+]
+
+CUT_SUFFIX: Final = ".cut"
+"""Both logs as they were found, when recovery could not use all of them."""
+ROLE: Final = "consumer"
+
+
+class ConsumerStateStore:
+    """The owner of one consumer's state; others read `state` and change it through here."""
+
+    __slots__ = (
+        "_alone",
+        "_buffer",
+        "_dirty",
+        "_disk",
+        "_failure",
+        "_is_closing",
+        "_key",
+        "_log",
+        "_log_files",
+        "_next",
+        "_next_synced",
+        "_out",
+        "_overflow",
+        "_slots",
+        "_wanted_bytes",
+        "_written_seq",
+        "durable_seq",
+        "name",
+        "recorded_seq",
+        "state",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        name: str,
+        key: bytes,
+        slots: SlotFile,
+        log: ConsumerLog,
+        log_files: tuple[File, File],
+        state: ConsumerState,
+        seq: int,
+    ) -> None:
+        """For `create` and `open`; everything given is durable."""
+        self.name = name
+        self.state = state
+        self.recorded_seq = seq
+        """The number of the last change."""
+        self.durable_seq = seq
+        """The number of the last change that outlives a power cut."""
+        self._disk = disk
+        self._key = key
+        self._slots = slots
+        self._log = log
+        self._log_files = log_files
+        self._next: ConsumerLog | None = None
+        self._next_synced = False
+        self._buffer = bytearray()
+        self._written_seq = seq
+        self._overflow = False
+        """Changes since `_written_seq` are in `state` only: a checkpoint must take them."""
+        self._alone = False
+        """The newest checkpoint has what no log leads to: another one must follow."""
+        self._wanted_bytes = 0
+        self._dirty: dict[str, File] = {}
+        self._out: ConsumerSync | None = None
+        self._is_closing = False
+        self._failure: Exception | None = None
+
+    # -- opening
+
+    @classmethod
+    def create(
+        cls, disk: Disk, name: str, *, incarnation: int, state: ConsumerState | None = None
+    ) -> ConsumerStateStore:
+        """Make the files of a new consumer, durably. Blocks for a few syncs.
+
+        The `.state` file comes last: without it there is no consumer, whatever else is there.
+        """
+        key = state_key(f"{ROLE}/{name}", incarnation)
+        state = state or ConsumerState()
+        files = _open_logs(disk, name)[0]
+        first = [
+            ConsumerLog.fresh(disk, file, key, generation, half_bytes_for(0))
+            for file, generation in zip(files, (2, 1), strict=True)
+        ]
+        for file in files:
+            disk.fdatasync(file)
+        disk.sync_dir()  # or the last name could be there without the others
+        slots = SlotFile.create(disk, name + STATE_SUFFIX, key, state.encode(0))
+        return cls(disk, name, key, slots, first[0], files, state, 0)
+
+    @classmethod
+    def open(
+        cls, disk: Disk, name: str, *, incarnation: int
+    ) -> tuple[ConsumerStateStore, RecoveryReport]:
+        """Recover the state; put right what is not as it should be, and report it.
+
+        NotFound if there is no such consumer; SlotsDamaged, and nothing touched, if no checkpoint
+        is valid. Blocks for reading and for some syncs.
+        """
+        key = state_key(f"{ROLE}/{name}", incarnation)
+        slots, reading = SlotFile.open(disk, name + STATE_SUFFIX, key, repair=False)
+        opened = [slots.file]
+        try:
+            files, missing = _open_logs(disk, name)
+            opened += files
+            found = _recover(disk, name, key, reading, files, missing)
+            if found.log:
+                end, half_bytes = found.log.end, found.log.half_bytes
+                file = files[slots.generation % 2]
+                log = ConsumerLog(disk, file, key, slots.generation, half_bytes, end)
+            else:
+                if found.report.cuts:
+                    _keep_logs(disk, name, files)
+                log = _start_over(disk, key, slots, files, found)
+        except StoreError:
+            for file in opened:
+                disk.close_file(file)
+            raise
+        store = cls(disk, name, key, slots, log, files, found.state, found.seq)
+        store._alone = bool(found.log) and not found.backed
+        return store, found.report
+
+    @staticmethod
+    def delete(disk: Disk, name: str) -> None:
+        """Remove the files of a consumer that is not open, the one that makes it exist first."""
+        for suffixes in ((STATE_SUFFIX,), (*LOG_SUFFIXES, CUT_SUFFIX)):
+            for suffix in suffixes:
+                with contextlib.suppress(NotFound):
+                    disk.unlink(name + suffix)
+            disk.sync_dir()
+
+    @staticmethod
+    def sweep(disk: Disk, name: str) -> None:
+        """Remove the files of a consumer that does not exist any more. Syncs nothing: if a crash
+        brings one back, `delete` removes it before it is made again."""
+        for suffix in (STATE_SUFFIX, *LOG_SUFFIXES, CUT_SUFFIX):
+            with contextlib.suppress(NotFound):
+                disk.unlink(name + suffix)
+
+    # -- changes
+
+    def delivered(
+        self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
+    ) -> None:
+        """A message went out and waits for its acknowledgement."""
+        state = self.state
+        if len(state.pending) >= ENTRIES_MAX or len(state.redelivered) >= ENTRIES_MAX:
+            _check_room(state, stream_seq, redeliveries)
+        self._note(
+            deltas.pack_delivered(deltas.DELIVERED, consumer_seq, stream_seq, ts_ns, redeliveries)
+        )
+        state.deliver(consumer_seq, stream_seq, ts_ns, redeliveries)
+
+    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
+        """Messages went out for the first time, the first of them as this delivery."""
+        state = self.state
+        if len(state.pending) + deltas.span_count(spans) > ENTRIES_MAX:
+            raise _too_many()
+        self._note(deltas.pack_delivered_run(consumer_seq, ts_ns, spans))
+        state.deliver_run(consumer_seq, ts_ns, spans)
+
+    def passed(self, consumer_seq: int, stream_seq: int) -> None:
+        """A message went out that needs no acknowledgement."""
+        self._note(deltas.pack_pair(deltas.PASSED, consumer_seq, stream_seq))
+        self.state.pass_by(consumer_seq, stream_seq)
+
+    def acked(self, stream_seq: int) -> bool:
+        """One message is done with; False, and nothing noted, if it was not outstanding."""
+        state = self.state
+        if stream_seq not in state.pending and stream_seq not in state.redelivered:
+            return False
+        self._note(deltas.pack_acked(deltas.ACKED, stream_seq))
+        state.ack(stream_seq)
+        return True
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        """Messages are done with; those that were outstanding. Of others nothing is noted."""
+        known = self.state.ack_run(spans)
+        if known:
+            self._note(deltas.pack_acked_run(known))
+        return known
+
+    def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
+        """Everything up to and including this delivery is done with; the floor is there."""
+        self._note(deltas.pack_pair(deltas.ACKED_THROUGH, consumer_seq, stream_seq))
+        self.state.ack_through(consumer_seq, stream_seq)
+
+    def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
+        """An outstanding message waits from this time on, with this count if it is not 0."""
+        self._note(deltas.pack_nacked(deltas.NACKED, stream_seq, ts_ns, redeliveries))
+        self.state.nack(stream_seq, ts_ns, redeliveries)
+
+    def dropped(self, stream_seq: int) -> None:
+        """An outstanding message was delivered too often and is not any more."""
+        self._note(deltas.pack_acked(deltas.DROPPED, stream_seq))
+        self.state.drop(stream_seq)
+
+    def reset(self, consumer_seq: int, stream_seq: int) -> None:
+        """Nothing is outstanding; the next deliveries come behind these sequences."""
+        self._note(deltas.pack_pair(deltas.RESET, consumer_seq, stream_seq))
+        self.state.reset(consumer_seq, stream_seq)
+
+    def replace(self, state: ConsumerState) -> None:
+        """Another state altogether, as from a replica. The store owns it from now on."""
+        self._note(b"")
+        self.state = state
+        self._overflow = True
+
+    def take_over(self, state: ConsumerState, changes: int) -> None:
+        """The files were made from a copy of this state, which has changed so often since."""
+        self.state = state
+        if changes:
+            self.recorded_seq += changes
+            self._overflow = True
+
+    def _note(self, packed: bytes) -> None:
+        self.recorded_seq += 1
+        if self._overflow:
+            return
+        self._buffer += packed
+        if len(self._buffer) > self._log.half_bytes:
+            self._overflow = True
+
+    # -- making it durable
+
+    def flush(self) -> None:
+        """Write what is not written: to the log, or as a checkpoint once that is worthwhile.
+
+        After an error it can be called again. Syncs nothing.
+        """
+        if self._failure:
+            raise self._sync_failed()
+        if self.recorded_seq > self._written_seq and not self._overflow:
+            self._append()
+        if self._overflow:
+            self._buffer.clear()
+            self._wanted_bytes = max(self._wanted_bytes, 2 * self._log.half_bytes)
+        if self._overflow or self._alone or 2 * self._log.used > self._log.half_bytes:
+            self._checkpoint()
+
+    def _append(self) -> None:
+        if not self._log.has_room(len(self._buffer)):
+            self._overflow = True
+            return
+        count = self.recorded_seq - self._written_seq
+        self._log.append(self._buffer, self._written_seq + 1, count, self.durable_seq)
+        self._dirty[self._log.file.name] = self._log.file
+        self._buffer.clear()
+        self._written_seq = self.recorded_seq
+
+    def _checkpoint(self) -> None:
+        """One step towards the next checkpoint, if what it rests on is durable."""
+        if not self._slots.ready:
+            return
+        if self._next is None:
+            self._next = self._prepare_log()
+            self._next_synced = False
+        elif self._next_synced:
+            self._slots.put(self.state.encode(self.recorded_seq))
+            self._dirty[self._slots.file.name] = self._slots.file
+            self._written_seq = self.recorded_seq
+            self._alone, self._overflow = self._overflow, False
+            self._log, self._next = self._next, None
+
+    def _prepare_log(self) -> ConsumerLog:
+        """Make the log of the next checkpoint, large enough that it pays to write that one."""
+        generation = self._slots.generation + 1
+        file = self._log_files[generation % 2]
+        wanted = max(self._wanted_bytes, 2 * self.state.encoded_bytes())
+        self._dirty[file.name] = file
+        return ConsumerLog.fresh(self._disk, file, self._key, generation, half_bytes_for(wanted))
+
+    def pending_sync(self) -> ConsumerSync | None:
+        """Write, and what must run for it to be durable; None if nothing is open.
+
+        At most one is out at a time. To be asked again after `synced`: a checkpoint takes two.
+        """
+        if self._out is not None:
+            return None
+        self.flush()
+        if not self._dirty:
+            return None
+        files = tuple(self._dirty.values())
+        self._dirty.clear()
+        self._out = ConsumerSync(
+            self._disk, files, self._written_seq, self._slots.generation, self._next
+        )
+        return self._out
+
+    def synced(self, work: ConsumerSync, failure: Exception | None = None) -> None:
+        """The work has run. After a failure nothing is durable any more: changes are taken, so
+        that reading goes on, and `flush` and `pending_sync` refuse."""
+        assert work is self._out, "another sync is out"
+        self._out = None
+        if self._is_closing:
+            self.close()
+        if failure is not None:
+            self._failure = failure
+            return
+        self.durable_seq = work.upto
+        self._slots.synced(work.generation)
+        if work.prepared is not None and work.prepared is self._next:
+            self._next_synced = True
+
+    def settle(self) -> None:
+        """Write and sync until nothing is open. Blocks."""
+        while work := self.pending_sync():
+            try:
+                work.run()
+            except StoreError as error:
+                self.synced(work, error)
+                raise
+            self.synced(work)
+
+    def close(self) -> None:
+        """Write and sync what is open, unless a sync failed before, and let go of the files. While
+        a sync is out (the consumer is deleted): only the latter, and when it has run."""
+        if self._out is not None:
+            self._is_closing = True
+            return
+        try:
+            if not (self._failure or self._is_closing):
+                self.settle()
+        finally:
+            self._slots.close()
+            for file in self._log_files:
+                self._disk.close_file(file)
+
+    def abandon(self) -> None:
+        """Let go of the files as they are, when a sync that is out has run: they are removed."""
+        self._is_closing = True
+        if self._out is None:
+            self.close()
+
+    def _sync_failed(self) -> SyncFailed:
+        path = f"{self._disk.path}/{self.name}"
+        return SyncFailed(path, "write", errno.EIO, f"a sync failed before: {self._failure}")
+
+
+def _open_logs(disk: Disk, name: str) -> tuple[tuple[File, File], tuple[Damage, ...]]:
+    """Both log files; one that is missing is made, and told."""
+    first, first_missing = _open_log(disk, name, LOG_SUFFIXES[0])
+    try:
+        second, second_missing = _open_log(disk, name, LOG_SUFFIXES[1])
+    except StoreError:
+        disk.close_file(first)
+        raise
+    return (first, second), first_missing + second_missing
+
+
+def _open_log(disk: Disk, name: str, suffix: str) -> tuple[File, tuple[Damage, ...]]:
+    try:
+        return disk.open(name + suffix), ()
+    except NotFound:
+        missing = Damage(suffix, 0, "the file is missing")
+        return disk.open(name + suffix, create=True), (missing,)
+
+
+def _recover(
+    disk: Disk,
+    name: str,
+    key: bytes,
+    reading: SlotReading,
+    files: tuple[File, File],
+    missing: tuple[Damage, ...],
+) -> Recovered:
+    """What the files hold, and all of it durable."""
+    images = [disk.pread(file, COPIES * HALF_BYTES_MAX, 0) for file in files]
+    try:
+        found = recover(reading, (read_log(key, images[0]), read_log(key, images[1])))
+    except Malformed as error:
+        raise CorruptRecord(f"{disk.path}/{name}{STATE_SUFFIX}", 0, str(error)) from error
+    for file in files:
+        # What a killed process wrote can be read before it is durable.
+        disk.fdatasync(file)
+    if not missing:
+        return found
+    disk.sync_dir()
+    report = found.report._replace(damage=missing + found.report.damage)
+    return found._replace(report=report, log=None)
+
+
+def _check_room(state: ConsumerState, stream_seq: int, redeliveries: int) -> None:
+    grows = len(state.pending) >= ENTRIES_MAX and stream_seq not in state.pending
+    counts = redeliveries and stream_seq not in state.redelivered
+    if grows or (counts and len(state.redelivered) >= ENTRIES_MAX):
+        raise _too_many()
+
+
+def _too_many() -> ValueError:
+    return ValueError(f"a consumer has at most {ENTRIES_MAX} messages outstanding")
+
+
+def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:
+    images = [disk.pread(log, COPIES * HALF_BYTES_MAX, 0) for log in files]
+    file = disk.open(name + CUT_SUFFIX, create=True)
+    try:
+        disk.truncate(file, 0)
+        disk.pwrite(file, b"".join(images), 0)
+        disk.fdatasync(file)
+        disk.sync_dir()
+    except DiskFull:
+        pass  # a full disk must not keep a consumer from opening; the report has the count
+    finally:
+        disk.close_file(file)
+
+
+def _start_over(
+    disk: Disk, key: bytes, slots: SlotFile, files: tuple[File, File], found: Recovered
+) -> ConsumerLog:
+    """Two checkpoints of the recovered state and two empty logs, each durable before the next.
+
+    The first checkpoint makes the logs superfluous, in whatever state they are; only then are
+    they overwritten. A crash on the way is recovered to the same state.
+    """
+    value = found.state.encode(found.seq)
+    slots.write(value)
+    for generation in (slots.generation, slots.generation + 1):
+        file = files[generation % 2]
+        log = ConsumerLog.fresh(disk, file, key, generation, half_bytes_for(0))
+        disk.fdatasync(file)
+    slots.write(value)
+    return log

@@ -1,0 +1,160 @@
+"""What a stream's host has begun and finishes in later turns, a slice at a time.
+
+Rollups of many messages, limits that take many out at once, acknowledgements and deleted consumers
+that free many, memory of a purge. The driver asks for one slice per turn, so that other streams and
+clients are served in between. A crash between two slices loses nothing that was answered for: the
+reply to a rollup waits for its last slice, and what limits or consumers have not taken out yet is
+taken out when the stream is opened.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.api.stream_config import Retention
+from penstock.jetstream.host import interest_retention
+from penstock.jetstream.streams.entries import Purge, Trim
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from penstock.base.effects import Effect
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.store.contract import Range
+
+
+class RollUp:
+    """The slices of a rollup that are left, and the effects that follow the last."""
+
+    __slots__ = ("effects", "rest")
+
+    def __init__(self, rest: Iterable[Purge], effects: tuple[Effect, ...]) -> None:
+        self.rest = deque(rest)
+        self.effects = effects
+
+
+class Chores:
+    """The work of one host that is left."""
+
+    __slots__ = ("_host", "_roll_ups", "_settled", "_sweep_from")
+
+    def __init__(self, host: StreamHost) -> None:
+        self._host = host
+        self._roll_ups: deque[RollUp] = deque()
+        self._settled: deque[Range] = deque()  # by consumers; not looked at yet
+        self._sweep_from = 0  # where the sweep for what no consumer needs goes on; 0: none
+
+    @property
+    def are_left(self) -> bool:
+        """Whether `go_on` has something to do."""
+        host = self._host
+        store = host.stream.store
+        return host.failure is None and bool(
+            self._roll_ups
+            or self._settled
+            or self._sweep_from
+            or store.is_over
+            or store.has_remains
+        )
+
+    def roll_up(self, rest: tuple[Purge, ...], effects: tuple[Effect, ...]) -> None:
+        """These slices of a rollup follow, then the effects."""
+        self._roll_ups.append(RollUp(rest, effects))
+
+    def settle(self, spans: tuple[Range, ...]) -> None:
+        """A consumer has settled these."""
+        self._settled.extend(spans)
+
+    def sweep(self, now_ns: int) -> None:
+        """Look for messages that no consumer needs; the first slice now."""
+        self._sweep_from = max(1, self._host.stream.store.state().first_seq)
+        self._sweep_on(now_ns)
+
+    def finish(self, now_ns: int) -> Generator[None, None, None]:
+        """Do everything that is left, with a pause after each slice."""
+        while self.are_left:
+            self.go_on(now_ns)
+            yield
+
+    def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
+        """Take messages out, with a pause after each slice; returns how many."""
+        host = self._host
+        yield from self.finish(now_ns)
+        total = 0
+        rest: tuple[Purge, ...] = (entry,)
+        while rest:
+            host.hear_lane()
+            applied = host.stream.apply(rest[0])
+            is_part = bool(entry.subject or entry.keep)
+            is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
+            subject = entry.subject or None
+            host.tell_purged(subject, applied.removed, now_ns, is_single=is_single)
+            total += applied.removed.msgs
+            rest = applied.rest
+            if rest:
+                yield
+        return total
+
+    def go_on(self, now_ns: int) -> None:
+        """Do one slice."""
+        host = self._host
+        host.hear_lane()
+        self._slice(now_ns)
+        if not self.are_left:
+            host.open_lane()
+            host.note(host.stream)
+
+    def _slice(self, now_ns: int) -> None:
+        host = self._host
+        store = host.stream.store
+        try:
+            if self._roll_ups:
+                self._roll_on(self._roll_ups[0], now_ns)
+            elif store.is_over:
+                host.replicator.propose(Trim(host.stream.last_ts_ns))
+            elif self._settled:
+                self._settle_on(*self._settled.popleft())
+            elif self._sweep_from:
+                self._sweep_on(now_ns)
+            else:
+                store.shed()
+        except StoreError as error:
+            host.broken(error)
+
+    def _roll_on(self, roll_up: RollUp, now_ns: int) -> None:
+        host, entry = self._host, roll_up.rest.popleft()
+        applied = host.stream.apply(entry)
+        host.tell_purged(entry.subject or None, applied.removed, now_ns)
+        roll_up.rest.extend(applied.rest)
+        if not roll_up.rest:
+            self._roll_ups.popleft()
+            host.commits.promise(roll_up.effects)
+
+    def _settle_on(self, first: int, last: int) -> None:
+        host = self._host
+        consumers = host.consumers.values()
+        gone, following = interest_retention.needed_by_none(
+            host.stream.store, consumers, first, last
+        )
+        if following <= last:
+            self._settled.appendleft((following, last))
+        host.take_out(gone, host.stream.last_ts_ns)
+
+    def _sweep_on(self, now_ns: int) -> None:
+        host = self._host
+        store, retention = host.stream.store, host.stream.cfg.retention
+        first, last, self._sweep_from = self._sweep_from, store.last_seq, 0
+        if retention is Retention.LIMITS or host.failure is not None:
+            return
+        if host.consumers:
+            is_queue = retention is Retention.WORKQUEUE
+            consumers = host.consumers.values()
+            gone, following = interest_retention.needed_by_none(
+                store, consumers, first, last, only_wanted=is_queue
+            )
+            self._sweep_from = following if following <= last else 0
+            host.take_out(gone, now_ns)
+        elif retention is Retention.INTEREST and store.next_seq((), first):
+            host.replicator.propose(Purge(now_ns))

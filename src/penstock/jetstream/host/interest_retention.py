@@ -1,0 +1,79 @@
+"""Which messages of a stream that keeps them for its consumers are needed no more.
+
+Pure questions over a store and the consumers of its stream; the caller takes the messages out. Both
+look at the index alone, so it does not matter whether a message is in memory.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from penstock.jetstream.account.asset_files import StreamFiles
+    from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.store.contract import Range, Store
+
+SWEEP_LOOKS: Final = 1_024
+"""Messages that one slice of a sweep looks at: about two milliseconds."""
+
+
+def settled_by_all(
+    store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
+) -> tuple[int, ...]:
+    """Those of some sequences, settled by one consumer, that no other needs."""
+    if len(consumers) == 1:
+        # Its filters let through what it settled, so the subject need not be looked up.
+        (only,) = consumers
+        return tuple(chain.from_iterable(_let_go(only, *span) for span in settled))
+    return tuple(
+        seq
+        for first, last in settled
+        for seq in range(first, last + 1)
+        if not _is_needed(store, consumers, seq)
+    )
+
+
+def _let_go(consumer: Consumer, first: int, last: int) -> Iterable[int]:
+    seqs = range(first, last + 1)
+    return seqs if consumer.has_passed(last) else (seq for seq in seqs if not consumer.holds(seq))
+
+
+def _is_needed(store: Store, consumers: Collection[Consumer], seq: int) -> bool:
+    subject = store.subject_of(seq)
+    return subject is not None and any(consumer.needs(seq, subject) for consumer in consumers)
+
+
+def needed_by_none(
+    store: Store,
+    consumers: Collection[Consumer],
+    first: int,
+    last: int,
+    *,
+    only_wanted: bool = False,
+) -> tuple[tuple[int, ...], int]:
+    """One slice of a sweep: what no consumer needs from `first` to `last`, and where the next slice
+    goes on; after `last` if there is none.
+
+    With `only_wanted` a message that no consumer's filters let through stays, too: a consumer may
+    come for it.
+    """
+    stop = min([last + 1, *(each.holds_all_from for each in consumers if each.holds_all_from)])
+    gone: list[int] = []
+    seq = store.next_seq((), first)
+    for _ in range(SWEEP_LOOKS):
+        if not seq or seq >= stop:
+            return tuple(gone), last + 1
+        subject = store.subject_of(seq) or ""
+        is_kept = only_wanted and not any(each.wants(subject) for each in consumers)
+        if not is_kept and not any(each.needs(seq, subject) for each in consumers):
+            gone.append(seq)
+        seq = store.next_seq((), seq + 1)
+    return tuple(gone), seq
+
+
+def has_unserved(files: StreamFiles | None) -> bool:
+    """Whether there are consumers on disk that cannot be served: they may want any message."""
+    return files is not None and bool(files.unserved)

@@ -1,0 +1,199 @@
+"""The state of a consumer that has no files of its own until it changes.
+
+Most consumers are made long before they are used, and some never are. Where such a one begins is
+written with its configuration; files for what it is given and acknowledges are made when there is
+something to write in them, on a disk thread, with a copy of the state; what changes meanwhile
+follows with the next checkpoint. Invariant: nothing is called durable before those files are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState
+from penstock.jetstream.consumers.state.consumer_state import MemoryLog
+from penstock.store.errors import StoreError, SyncFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jetstream.account.disk_work import FileGate
+    from penstock.jetstream.consumers.state.consumer_state import StateLog
+    from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, ConsumerSync
+    from penstock.store.contract import Range
+
+
+class StateMaking:
+    """The files of a state are made: `run` on any thread, then give it back to `synced`.
+
+    After an error it can be run again.
+    """
+
+    __slots__ = ("_make", "_value", "store", "upto")
+
+    def __init__(
+        self, make: Callable[[ConsumerState], ConsumerStateStore], value: bytes, upto: int
+    ) -> None:
+        self._make = make
+        self._value = value
+        self.upto = upto
+        """The last change that the files begin with."""
+        self.store: ConsumerStateStore | None = None
+
+    def run(self) -> None:
+        """Make the files, durably. Blocks for some syncs."""
+        if self.store is None:
+            self.store = self._make(ConsumerState.decode(self._value)[0])
+
+
+class LateLog:
+    """A consumer's state, in memory or in files; its calls are `ConsumerStateStore`'s."""
+
+    __slots__ = (
+        "_before",
+        "_changes",
+        "_durable",
+        "_failure",
+        "_gate",
+        "_log",
+        "_make",
+        "_store",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: ConsumerState,
+        make: Callable[[ConsumerState], ConsumerStateStore],
+        gate: FileGate,
+        store: ConsumerStateStore | None = None,
+    ) -> None:
+        """`make` makes the files, durably, with a state to begin with, while nothing else has
+        `gate`; `store`: they are there."""
+        self.state = state
+        self._make = make
+        self._gate = gate
+        self._store = store
+        self._log: StateLog = MemoryLog(state) if store is None else store
+        self._changes = 0
+        self._durable = 0  # of these
+        self._failure: SyncFailed | None = None
+        self._before = 0  # changes before those that the store counts
+
+    @property
+    def has_files(self) -> bool:
+        return self._store is not None
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether there are changes and no files yet that could hold them."""
+        return self._store is None and self._changes > self._durable
+
+    def written_elsewhere(self, upto: int) -> None:
+        """The state as it was after this change is durable, with the configuration."""
+        self._durable = max(self._durable, upto)
+
+    # -- changes
+
+    def delivered(
+        self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
+    ) -> None:
+        self._changes += 1
+        self._log.delivered(consumer_seq, stream_seq, ts_ns, redeliveries)
+
+    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
+        self._changes += 1
+        self._log.delivered_run(consumer_seq, spans, ts_ns)
+
+    def passed(self, consumer_seq: int, stream_seq: int) -> None:
+        self._changes += 1
+        self._log.passed(consumer_seq, stream_seq)
+
+    def acked(self, stream_seq: int) -> bool:
+        self._changes += 1
+        return self._log.acked(stream_seq)
+
+    def acked_run(self, spans: list[Range]) -> list[Range]:
+        self._changes += 1
+        return self._log.acked_run(spans)
+
+    def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
+        self._changes += 1
+        self._log.acked_through(consumer_seq, stream_seq)
+
+    def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
+        self._changes += 1
+        self._log.nacked(stream_seq, ts_ns, redeliveries)
+
+    def dropped(self, stream_seq: int) -> None:
+        self._changes += 1
+        self._log.dropped(stream_seq)
+
+    def reset(self, consumer_seq: int, stream_seq: int) -> None:
+        self._changes += 1
+        self._log.reset(consumer_seq, stream_seq)
+
+    # -- durability
+
+    @property
+    def recorded_seq(self) -> int:
+        store = self._store
+        return self._changes if store is None else self._before + store.recorded_seq
+
+    @property
+    def durable_seq(self) -> int:
+        store = self._store
+        return self._durable if store is None else self._before + store.durable_seq
+
+    def flush(self) -> None:
+        """Write what is not written, if there are files for it (`needs_files`)."""
+        if self._store is not None:
+            self._store.flush()
+
+    def pending_sync(self) -> ConsumerSync | StateMaking | None:
+        """Return what must run for the state to be durable; None if nothing, or not now: other work
+        on the files is out, and it must be asked again when that has ended."""
+        if self._store is not None:
+            return self._store.pending_sync()
+        if self._failure is not None:
+            raise self._failure
+        if not self.needs_files or self._gate.is_taken:
+            return None
+        self._gate.take()
+        return StateMaking(self._make, self.state.encode(0), self._changes)
+
+    def synced(self, work: ConsumerSync | StateMaking, failure: Exception | None = None) -> None:
+        """The work has run."""
+        if isinstance(work, StateMaking):
+            self._made(work, failure)
+        else:
+            assert self._store is not None
+            self._store.synced(work, failure)
+
+    def _made(self, work: StateMaking, failure: Exception | None) -> None:
+        store = work.store
+        if failure is None and store is not None:
+            store.take_over(self.state, self._changes - work.upto)
+            self._log = self._store = store
+            self._before = work.upto
+        if isinstance(failure, SyncFailed):
+            self._failure = failure  # what a sync lost is not written again by another one
+        self._gate.leave()
+
+    def close(self) -> None:
+        """Write and sync what is open, and let go of the files. Blocks."""
+        work = None if self._store is not None else self.pending_sync()
+        if isinstance(work, StateMaking):
+            try:
+                work.run()
+            except StoreError as error:
+                self.synced(work, error)
+                raise
+            self.synced(work)
+        if self._store is not None:
+            self._store.close()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are: the consumer is deleted."""
+        if self._store is not None:
+            self._store.abandon()

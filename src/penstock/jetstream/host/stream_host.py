@@ -1,0 +1,482 @@
+"""One stream with its consumers: where appended becomes a wake, and acknowledged a removal.
+
+A host owns its stream and consumers and is the only one to call them. What they decide gathers
+in two lists: `now`, which may leave at once, and `held`, which may leave when everything done so
+far is durable (`commits`). The edge takes what leaves, runs the syncs and calls `turn` when there
+is something to pass on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from penstock.api import refusals
+from penstock.api.stream_config import Retention
+from penstock.base.effects import Fetch, Send
+from penstock.jetstream.consumers.consumer import Consumer
+from penstock.jetstream.host import interest_retention
+from penstock.jetstream.host.chores import Chores
+from penstock.jetstream.host.deadline_queue import Agenda
+from penstock.jetstream.host.pending_replies import Commits
+from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, Intake
+from penstock.jetstream.host.replicator import LocalReplicator
+from penstock.jetstream.host.wakeups import Waking
+from penstock.jetstream.streams.entries import (
+    ROLLUP_SUBJECT,
+    Answer,
+    Applied,
+    NotLoaded,
+    Publish,
+    Remove,
+)
+from penstock.jetstream.streams.lanes.lane_policy import configure_lane, removed_one_by_one
+from penstock.jetstream.streams.pubacks import PubAcks
+from penstock.jetstream.streams.stream import Stream
+from penstock.store.contract import NOTHING_REMOVED
+from penstock.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.refusals import ApiError
+    from penstock.base.effects import Effect
+    from penstock.base.message import Inbound
+    from penstock.jetstream.account.asset_files import ConsumerFiles, StreamFiles
+    from penstock.jetstream.host.pending_replies import Commit
+    from penstock.jetstream.host.replicator import Replicator
+    from penstock.jetstream.sources.stream_sources import Upstream
+    from penstock.jetstream.streams.entries import Entry, PlanNote
+    from penstock.jetstream.streams.lanes.publish_lane import StreamLane
+    from penstock.store.contract import Range, Removed
+    from penstock.store.errors import DiskFull
+
+
+class StreamHost:
+    """A stream, its consumers, and what waits for their disk."""
+
+    def __init__(self, stream: Stream, files: StreamFiles | None, *, incarnation: str = "") -> None:
+        self.stream = stream
+        self.files = files
+        self.incarnation = incarnation
+        """What no other stream has, of whatever name."""
+        self.consumers: dict[str, Consumer] = {}
+        self._listed: list[str] = []  # names of consumers that requests may name
+        self._is_listed_sorted = True
+        self.consumer_files: dict[str, ConsumerFiles] = {}
+        self.now: list[Effect] = []
+        self.is_closed = False
+        self.is_deleted = False
+        self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
+        self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
+        self.lane: StreamLane | None = None
+        self.is_watched = False
+        """Whether what it holds must be known after every message."""
+        self.upstream: Upstream | None = None
+        self.positions = None if files is None else files.positions()
+        self.commits = Commits(stream, self.positions, self.consumer_files)
+        self.chores = Chores(self)
+        """What was begun and goes on in later turns."""
+        self._intake = Intake()
+        self._waking = Waking(self.consumers)
+
+    @property
+    def name(self) -> str:
+        return self.stream.cfg.name
+
+    @property
+    def held(self) -> list[Effect]:
+        """What may leave when everything done so far is durable."""
+        return self.commits.held
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be written any more."""
+        return self.commits.failure
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether nothing can be stored, now or ever."""
+        return self.failure is not None or self.commits.full is not None
+
+    # -- messages in
+
+    def publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> None:
+        """A message for the stream. What it brings about is in `now` and `held` afterwards."""
+        if self._intake:
+            if not self._intake.add(msg):
+                self._refuse(msg, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
+            return
+        self.hear_lane()
+        self._publish(msg, now_ns, note)
+
+    def _publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> bool:
+        hindrance = self.failure or self.commits.full
+        if hindrance is not None:
+            self._refuse(msg, refusals.STREAM_STORE_FAILED(err=str(hindrance)))
+            return True
+        try:
+            planned = self.stream.plan(msg, now_ns)
+            if note is not None:
+                note(planned)
+            if isinstance(planned, Answer):
+                self.commits.promise(planned.effects)
+            elif isinstance(planned, NotLoaded):
+                self._intake.put_back(msg)
+                self.open_lane()  # which stays closed while something waits
+                self.now.append(Fetch(planned.cold))
+                return False
+            else:
+                self.replicator.propose(planned)
+        except StoreError as error:
+            self.broken(error)
+            self._refuse(msg, refusals.STREAM_STORE_FAILED(err=str(error)))
+        return True
+
+    def _refuse(self, msg: Inbound, why: ApiError, header: bytes = b"") -> None:
+        if msg.reply:
+            self.now.append(Send(msg.reply, PubAcks(self.name).refused(why), header))
+
+    def hear_lane(self) -> None:
+        """Takes note of what the fast lane did since it was last asked."""
+        if self.lane is None:
+            return
+        taken, gone = self.lane.take_news()
+        if taken:
+            self.stream.passed_by_lane()
+            self._waking.taken()
+            if self.upstream is not None:
+                self.upstream.hear()
+        if gone and self.consumers:
+            self.tell_removed(removed_one_by_one(gone))
+
+    def broken(self, error: StoreError) -> None:
+        """The store cannot be written any more."""
+        self.commits.fail(error, self.lane)
+
+    def _apply(self, entry: Entry) -> None:
+        applied = self.stream.apply(entry)
+        if type(entry) is Publish and entry.special is not None and entry.special.rollup:
+            # To consumers, what a message rolls up is purged.
+            subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
+            if applied.by_limit.msgs:
+                self.tell_removed(applied.by_limit)
+            is_single = applied.rolled_up.msgs == 1 and not applied.rest
+            self.tell_purged(subject, applied.rolled_up, entry.ts_ns, is_single=is_single)
+            applied = applied._replace(removed=NOTHING_REMOVED)
+        if applied.rest:  # the reply follows the last slice
+            self.chores.roll_up(applied.rest, applied.effects)
+            applied = applied._replace(effects=())
+        self._applied(applied)
+
+    def _applied(self, applied: Applied) -> None:
+        self.commits.promise(applied.effects)
+        if applied.is_bulk:
+            self._waking.taken()
+        if applied.stored:
+            self._waking.stored(applied.stored)
+        if applied.removed.msgs and self.consumers:
+            self.tell_removed(applied.removed)
+
+    def propose(self, entry: Entry) -> None:
+        """A change that was planned by whoever answers a request."""
+        self.hear_lane()
+        self.replicator.propose(entry)
+
+    def tell_removed(self, removed: Removed) -> None:
+        """Consumers must know what limits or deletions took out."""
+        now_ns = self.stream.last_ts_ns
+        for consumer in list(self.consumers.values()):
+            self._take(consumer, consumer.removed(removed.seqs, now_ns))
+
+    # -- consumers
+
+    def add_consumer(self, consumer: Consumer, files: ConsumerFiles | None) -> None:
+        self.consumers[consumer.name] = consumer
+        if not consumer.cfg.direct:
+            self._listed.append(consumer.name)
+            self._is_listed_sorted = False
+        if files is not None:
+            self.consumer_files[consumer.name] = files
+        self._waking.add(consumer.name)
+        self.open_lane()
+        self.note(consumer)
+
+    def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
+        """Takes a consumer out; its files are the caller's to remove."""
+        consumer = self.consumers.pop(name)
+        if not consumer.cfg.direct:
+            self._listed.remove(name)
+        self.agenda.forget(consumer)
+        self._waking.forget(name)
+        self.commits.unsynced.discard(name)
+        self.open_lane()
+        self.now.extend(effects)
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def touched(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
+        """A consumer was called by somebody else; it may want to deliver, or be woken later."""
+        self._take(consumer, effects)
+        self._waking.add(consumer.name)
+
+    def _take(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
+        self.now.extend(effects)
+        self.note(consumer)
+        if consumer.busy:
+            self._waking.add(consumer.name)
+        settled = consumer.take_settled()
+        if settled:
+            self._settle(settled)
+
+    def note(self, machine: Stream | Consumer | Upstream) -> None:
+        if isinstance(machine, Consumer):
+            self.commits.changed.add(machine.name)
+        due_ns = machine.next_deadline_ns()
+        self.agenda.note(machine, due_ns)
+        if machine is self.stream:
+            self._tend_lane(due_ns)
+
+    def acked(
+        self,
+        consumer: Consumer,
+        effects: Iterable[Effect],
+        settled: tuple[Range, ...],
+        *,
+        is_awaited: bool,
+    ) -> None:
+        """An acknowledgement was taken; with `is_awaited` somebody waits for it to be durable."""
+        if is_awaited:
+            self.held.extend(effects)
+            self.commits.unsynced.add(consumer.name)
+        else:
+            self.now.extend(effects)
+        self.note(consumer)
+        self._waking.add(consumer.name)
+        if settled:
+            self._settle(settled)
+
+    # -- retention by interest
+
+    def wants(self, subject: str) -> bool:
+        """Whether some consumer is interested in the subject; one that is not served may be."""
+        is_wanted = any(consumer.wants(subject) for consumer in self.consumers.values())
+        return is_wanted or interest_retention.has_unserved(self.files)
+
+    def _settle(self, settled: tuple[Range, ...]) -> None:
+        if self.stream.cfg.retention is Retention.LIMITS:
+            return
+        if sum(last - first + 1 for first, last in settled) > interest_retention.SWEEP_LOOKS:
+            self.chores.settle(settled)
+            return
+        gone = interest_retention.settled_by_all(
+            self.stream.store, self.consumers.values(), settled
+        )
+        self.take_out(gone, self.stream.last_ts_ns)
+
+    def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
+        """Nobody needs these. If they cannot be taken out now, the next start does it."""
+        if not seqs or self.failure is not None or interest_retention.has_unserved(self.files):
+            return  # a consumer that is not served may need them
+        try:
+            self.replicator.propose(Remove(now_ns, seqs))
+        except StoreError as error:
+            self.broken(error)
+        self.note(self.stream)
+
+    def sweep_unwanted(self, now_ns: int) -> None:
+        """Take out what no consumer needs any more: a slice at once, what is left as a chore."""
+        self.chores.sweep(now_ns)
+
+    # -- turns
+
+    def turn(self, now_ns: int) -> None:
+        """Passes on what has become visible; lets consumers deliver."""
+        if self.is_closed:
+            return
+        self.hear_lane()
+        self._waking.announce(self.stream.store, now_ns)
+        while self._waking.is_busy:
+            is_busy = False
+            for consumer in self._waking.take_ready():
+                self._take(consumer, consumer.wake(now_ns))
+                is_busy |= consumer.busy
+            if is_busy:
+                return
+        if not self.stream.is_timeless:
+            self.note(self.stream)
+
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether nothing can be passed on before the next sync: the lane took some, no more."""
+        is_idle = self._waking.is_idle and not (self.now or self.upstream)
+        return is_idle and self.stream.store.sync_wanted
+
+    def flow(self, now_ns: int) -> bool:
+        """Lets a consumer deliver into outboxes at once; False if there is none that may.
+
+        To be called after `turn` until it answers so, each time when everything in `now` has left:
+        what was decided before must not come after.
+        """
+        consumer = None if self.is_closed else self._waking.take_direct()
+        if consumer is None:
+            return False
+        self._take(consumer, consumer.wake(now_ns, direct=True))
+        return True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `turn` stopped at a bound and has more to do at once."""
+        return self._waking.is_busy
+
+    def tick(self, now_ns: int) -> list[Consumer]:
+        """Time has passed. Answers the consumers that nobody uses any more."""
+        abandoned = []
+        for machine in self.agenda.due(now_ns):
+            if isinstance(machine, Stream):
+                self._tick_stream(now_ns)
+                continue
+            if not isinstance(machine, Consumer):
+                machine.tick(now_ns)
+                continue
+            if self.consumers.get(machine.name) is not machine:
+                continue
+            self._take(machine, machine.tick(now_ns))
+            self._waking.add(machine.name)
+            if machine.is_abandoned(now_ns):
+                abandoned.append(machine)
+        return abandoned
+
+    def _tick_stream(self, now_ns: int) -> None:
+        try:
+            due = self.stream.tick(now_ns)
+            self.commits.promise(due.effects)
+            for entry in due.entries:
+                self.replicator.propose(entry)
+        except StoreError as error:
+            self.broken(error)
+            return
+        self.note(self.stream)
+
+    def fetched(self, now_ns: int) -> None:
+        """A block that something waited for is in memory."""
+        while self._intake and self._publish(self._intake.take(), now_ns):
+            continue
+        if self.upstream is not None:
+            self.upstream.resume(now_ns)
+        self.open_lane()
+        self._waking.add_all()
+
+    # -- changes from outside
+
+    def tell_purged(
+        self, subject: str | None, removed: Removed, now_ns: int, *, is_single: bool = False
+    ) -> None:
+        """Consumers must know what a purge or a rollup took out.
+
+        With `is_single` it took one message, which counts as deleted, as in the reference.
+        """
+        if is_single:
+            self.tell_removed(removed)
+            removed = NOTHING_REMOVED
+        for consumer in list(self.consumers.values()):
+            self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
+            self._waking.add(consumer.name)
+
+    def open_lane(self) -> None:
+        """Lets the fast lane take what the configuration allows, unless something must wait."""
+        if self.lane is not None:
+            is_bound = self._intake or self.is_hindered or self.stream.store.is_over
+            is_free = not (is_bound or self.is_closed)
+            configure_lane(self.lane, self.stream.cfg, is_free=is_free)
+            self._tend_lane(self.stream.next_deadline_ns())
+
+    def _tend_lane(self, due_ns: int | None) -> None:
+        """Lets the lane work alone if nobody waits for its messages, and none of them will be due
+        before what is noted already."""
+        if self.lane is not None:
+            age_ns, last_ns = self.stream.cfg.max_age, self.stream.last_ts_ns
+            is_timed = not age_ns or (due_ns is not None and due_ns <= last_ns + age_ns)
+            is_alone = not (self.consumers or self.is_watched or self.upstream)
+            self.lane.leave_alone(is_alone and is_timed)
+
+    def config_changed(self, now_ns: int) -> None:
+        """The stream has another configuration; its consumers may have to know."""
+        self.open_lane()
+        by_interest = self.stream.cfg.retention is not Retention.LIMITS
+        for consumer in self.consumers.values():
+            consumer.retention_changed(by_interest=by_interest)
+        self.note(self.stream)
+        self._waking.add_all()
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def filters_changed(self, now_ns: int) -> None:
+        """A consumer wants other messages than before."""
+        if self.stream.cfg.retention is Retention.INTEREST:
+            self.sweep_unwanted(now_ns)
+
+    def await_state(self, consumer: Consumer) -> None:
+        """What is held next waits for this consumer's state, too."""
+        self.commits.unsynced.add(consumer.name)
+
+    @property
+    def listed_consumers(self) -> list[str]:
+        """Return the consumers that requests name, in order; those that feed copies are not."""
+        if not self._is_listed_sorted:
+            self._listed.sort()
+            self._is_listed_sorted = True
+        return self._listed.copy()
+
+    @property
+    def num_listed(self) -> int:
+        """Return how many consumers requests may name."""
+        return len(self._listed)
+
+    def deleted(self) -> None:
+        """Reply to everything that waits: the stream is deleted, and that is durable."""
+        self.is_closed = self.is_deleted = True
+        self.now[:0] = self.commits.end_by_deletion(self.lane)
+        while self._intake:
+            self._refuse(self._intake.take(), refusals.STREAM_NOT_FOUND)
+
+    def let_go(self) -> None:
+        """Writes what is open and closes the files. Blocks."""
+        for files in self.consumer_files.values():
+            with contextlib.suppress(StoreError):
+                (files.abandon if self.is_deleted else files.close)()
+        with contextlib.suppress(StoreError):
+            self.stream.store.close()
+            if self.positions is not None and self.failure is None:
+                self.positions.keep_now(self.stream)
+        if self.positions is not None:
+            self.positions.close()
+        if self.files is not None:
+            self.files.close()
+
+    # -- durability
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether something waits, or has changed that should be durable soon."""
+        lane = self.lane
+        return bool(self.held or self.commits.unsynced or (lane is not None and lane.waiting)) or (
+            self.failure is None and self.stream.store.sync_wanted
+        )
+
+    def begin_commit(self) -> list[Commit]:
+        """What must run for `held` to be true; it is taken, and comes back with `end_commit`."""
+        return self.commits.begin(self.lane)
+
+    def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
+        """The works have run: what waited for them may leave, if none of them failed."""
+        self.now.extend(self.commits.end(commits, failure, self.lane))
+
+    def hindered(self, full: DiskFull | None) -> None:
+        """The disk is full, or has space again."""
+        self.commits.full = full
+        self.open_lane()
+
+    def flush_consumers(self) -> None:
+        """Writes what consumers' states lack on disk, without a sync."""
+        self.commits.flush_consumers()

@@ -1,0 +1,224 @@
+"""What a copy asks its origin for, and what the answer says.
+
+A mirror or source reads its origin through a consumer that it has made over the API, whether the
+origin is here or elsewhere: the request and its answer are messages. Names, metadata and headers
+are the reference's, so that either server can be the origin of the other. Pure: builds one
+message, reads another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from penstock.api.api_levels import REQUIRED_LEVEL_HEADER
+from penstock.api.api_subjects import API
+from penstock.api.consumer_config import (
+    AckPolicy,
+    ConsumerConfig,
+    CreateConsumerRequest,
+    DeliverPolicy,
+)
+from penstock.api.consumer_defaults import SECOND_NS, SOURCE_HEARTBEAT_NS
+from penstock.api.json_codec import encode
+from penstock.api.refusals import ApiError
+from penstock.base.effects import Send
+from penstock.base.json_depth import check_nesting
+from penstock.base.sequences import SEQ_MAX
+from penstock.base.short_hash import short_hash
+from penstock.jetstream.streams.publish_headers import STREAM_IDENTITY
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.api.stream_config import StreamSource
+    from penstock.jetstream.host.environment import Ambient
+
+SILENCE_NS_MAX: Final = 10 * SECOND_NS
+"""An origin that says nothing for so long is asked again; it forgets its consumer as soon."""
+ACK_WAIT_NS: Final = 22 * 3600 * SECOND_NS
+INBOX_LENGTH: Final = 8
+MIRROR_LEVEL: Final = 4
+SOURCE_LEVEL: Final = 5
+"""The first API level whose origins tell their identity."""
+
+
+class Start(NamedTuple):
+    """Where in the origin to begin: a sequence, a time, or (neither) its first message."""
+
+    seq: int = 0
+    ts_ns: int = 0
+
+
+class Made(NamedTuple):
+    """The origin has made the consumer."""
+
+    consumer: str
+    deliver_subject: str
+    delivered_seq: int
+    """The consumer begins behind this sequence of the origin."""
+    pending: int
+    acks_by_flow: bool
+    identity: str
+    """Tells the origin from others of its name; empty if it does not say."""
+
+
+class Copier:
+    """Who asks: one stream, for its mirror or for one of its sources."""
+
+    def __init__(
+        self,
+        stream: str,
+        source: StreamSource,
+        ambient: Ambient,
+        *,
+        is_mirror: bool,
+        has_siblings: bool = False,
+    ) -> None:
+        """`has_siblings`: the stream has other sources with the same origin."""
+        self.stream = stream
+        self.source = source
+        self._ambient = ambient
+        self._is_mirror = is_mirror
+        self._has_siblings = has_siblings
+
+    def answer_inbox(self) -> str:
+        """A new subject for one answer."""
+        return f"$JSC.R.{self._token()}"
+
+    def _token(self) -> str:
+        return self._ambient.nuid()[-INBOX_LENGTH:]
+
+    def deliver_subject(self) -> str:
+        """A new subject for the deliveries of one consumer."""
+        kind = "M" if self._is_mirror else "S"
+        external = self.source.external
+        prefix = external.deliver if external is not None and external.deliver else "$JS"
+        return f"{prefix}.{kind}.{self._token()}".replace("..", ".")
+
+    def consumer_name(self, index_name: str) -> str:
+        """The name asked for; it stays the same from one attempt to the next."""
+        parts = (self.stream, self._ambient.account, self._ambient.domain)
+        stable = short_hash(" ".join(part for part in parts if part))
+        if self._is_mirror:
+            return f"JS_MIRROR_{stable}"
+        named = f"{stable} {index_name}" if self._has_siblings else stable
+        return f"JS_SRC_{short_hash(named)}"
+
+    def request(
+        self, index_name: str, start: Start, identity: str, reply: str, deliver_subject: str
+    ) -> Send:
+        """The message that asks for a consumer, or for the given one to start over."""
+        header = self._header(identity)
+        given = self.source.consumer
+        if given is not None:
+            subject = f"CONSUMER.RESET.{self.source.name}.{given.name}"
+            return Send(self.api(subject), header=header, reply=reply)
+        cfg = self._config(index_name, start, deliver_subject)
+        subject = f"CONSUMER.CREATE.{self.source.name}"
+        if cfg.filter_subject:
+            subject += f".{cfg.name}.{cfg.filter_subject}"
+        body = encode(CreateConsumerRequest(stream_name=self.source.name, config=cfg))
+        return Send(self.api(subject), body, header, reply)
+
+    def deletion(self, consumer: str) -> Send:
+        """The message that takes a consumer away; nobody waits for the answer."""
+        return Send(self.api(f"CONSUMER.DELETE.{self.source.name}.{consumer}"))
+
+    def api(self, request: str) -> str:
+        """The subject of a request, where the origin is."""
+        external = self.source.external
+        if external is None:
+            return f"{API}.{request}"
+        return f"{external.api}.{request}".replace("..", ".")
+
+    def _header(self, identity: str) -> bytes:
+        level = MIRROR_LEVEL if self._is_mirror else SOURCE_LEVEL
+        header = headers.added(b"", REQUIRED_LEVEL_HEADER.encode(), b"%d" % level)
+        if self._is_mirror:
+            return header
+        return headers.added(header, STREAM_IDENTITY, identity.encode())
+
+    def _config(self, index_name: str, start: Start, deliver_subject: str) -> ConsumerConfig:
+        policy = DeliverPolicy.ALL
+        if start.seq:
+            policy = DeliverPolicy.BY_START_SEQUENCE
+        elif start.ts_ns:
+            policy = DeliverPolicy.BY_START_TIME
+        filters = tuple(each.src for each in self.source.subject_transforms)
+        is_single = len(filters) == 1
+        return ConsumerConfig(
+            name=self.consumer_name(index_name),
+            deliver_subject=deliver_subject,
+            deliver_policy=policy,
+            opt_start_seq=start.seq,
+            opt_start_time=start.ts_ns or None,
+            ack_policy=AckPolicy.NONE,
+            ack_wait=ACK_WAIT_NS,
+            max_deliver=1,
+            idle_heartbeat=SOURCE_HEARTBEAT_NS,
+            flow_control=True,
+            direct=True,
+            sourcing=True,
+            inactive_threshold=SILENCE_NS_MAX,
+            metadata=self._metadata(),
+            filter_subject=filters[0] if is_single else self.source.filter_subject,
+            filter_subjects=() if is_single else filters,
+        )
+
+    def _metadata(self) -> dict[str, str]:
+        prefix = "_nats.mirror" if self._is_mirror else "_nats.src"
+        metadata = {f"{prefix}.stream": self.stream, f"{prefix}.acc": self._ambient.account}
+        if self._ambient.domain:
+            metadata[f"{prefix}.domain"] = self._ambient.domain
+        return metadata
+
+
+class _Fault(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Config(msgspec.Struct):
+    deliver_subject: str = ""
+    ack_policy: str = ""
+
+
+class _Delivered(msgspec.Struct):
+    stream_seq: int = 0
+
+
+class _Answer(msgspec.Struct):
+    error: _Fault | None = None
+    name: str = ""
+    config: _Config | None = None
+    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    num_pending: int = 0
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+NOT_AN_ANSWER: Final = "invalid consumer create response"
+
+
+def read_answer(header: bytes, payload: bytes) -> Made | ApiError | str:
+    """What the origin says; words if it says nothing that can be used."""
+    try:
+        check_nesting(payload)
+        said = _ANSWER.decode(payload)
+    except ValueError:
+        return NOT_AN_ANSWER
+    if said.error is not None:
+        return ApiError(said.error.code, said.error.err_code, said.error.description)
+    if said.config is None or not said.name:
+        return NOT_AN_ANSWER
+    if not 0 <= said.delivered.stream_seq <= SEQ_MAX:
+        return f"its sequences are larger than {SEQ_MAX}"
+    return Made(
+        consumer=said.name,
+        deliver_subject=said.config.deliver_subject,
+        delivered_seq=said.delivered.stream_seq,
+        pending=said.num_pending,
+        acks_by_flow=said.config.ack_policy == AckPolicy.FLOW_CONTROL,
+        identity=(headers.get(header, STREAM_IDENTITY) or b"").decode(errors="replace"),
+    )

@@ -1,0 +1,183 @@
+"""What feeds a stream: its mirror, or its sources, as the configuration has them now.
+
+Owns the feeds of one host: makes them, gives them their turns, and lets go of those that the
+configuration no longer names. Sources begin when it is known how far each has been copied, which
+is read off the stored messages and may need blocks that are not in memory. No IO: what to listen
+on is in `wires` for the edge to take, everything else in the host's lists.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.effects import Fetch
+from penstock.jetstream.host.deadline_queue import Agenda
+from penstock.jetstream.sources.source_reader import Feed, Listen
+from penstock.jetstream.streams.source_progress import index_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.stream_config import StreamSource, StreamSourceInfo
+    from penstock.base.message import Inbound
+    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.stream_host import StreamHost
+
+FEEDS_PER_TICK: Final = 32
+"""Feeds that ask their origins, or give up waiting, before others are served."""
+
+
+class Upstream:
+    """All feeds of one stream."""
+
+    def __init__(self, host: StreamHost, ambient: Ambient) -> None:
+        self._host = host
+        self._ambient = ambient
+        self._mirror: Feed | None = None
+        self._sources: dict[str, Feed] = {}
+        self._unplaced: list[Feed] = []
+        """Sources of which it is not known yet where they stand."""
+        self._agenda: Agenda[Feed] = Agenda()
+        self.wires: list[Listen] = []
+
+    def _feeds(self) -> Iterable[Feed]:
+        return self._sources.values() if self._mirror is None else (self._mirror,)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The names of the streams that are copied, here or elsewhere."""
+        return frozenset(feed.source.name for feed in self._feeds())
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this mirror may answer for its origin."""
+        return self._mirror is not None and self._mirror.is_caught_up
+
+    # -- the configuration
+
+    def follow(self, now_ns: int) -> None:
+        """The stream's configuration may be another one."""
+        cfg = self._host.stream.cfg
+        if self._mirror is not None and cfg.mirror is None:
+            self._drop(self._mirror)
+            self._mirror = None
+        elif self._mirror is None and cfg.mirror is not None:
+            self._mirror = self._make(cfg.mirror, is_mirror=True)
+            self._mirror.start(now_ns)
+            self._note(self._mirror)
+        self._follow_sources({index_name(source): source for source in cfg.sources})
+        for feed in self._feeds():
+            feed.configured()
+        self._place(now_ns)
+
+    def _follow_sources(self, wanted: dict[str, StreamSource]) -> None:
+        for name in self._sources.keys() - wanted.keys():
+            self._drop(self._sources.pop(name))
+        feeds = {}
+        named = Counter(source.name for source in self._host.stream.cfg.sources)
+        for name, source in wanted.items():
+            feed = self._sources.get(name)
+            if feed is None:
+                feed = self._make(source, is_mirror=False)
+                self._unplaced.append(feed)
+            feed.source = source
+            feed.has_siblings = named[source.name] > 1
+            feeds[name] = feed
+        self._sources = feeds
+
+    def _make(self, source: StreamSource, *, is_mirror: bool) -> Feed:
+        return Feed(self._host, source, self._ambient, self.wires, is_mirror=is_mirror)
+
+    def _drop(self, feed: Feed) -> None:
+        self._agenda.forget(feed)
+        if feed in self._unplaced:
+            self._unplaced.remove(feed)
+        feed.close()
+
+    def _place(self, now_ns: int) -> None:
+        """Starts the sources, if where they stand can be read."""
+        if not self._unplaced:
+            return
+        cold = self._host.stream.recover(now_ns)
+        if cold is not None:
+            self._host.now.append(Fetch(cold))
+            return
+        unplaced, self._unplaced = self._unplaced, []
+        for feed in unplaced:
+            feed.start(now_ns)
+            self._note(feed)
+
+    def close(self) -> None:
+        """The stream is deleted."""
+        for feed in self._feeds():
+            self._agenda.forget(feed)
+            feed.close()
+        self._mirror, self._sources, self._unplaced = None, {}, []
+
+    # -- turns
+
+    def next_deadline_ns(self) -> int | None:
+        return self._agenda.next_ns
+
+    def tick(self, now_ns: int) -> None:
+        """Lets feeds whose time has come do what is due; those that are left are due at once."""
+        for feed in self._agenda.due(now_ns, at_most=FEEDS_PER_TICK):
+            feed.tick(now_ns)
+            self._agenda.note(feed, feed.due_ns)
+        self._host.note(self)
+
+    def hear(self) -> None:
+        """Takes note of what lanes of feeds have stored."""
+        for feed in self._feeds():
+            feed.hear()
+
+    def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
+        """A message came where a feed wanted to listen; perhaps it no longer does."""
+        feed, due_ns = wire.feed, wire.feed.due_ns
+        if wire.take is None or not feed.hears(wire.subject):
+            return
+        wire.take(msg, now_ns)
+        if feed.due_ns != due_ns:
+            self._note(feed)
+
+    def resume(self, now_ns: int) -> None:
+        """A block of the stream was read."""
+        self._place(now_ns)
+        for feed in self._feeds():
+            feed.resume(now_ns)
+            self._note(feed)
+
+    def origin_came(self, name: str, now_ns: int) -> None:
+        """A stream of this name is there now; who waits for it need not wait longer."""
+        for feed in self._reading(name):
+            feed.hurry(now_ns)
+            self._note(feed)
+
+    def origin_left(self, name: str, now_ns: int) -> None:
+        """The stream of this name is deleted; nobody has to find out by waiting."""
+        for feed in self._reading(name):
+            feed.lost(now_ns)
+            self._note(feed)
+
+    def _reading(self, name: str) -> list[Feed]:
+        """The feeds whose origin is the stream of this name here."""
+        return [
+            feed
+            for feed in self._feeds()
+            if feed.source.name == name and feed.source.external is None
+        ]
+
+    def _note(self, feed: Feed) -> None:
+        self._agenda.note(feed, feed.due_ns)
+        self._host.note(self)
+
+    # -- what it is like
+
+    def mirror_info(self, now_ns: int) -> StreamSourceInfo | None:
+        """How far the mirror has come."""
+        return None if self._mirror is None else self._mirror.info(now_ns)
+
+    def source_infos(self, now_ns: int) -> tuple[StreamSourceInfo, ...]:
+        """How far each source has been copied, in the order of the configuration."""
+        return tuple(feed.info(now_ns) for feed in self._sources.values())

@@ -1,0 +1,286 @@
+"""Carrying out entries: the only code that changes a stream.
+
+Nothing here refuses: what an entry says was allowed when it was planned, and holds no less later
+or elsewhere. Every transition returns what it did. Answers are part of it, because they tell
+sequences that only exist now; they are sent once the store has made everything durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.base.effects import Send
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.entries import (
+    ROLLUP_SUBJECT,
+    Applied,
+    Batch,
+    Entry,
+    Expire,
+    Publish,
+    Purge,
+    Remove,
+    Skip,
+    Special,
+    Trim,
+)
+from penstock.jetstream.streams.retention import merged, spans_of, together
+from penstock.jetstream.streams.source_progress import parse_note
+from penstock.jetstream.streams.stream_parts import build_parts
+from penstock.store.contract import NOTHING_REMOVED, Appended, Cold, PurgeStep
+from penstock.store.index.message_pack import unpacked
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.api.stream_config import StreamConfig
+    from penstock.jetstream.streams.batches.fast_batch import FastBatches
+    from penstock.jetstream.streams.pubacks import PubAcks
+    from penstock.jetstream.streams.schedule import Schedules
+    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.store.contract import Removed
+
+PLAIN = Special()
+
+
+class Applier:
+    """Changes the ledger, the store and the schedules of one stream."""
+
+    def __init__(
+        self, ledger: Ledger, acks: PubAcks, schedules: Schedules, fast: FastBatches
+    ) -> None:
+        self._ledger = ledger
+        self._acks = acks
+        self._schedules = schedules
+        self._fast = fast
+        self._prefix = acks.prefix
+        self.configure()
+
+    def configure(self) -> None:
+        """The configuration in the ledger is another one."""
+        cfg = self._ledger.cfg
+        self._acked = not cfg.no_ack
+        self._republisher = self._ledger.parts.republisher
+        self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
+
+    def apply(self, entry: Entry) -> Applied:
+        """Carries out one entry."""
+        if isinstance(entry, Publish):
+            if entry.special is None and self._is_plain:
+                return self._store_plain(entry)
+            return self._publish(entry)
+        if isinstance(entry, Batch):
+            return self._store_batch(entry)
+        if isinstance(entry, Purge):
+            return self._purge(entry)
+        if isinstance(entry, Remove):
+            return Applied(removed=self._remove(entry))
+        if isinstance(entry, Expire):
+            return Applied(removed=self._ledger.store.expire(entry.ts_ns))
+        if isinstance(entry, Trim):
+            return Applied(removed=self._ledger.store.trim())
+        if isinstance(entry, Skip):
+            return self._skip(entry)
+        return Applied(removed=self._update(entry.cfg))
+
+    # -- messages
+
+    def _store_plain(self, entry: Publish) -> Applied:
+        """As `_publish`, without all that most messages do not need."""
+        ledger = self._ledger
+        subject = entry.subject
+        appended = ledger.store.append(
+            subject, entry.header, entry.payload, entry.ts_ns, admitted=True
+        )
+        assert type(appended) is Appended
+        seq, removed = appended
+        ledger.last_seq = seq
+        ledger.last_ts_ns = entry.ts_ns
+        ledger.last_msg_id = b""
+        if entry.reply and self._acked:
+            ack = Send(entry.reply, b"%b%d}" % (self._prefix, seq))
+            return Applied((ack,), ((seq, subject),), removed)
+        return Applied((), ((seq, subject),), removed)
+
+    def _publish(self, entry: Publish) -> Applied:
+        special = entry.special or PLAIN
+        applied = self._passed_over(entry, special) if special.skip else self._store(entry, special)
+        seq = self._ledger.last_seq
+        if special.fast is not None:
+            answers = self._fast.stored(special.fast, entry.reply, seq)
+        elif not entry.reply or not self._acked:
+            answers = ()
+        elif special.value and not special.skip:
+            answers = (Send(entry.reply, self._acks.counted(seq, special.value)),)
+        else:
+            answers = (Send(entry.reply, self._acks.stored(seq)),)
+        return applied._replace(effects=applied.effects + answers) if answers else applied
+
+    def _passed_over(self, entry: Publish, special: Special) -> Applied:
+        """Nobody wants the message: it has a sequence and does what it says, but is not kept."""
+        ledger = self._ledger
+        seq = ledger.last_seq + 1
+        ledger.store.skip(seq, seq, entry.ts_ns)
+        self._note(seq, entry.ts_ns, special)
+        removed, rest = self._roll_up(entry, special, seq + 1)
+        return Applied(removed=removed, rolled_up=removed, rest=rest)
+
+    def _store(self, entry: Publish, special: Special) -> Applied:
+        ledger = self._ledger
+        to = self._republisher.destination(entry.subject) if self._republisher else ""
+        previous = ledger.last_of(entry.subject) if to else 0
+        appended = ledger.store.append(
+            entry.subject,
+            entry.header,
+            entry.payload,
+            entry.ts_ns,
+            seq=special.origin_seq or None,
+            ttl_ns=special.ttl_ns,
+            admitted=True,
+        )
+        assert isinstance(appended, Appended)
+        seq, removed = appended
+        self._note(seq, entry.ts_ns, special)
+        rest: tuple[Purge, ...] = ()
+        by_limit, rolled = removed, NOTHING_REMOVED
+        if special.rollup or special.purged:
+            rolled, rest = self._roll_up(entry, special, seq)
+            removed = merged(by_limit, rolled)
+        if ledger.cfg.allow_msg_schedules:
+            self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
+        if ledger.cfg.sources:
+            note = headers.get(entry.header, publish_headers.STREAM_SOURCE)
+            ref = parse_note(note) if note else None
+            if ref is not None:
+                ledger.sources[ref.index_name] = ref
+        effects: tuple[Send, ...] = ()
+        if to and self._republisher is not None:
+            effects = (
+                self._republisher.copy(
+                    to,
+                    entry.subject,
+                    entry.header,
+                    entry.payload,
+                    seq=seq,
+                    ts_ns=entry.ts_ns,
+                    previous_seq=previous,
+                ),
+            )
+        return Applied(
+            effects, ((seq, entry.subject),), removed, by_limit, rolled_up=rolled, rest=rest
+        )
+
+    def _note(self, seq: int, ts_ns: int, special: Special) -> None:
+        ledger = self._ledger
+        ledger.last_seq = seq
+        ledger.last_ts_ns = ts_ns
+        ledger.last_msg_id = special.msg_id
+        if special.msg_id:
+            ledger.dedupe.add(special.msg_id, seq, ts_ns)
+
+    def _roll_up(
+        self, entry: Publish, special: Special, before_seq: int
+    ) -> tuple[Removed, tuple[Purge, ...]]:
+        """Take out a slice of what the message replaces; return the slices that follow, too."""
+        removed, rest, purges = NOTHING_REMOVED, list[Purge](), list[Purge]()
+        if special.rollup:
+            pattern = entry.subject if special.rollup == ROLLUP_SUBJECT else ""
+            purges.append(Purge(entry.ts_ns, pattern, before_seq))
+        if special.purged:
+            purges.append(Purge(entry.ts_ns, special.purged, self._ledger.store.last_seq + 1))
+        for purge in purges:
+            applied = self._purge(purge)
+            removed = merged(removed, applied.removed)
+            rest += applied.rest
+        return removed, tuple(rest)
+
+    def _store_batch(self, entry: Batch) -> Applied:
+        effects: list[Send] = []
+        stored: list[tuple[int, str]] = []
+        items = entry.items
+        is_bulk = bool(entry.packed) and self._is_plain
+        rest: tuple[Purge, ...] = ()
+        removed = NOTHING_REMOVED
+        if is_bulk:
+            removed = self._store_packed(entry)
+        elif entry.packed:
+            items = (*_publishes(entry), *items)
+        for item in items:
+            is_plain = item.special is None and self._is_plain
+            applied = self._store_plain(item) if is_plain else self._publish(item)
+            effects += applied.effects
+            stored += applied.stored
+            rest += applied.rest
+            if applied.removed.msgs:
+                removed = merged(removed, applied.removed)
+        if entry.reply and self._acked:
+            ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
+            effects.append(Send(entry.reply, ack))
+        return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk, rest=rest)
+
+    def _store_packed(self, entry: Batch) -> Removed:
+        """As `_store_plain` for each of them."""
+        ledger = self._ledger
+        removed = ledger.store.append_packed(entry.packed, entry.ts_ns)
+        ledger.look_again()
+        ledger.last_msg_id = b""
+        return removed
+
+    # -- everything else
+
+    def _purge(self, entry: Purge) -> Applied:
+        ledger, subject = self._ledger, entry.subject or None
+        if entry.bound:
+            step = PurgeStep(subject, entry.bound, entry.keep, entry.start)
+        else:
+            step = ledger.store.begin_purge(
+                subject=subject, before_seq=entry.before_seq or None, keep=entry.keep
+            )
+        removed, following = ledger.store.purge_slice(step)
+        # A purge up to a sequence after the last one moves the stream on.
+        ledger.last_seq = ledger.store.last_seq
+        if following is None:
+            return Applied(removed=removed)
+        rest = Purge(
+            entry.ts_ns,
+            entry.subject,
+            entry.before_seq,
+            following.keep,
+            following.bound,
+            following.start,
+        )
+        return Applied(removed=removed, rest=(rest,))
+
+    def _remove(self, entry: Remove) -> Removed:
+        store = self._ledger.store
+        if not entry.erase:
+            return together([store.remove_span(*span) for span in spans_of(entry.seqs)])
+        removed = NOTHING_REMOVED
+        for seq in entry.seqs:
+            gone = store.erase(seq)
+            if isinstance(gone, Cold):
+                # Planned when the block was in memory; what cannot be overwritten now is removed.
+                gone = store.remove(seq)
+            if gone is not None:
+                removed = merged(removed, gone)
+        return removed
+
+    def _skip(self, entry: Skip) -> Applied:
+        ledger = self._ledger
+        first, last = entry.seqs
+        ledger.store.skip(first, last, entry.ts_ns)
+        ledger.last_seq = last
+        ledger.last_ts_ns = entry.ts_ns
+        return Applied()
+
+    def _update(self, cfg: StreamConfig) -> Removed:
+        ledger, parts = self._ledger, build_parts(cfg)
+        ledger.configure(cfg, parts)
+        ledger.dedupe.window_ns = cfg.duplicate_window
+        self.configure()
+        ledger.store.change_limits(parts.limits)
+        return ledger.store.trim()
+
+
+def _publishes(entry: Batch) -> tuple[Publish, ...]:
+    """The packed messages of a batch as entries of their own."""
+    return tuple(Publish(entry.ts_ns, *message) for message in unpacked(entry.packed))

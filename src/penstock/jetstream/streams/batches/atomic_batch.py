@@ -1,0 +1,288 @@
+"""Atomic batches: messages that are stored together, in a row, or not at all.
+
+A batch is gathered in memory, message by message, each numbered; the one that commits brings all
+of them before the checks at once and makes a single entry. Until then nothing of it is stored and
+nobody sees it. A batch that goes silent, skips a number or grows too large is given up. How many
+may be under way is bounded, for a stream and for the server.
+
+Messages that no check has a question to are packed (`gathering`) and stay so until they are stored.
+They were ordinary under the configuration in force: with another one they are unpacked and judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api import refusals
+from penstock.api.advisories import BatchAbandoned
+from penstock.api.api_subjects import BATCH_ABANDONED
+from penstock.base.effects import Advise, Effect
+from penstock.base.version import REFERENCE_API_LEVEL
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
+from penstock.jetstream.streams.batches.staged_batches import BATCH_ID_BYTES_MAX, Gatherings, Staged
+from penstock.jetstream.streams.entries import Answer, Batch, NotLoaded, Planned, Publish
+from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, sequence_of
+from penstock.store.contract import Cold
+from penstock.store.index.message_pack import unpacked
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.api.refusals import ApiError
+    from penstock.base.message import Inbound
+    from penstock.jetstream.streams.batches.staged_batches import Gathering, InFlight
+    from penstock.jetstream.streams.planner import Planner
+    from penstock.jetstream.streams.publish_checks import Verdict
+    from penstock.jetstream.streams.stream_state import Draft, Ledger
+
+COMMIT: Final = b"1"
+COMMIT_WITHOUT: Final = b"eob"
+"""Ends the batch and is no message of it."""
+COMMITS: Final = (COMMIT, COMMIT_WITHOUT)
+
+
+class BatchLimits(NamedTuple):
+    """What batches may cost."""
+
+    msgs_max: int = 1_000
+    """Messages of an atomic batch."""
+    atomic_max: int = 50
+    """Atomic batches under way in one stream."""
+    atomic_total_max: int = 1_000
+    fast_max: int = 1_000
+    fast_total_max: int = 50_000
+    idle_ns_max: int = 10_000_000_000
+    """A batch silent for so long is given up."""
+
+
+class AtomicBatches:
+    """The atomic batches of one stream."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        planner: Planner,
+        limits: BatchLimits,
+        in_flight: InFlight,
+    ) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._limits = limits
+        self.gatherings: Final = Gatherings(limits, in_flight)
+
+    def __len__(self) -> int:
+        return len(self.gatherings.batches)
+
+    def plan(self, batch_id: bytes, msg: Inbound, now_ns: int) -> Planned:
+        """One more message of a batch; the entry of all of them if it commits."""
+        subject, reply, header, payload = msg
+        if self._has_room(msg) and self.gatherings.add(subject, header, payload, now_ns):
+            return Answer(self._planner.said(reply, b""))
+        fields = headers.parse(msg.header)
+        fault = self._fault(batch_id, msg, fields)
+        if fault is not None:
+            return self._refuse(msg, fault)
+        seq = sequence_of(fields.get(publish_headers.BATCH_SEQ, b""))
+        commit = fields.get(publish_headers.BATCH_COMMIT)
+        level = fields.get(publish_headers.REQUIRED_API_LEVEL)
+        batch = self.gatherings.batches.get(batch_id)
+        if batch is None:
+            fault = self._start_fault(seq, commit)
+            if fault is not None:
+                return self._refuse(msg, fault)
+            batch = self.gatherings.start(batch_id, now_ns)
+        if level and (commit is None or commit in COMMITS):
+            if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
+                return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
+            msg = msg._replace(
+                header=headers.without(msg.header, publish_headers.REQUIRED_API_LEVEL)
+            )
+            fields = headers.parse(msg.header)
+        return self._take(batch_id, batch, msg, fields, seq, commit, now_ns)
+
+    def _has_room(self, msg: Inbound) -> bool:
+        """Whether neither account nor stream find the message too large."""
+        ledger, size_max = self._ledger, self._ledger.cfg.max_msg_size
+        if 0 < size_max < len(msg.header) + len(msg.payload):
+            return False
+        ask = ledger.may_store
+        return ask is None or not ask(ledger.size_of(msg.subject, msg.header, msg.payload))
+
+    def _fault(self, batch_id: bytes, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
+        """What is wrong with the message by itself, before its batch is looked at."""
+        ledger, cfg = self._ledger, self._ledger.cfg
+        if cfg.sealed:
+            return refusals.STREAM_SEALED
+        refused = ledger.may_store and ledger.may_store(ledger.size_of(msg.subject, *msg[2:]))
+        if refused:
+            return refused
+        if 0 < cfg.max_msg_size < len(msg.header) + len(msg.payload):
+            return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
+        if not cfg.allow_atomic:
+            return refusals.ATOMIC_PUBLISH_DISABLED
+        if batch_id not in self.gatherings.batches and len(batch_id) > BATCH_ID_BYTES_MAX:
+            return refusals.ATOMIC_PUBLISH_INVALID_BATCH_ID
+        number = fields.get(publish_headers.BATCH_SEQ)
+        if not number or not number.isdigit() or (len(number) > 19 and int(number[:21]) >= 2**64):
+            return refusals.ATOMIC_PUBLISH_MISSING_SEQ
+        return None
+
+    def _start_fault(self, seq: int, commit: bytes | None) -> ApiError | None:
+        """Why no batch can start with this message."""
+        if seq != 1:
+            return self._size_fault(seq, commit) or refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
+        is_crowded = len(self) >= self._limits.atomic_max
+        if is_crowded or self.gatherings.in_flight.atomic >= self._limits.atomic_total_max:
+            return refusals.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT
+        return None
+
+    def _size_fault(self, seq: int, commit: bytes | None) -> ApiError | None:
+        size = seq - 1 if commit == COMMIT_WITHOUT else seq
+        if 0 <= size <= self._limits.msgs_max:  # the reference counts without sign
+            return None
+        return refusals.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=self._limits.msgs_max)
+
+    def _take(
+        self,
+        batch_id: bytes,
+        batch: Gathering,
+        msg: Inbound,
+        fields: dict[bytes, bytes],
+        seq: int,
+        commit: bytes | None,
+        now_ns: int,
+    ) -> Planned:
+        if commit is not None and commit not in COMMITS:
+            self._drop(batch_id)
+            return self._refuse(msg, refusals.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
+        if seq != batch.last + 1 or (seq == 1 and commit == COMMIT_WITHOUT):
+            fault = refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
+            return self._abandon(batch_id, msg, "incomplete", fault)
+        size_fault = self._size_fault(seq, commit)
+        if size_fault is not None:
+            return self._abandon(batch_id, msg, "large", size_fault)
+        if commit is not None:
+            return self._commit(batch_id, batch, msg, fields, commit, now_ns)
+        batch.last = seq
+        batch.deadline_ns = now_ns + self._limits.idle_ns_max
+        batch.items.append(Staged(msg.subject, msg.header, msg.payload, fields))
+        return Answer(self._planner.said(msg.reply, b""))
+
+    def _commit(
+        self,
+        batch_id: bytes,
+        batch: Gathering,
+        msg: Inbound,
+        fields: dict[bytes, bytes],
+        commit: bytes,
+        now_ns: int,
+    ) -> Planned:
+        if commit == COMMIT_WITHOUT:
+            _unpack(batch)  # the last message gets a line that says so
+        items, packed = batch.items, batch.packer.packed()
+        if commit == COMMIT:
+            items = [*items, Staged(msg.subject, msg.header, msg.payload, fields)]
+        num_packed = batch.packer.count
+        staged = StagedLedger(self._ledger, packed, num_packed)
+        planned = self._plan_all(items, staged, now_ns)
+        if isinstance(planned, Cold):
+            # The message will come again, and find the batch as it was.
+            return NotLoaded(planned)
+        self._drop(batch_id)
+        if isinstance(planned, list) and self._ledger.is_used_up(num_packed + len(planned)):
+            planned = USED_UP
+        if not isinstance(planned, list):
+            return self._refuse(msg, planned)._replace(at_fault=staged.at_fault)
+        if commit == COMMIT_WITHOUT:
+            last = planned[-1]
+            header = headers.added(last.header, publish_headers.BATCH_COMMIT, COMMIT)
+            planned[-1] = Publish(
+                last.ts_ns, last.subject, header, last.payload, special=last.special
+            )
+        count = num_packed + len(planned)
+        name = _text(batch_id)
+        return Batch(planned[-1].ts_ns, name, tuple(planned), count, msg.reply, packed)
+
+    def _plan_all(
+        self, items: list[Staged], staged: StagedLedger, now_ns: int
+    ) -> list[Publish] | ApiError | Cold:
+        planned: list[Publish] = []
+        for item in items:
+            draft = self._planner.draft(
+                item.subject, "", item.header, item.payload, now_ns, fields=item.fields
+            )
+            verdict = _verdict(staged, draft)
+            if verdict is not None:
+                staged.at_fault = item.header
+                return verdict
+            staged.stage(draft)
+            skip = self._planner.is_unwanted(draft.subject)
+            planned.append(self._planner.publish(draft, skip=skip))
+        return planned
+
+    def _refuse(self, msg: Inbound, fault: ApiError) -> Answer:
+        answer = self._planner.answer(fault, msg.reply)
+        assert isinstance(answer, Answer)
+        return answer
+
+    def _abandon(self, batch_id: bytes, msg: Inbound, reason: str, fault: ApiError) -> Answer:
+        advice = self._drop(batch_id, reason)
+        answer = self._refuse(msg, fault)
+        return answer._replace(effects=(*advice, *answer.effects))
+
+    def _drop(self, batch_id: bytes, reason: str = "") -> tuple[Effect, ...]:
+        self.gatherings.drop(batch_id)
+        if not reason:
+            return ()
+        stream = self._ledger.cfg.name
+        event = BatchAbandoned(stream=stream, batch=_text(batch_id), reason=reason)
+        return (Advise(f"{BATCH_ABANDONED}{stream}", event),)
+
+    # -- time
+
+    def next_deadline_ns(self) -> int | None:
+        """When the next batch may be given up, or earlier: batches move their deadlines on."""
+        return self.gatherings.wake_ns or None
+
+    def expire(self, now_ns: int) -> tuple[Effect, ...]:
+        """Gives up the batches that were silent for too long."""
+        batches = self.gatherings.batches
+        silent = [batch_id for batch_id, batch in batches.items() if batch.deadline_ns <= now_ns]
+        effects = [effect for batch_id in silent for effect in self._drop(batch_id, "timeout")]
+        deadlines = (batch.deadline_ns for batch in batches.values())
+        self.gatherings.wake_ns = min(deadlines, default=0)
+        return tuple(effects)
+
+    def reconfigured(self) -> None:
+        """The configuration in the ledger is another one: what it asks of messages may be, too."""
+        self.gatherings.is_open = False  # until somebody says that messages are ordinary
+        for batch in self.gatherings.batches.values():
+            _unpack(batch)
+        if not self._ledger.cfg.allow_atomic:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forgets all batches, without a word: the stream ends or does not take them any more."""
+        for batch_id in list(self.gatherings.batches):
+            self._drop(batch_id)
+
+
+def _text(batch_id: bytes) -> str:
+    return batch_id.decode("utf-8", "surrogateescape")
+
+
+def _unpack(batch: Gathering) -> None:
+    """Every message of the batch becomes an item, to be judged like others."""
+    messages = unpacked(batch.take_packed())
+    batch.items[:0] = [Staged(*message, headers.parse(message[1])) for message in messages]
+
+
+def _verdict(staged: StagedLedger, draft: Draft) -> ApiError | Cold | None:
+    """As the checks of batches, where a duplicate is a fault like others."""
+    if draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID):
+        key = publish_headers.EXPECTED_LAST_MSG_ID.decode()
+        return refusals.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=key)
+    verdict: Verdict = judge_batched(staged, draft)
+    if isinstance(verdict, Duplicate):
+        return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
+    return verdict

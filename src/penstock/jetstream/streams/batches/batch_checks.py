@@ -1,0 +1,217 @@
+"""What a message of a batch is asked: the same laws as for others, in the order batches have.
+
+The messages of a batch are judged together, before any of them is stored, so each is judged
+against the stream as it would be after those before it: `StagedLedger` is the ledger with them on
+top. What would depend on a write of the same batch is refused instead of guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.api import refusals
+from penstock.api.stream_config import Discard
+from penstock.jetstream.streams import counter, publish_checks, publish_headers, schedule
+from penstock.jetstream.streams.stream_state import Draft, Ledger
+from penstock.jetstream.streams.ttl import parse_ttl
+from penstock.store.contract import Cold, MessageRecord, Missing, Refusal
+from penstock.store.index.message_pack import holds_subject
+
+if TYPE_CHECKING:
+    from penstock.jetstream.streams.publish_checks import Verdict
+
+_SUBJECT_AGAIN: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid")
+_NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid")
+
+
+class StagedLedger(Ledger):
+    """A ledger as it will be once the messages staged so far are stored."""
+
+    __slots__ = (
+        "_bytes",
+        "_newest",
+        "_packed",
+        "at_fault",
+        "expected",
+        "is_bounded",
+        "msg_ids",
+        "subjects",
+    )
+
+    def __init__(self, ledger: Ledger, packed: bytes = b"", num_packed: int = 0) -> None:
+        """The batch begins with so many packed messages, which nothing is asked of."""
+        for name in Ledger.__slots__:
+            setattr(self, name, getattr(ledger, name))
+        self._packed = packed
+        self.last_seq += num_packed
+        self._bytes = 0
+        self._newest: dict[str, tuple[int, Draft]] = {}
+        self.is_bounded = self.cfg.discard is Discard.NEW
+        """Whether limits of the stream refuse messages: else nobody asks how much is staged."""
+        self.subjects: dict[str, int] = {}
+        """How many messages of each subject are staged, besides those that are packed."""
+        self.msg_ids: set[bytes] = set()
+        self.expected: dict[str, int] = {}
+        """Last sequences that were asked for already."""
+        self.at_fault = b""
+        """Header of the message that a check refused."""
+
+    def stage(self, draft: Draft) -> None:
+        """The draft passed: the next one comes after it."""
+        self.last_seq += 1
+        if self.is_bounded:
+            self._bytes += self.size_of(draft.subject, draft.header, draft.payload)
+        self._newest[draft.subject] = self.last_seq, draft
+        self.subjects[draft.subject] = self.subjects.get(draft.subject, 0) + 1
+        if draft.msg_id:
+            self.msg_ids.add(draft.msg_id)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether some message of the batch was before."""
+        return bool(self.subjects or self._packed)
+
+    def wrote(self, subject: str) -> bool:
+        """Whether the batch has a message of this subject."""
+        return subject in self.subjects or holds_subject(self._packed, subject)
+
+    def latest(self, subject: str) -> MessageRecord | Missing | Cold:
+        staged = self._newest.get(subject)
+        if staged is None:
+            return super().latest(subject)
+        seq, draft = staged
+        return MessageRecord(seq, draft.now_ns, draft.subject, draft.header, draft.payload)
+
+    def last_of(self, pattern: str) -> int:
+        if pattern not in self.expected:
+            self.expected[pattern] = super().last_of(pattern)
+        return self.expected[pattern]
+
+    def overflow(self, draft: Draft) -> Refusal | None:
+        """Which limit of a stream that discards new messages this one would break."""
+        cfg = self.cfg
+        if not self.is_bounded:
+            return None
+        if cfg.max_msgs > 0 or cfg.max_bytes > 0:
+            state = self.store.state()
+            size = self._bytes + self.size_of(draft.subject, draft.header, draft.payload)
+            staged = sum(self.subjects.values()) + 1
+            if 0 < cfg.max_msgs < state.msgs + staged:
+                return Refusal.MAX_MSGS
+            if 0 < cfg.max_bytes < state.bytes + size:
+                return Refusal.MAX_BYTES
+        if cfg.discard_new_per_subject and cfg.max_msgs_per_subject > 0:
+            return self._subject_overflow(draft)
+        return None
+
+    def _subject_overflow(self, draft: Draft) -> Refusal | None:
+        if draft.fields.get(publish_headers.ROLLUP):
+            return None
+        states = self.store.subject_states(draft.subject)
+        held = states[draft.subject].msgs if draft.subject in states else 0
+        over = held + self.subjects.get(draft.subject, 0) + 1 > self.cfg.max_msgs_per_subject
+        return Refusal.MAX_PER_SUBJECT if over else None
+
+
+def header_size(ledger: Ledger, draft: Draft) -> Verdict:
+    """The header is within what a message may have; the whole was measured when it came."""
+    if len(draft.header) > publish_checks.HEADER_BYTES_MAX:
+        return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
+    return None
+
+
+def ttl(ledger: Ledger, draft: Draft) -> Verdict:
+    """A TTL needs a stream that has them, and makes sense."""
+    value = draft.fields.get(publish_headers.TTL)
+    if not value or parse_ttl(value) == 0:
+        return None
+    return (
+        publish_checks.ttl_value(ledger, draft)
+        if ledger.cfg.allow_msg_ttl
+        else (refusals.MESSAGE_TTL_DISABLED)
+    )
+
+
+def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
+    """Its id is new, in this batch as well."""
+    assert isinstance(ledger, StagedLedger)
+    draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
+    if draft.msg_id in ledger.msg_ids:
+        return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
+    return publish_checks.not_seen(ledger, draft)
+
+
+def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """Only the first message of a batch can expect something of the whole stream."""
+    assert isinstance(ledger, StagedLedger)
+    verdict = publish_checks.expected_last_seq(ledger, draft)
+    if verdict is None and draft.fields.get(publish_headers.EXPECTED_LAST_SEQ) and ledger.is_begun:
+        return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+    return verdict
+
+
+def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """Nothing can be expected of a subject the batch has written to."""
+    assert isinstance(ledger, StagedLedger)
+    if draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ):
+        other = schedule.text_of(draft.fields.get(publish_headers.EXPECTED_SUBJECT))
+        if ledger.wrote(other or draft.subject):
+            return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+    return publish_checks.expected_subject_seq(ledger, draft)
+
+
+def rollup(ledger: Ledger, draft: Draft) -> Verdict:
+    """A rollup cannot take out what the same batch wrote."""
+    assert isinstance(ledger, StagedLedger)
+    value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
+    verdict = publish_checks.rollup(ledger, draft)
+    if verdict is None and value == b"sub" and ledger.wrote(draft.subject):
+        return _SUBJECT_AGAIN
+    return _NOT_FIRST if verdict is None and value == b"all" and ledger.is_begun else verdict
+
+
+def limits(ledger: Ledger, draft: Draft) -> Verdict:
+    """The stream has room for all of the batch."""
+    assert isinstance(ledger, StagedLedger)
+    refused = ledger.overflow(draft)
+    return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
+
+
+_HEADER_CHECKS: Final = publish_checks.KeyedChecks(
+    (counter.increment, (publish_headers.INCR,)),
+    (publish_checks.expected_stream, (publish_headers.EXPECTED_STREAM,)),
+    (ttl, (publish_headers.TTL,)),
+    (not_seen, (publish_headers.MSG_ID,)),
+    (publish_checks.not_forged, (publish_headers.STREAM_SOURCE,)),
+)
+_PLACE_CHECKS: Final = publish_checks.KeyedChecks(
+    (expected_last_seq, (publish_headers.EXPECTED_LAST_SEQ,)),
+    (
+        expected_subject_seq,
+        (publish_headers.EXPECTED_SUBJECT_SEQ, publish_headers.EXPECTED_SUBJECT),
+    ),
+    (schedule.schedule_allowed, (publish_headers.SCHEDULE, publish_headers.SCHEDULE_TIME_ZONE)),
+    (schedule.scheduler_allowed, (publish_headers.SCHEDULE_NEXT, publish_headers.SCHEDULER)),
+    (rollup, (publish_headers.ROLLUP, publish_headers.SCHEDULE)),
+)
+
+
+_MEMBER_KEYS: Final = frozenset({publish_headers.BATCH_ID, publish_headers.BATCH_SEQ})
+"""What every message of a batch has; most have nothing else, and no check asks for these."""
+
+
+def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
+    """Everything that is asked of one message of a batch."""
+    has_more = len(draft.fields) > len(_MEMBER_KEYS) or not draft.fields.keys() <= _MEMBER_KEYS
+    verdict = header_size(ledger, draft)
+    if verdict is None and has_more:
+        verdict = publish_checks.first_verdict(
+            _HEADER_CHECKS.called_for(draft.fields), ledger, draft
+        )
+    if verdict is None:
+        verdict = publish_checks.first_verdict(publish_checks.REWRITES, ledger, draft)
+    if verdict is None and has_more:
+        verdict = publish_checks.first_verdict(
+            _PLACE_CHECKS.called_for(draft.fields), ledger, draft
+        )
+    return limits(ledger, draft) if verdict is None and ledger.is_bounded else verdict

@@ -1,0 +1,335 @@
+"""Fast batches: a row of messages acknowledged now and then instead of one by one.
+
+The reply subject of each message says which batch it belongs to, its number in it and what to do:
+start, go on, commit, commit without being a message, or ping. Every message is stored as it comes;
+the publisher hears `ack` after every so many, `gap` when numbers are missing, `err` when one is
+refused, and the publish acknowledgement at the end. A batch that may have no gaps ends at the
+first. How often to acknowledge adapts to how many batches share the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api import refusals
+from penstock.base.effects import Send
+from penstock.base.version import REFERENCE_API_LEVEL
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
+from penstock.jetstream.streams.batches.staged_batches import BATCH_ID_BYTES_MAX
+from penstock.jetstream.streams.entries import Answer, FastMark, NotLoaded, Planned
+from penstock.jetstream.streams.pubacks import error_json
+from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, expected_last_msg_id
+from penstock.store.contract import Cold
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.api.refusals import ApiError
+    from penstock.base.message import Inbound
+    from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
+    from penstock.jetstream.streams.batches.staged_batches import InFlight
+    from penstock.jetstream.streams.planner import Planner
+    from penstock.jetstream.streams.pubacks import PubAcks
+    from penstock.jetstream.streams.stream_state import Draft, Ledger
+
+SUFFIX: Final = ".$FI"
+FLOW_DEFAULT: Final = 10
+FLOW_MAX: Final = 65_535
+ACK_EVERY_MAX: Final = 500
+"""Messages between two acknowledgements at most, shared among the batches of a stream."""
+
+_START, _APPEND, _COMMIT, _COMMIT_WITHOUT, _PING = range(5)
+_TOKENS: Final = 5
+_NUMBER_DIGITS_MAX: Final = 19
+
+
+class FastRequest(NamedTuple):
+    """What a reply subject asks for."""
+
+    id: str
+    flow: int
+    gap_ok: bool
+    seq: int
+    op: int
+
+    @property
+    def commits(self) -> bool:
+        """Whether the batch ends here."""
+        return self.op in (_COMMIT, _COMMIT_WITHOUT)
+
+
+def parse_reply(reply: str) -> FastRequest | None:
+    """`<prefix>.<id>.<flow>.<gap mode>.<number>.<op>.$FI`, or None if it is not so."""
+    parts = reply.removesuffix(SUFFIX).rsplit(".", _TOKENS)
+    if len(parts) != _TOKENS + 1:
+        return None
+    _, batch_id, flow, gap, number, operation = parts
+    seq, op = _number(number), _number(operation)
+    if op > _PING or op < 0 or seq < 1 or gap not in ("ok", "fail"):
+        return None
+    if (seq == 1 and op in (_APPEND, _COMMIT_WITHOUT)) or (seq > 1 and op == _START):
+        return None
+    wanted = _number(flow)
+    every = FLOW_DEFAULT if wanted <= 0 else min(wanted, FLOW_MAX)
+    return FastRequest(batch_id, every, gap == "ok", seq, op)
+
+
+def _number(text: str) -> int:
+    """The number, or -1 if it is none."""
+    if len(text) > _NUMBER_DIGITS_MAX or not (text.isascii() and text.isdigit()):
+        return -1
+    return int(text)
+
+
+class _Running:
+    """A batch under way."""
+
+    __slots__ = (
+        "ack_every",
+        "ack_every_max",
+        "deadline_ns",
+        "gap_ok",
+        "held",
+        "last",
+        "last_flow",
+        "stored_seq",
+    )
+
+    def __init__(self, request: FastRequest) -> None:
+        self.gap_ok = request.gap_ok
+        self.ack_every_max = request.flow
+        self.ack_every = min(ACK_EVERY_MAX, request.flow)
+        self.last = 0
+        """Number of the last message taken or, with gaps, passed over."""
+        self.last_flow = 0
+        """Number the last `ack` was sent for."""
+        self.stored_seq = 0
+        """Sequence in the stream of the last message stored."""
+        self.deadline_ns = 0
+        self.held: list[Send] = []
+        """What to say before anything else when the message being planned is stored."""
+
+
+class FastBatches:
+    """The fast batches of one stream."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        planner: Planner,
+        acks: PubAcks,
+        limits: BatchLimits,
+        in_flight: InFlight,
+    ) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._acks = acks
+        self._limits = limits
+        self._in_flight = in_flight
+        self._running: dict[str, _Running] = {}
+        self._wake_ns = 0  # no batch has an earlier deadline; 0 if there is none
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def plan(self, msg: Inbound, now_ns: int) -> Planned:
+        """One more message of a batch."""
+        request = parse_reply(msg.reply)
+        fault = self._fault(request, msg)
+        if fault is not None or request is None:
+            return self._planner.answer(fault, msg.reply)
+        batch = self._running.get(request.id)
+        if batch is None or batch.deadline_ns <= now_ns:
+            self.expire(now_ns)
+            fault = self._start_fault(request)
+            if fault is not None:
+                return self._planner.answer(fault, msg.reply)
+            batch = self._start(request, now_ns + self._limits.idle_ns_max)
+        level = headers.get(msg.header, publish_headers.REQUIRED_API_LEVEL)
+        if level:
+            if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
+                self._drop(request.id)
+                return self._planner.answer(refusals.REQUIRED_API_LEVEL, msg.reply)
+            msg = msg._replace(
+                header=headers.without(msg.header, publish_headers.REQUIRED_API_LEVEL)
+            )
+        batch.deadline_ns = now_ns + self._limits.idle_ns_max
+        batch.held = []
+        if request.op == _PING:
+            return self._ping(request, batch, msg.reply)
+        return self._take(request, batch, msg, now_ns)
+
+    def _fault(self, request: FastRequest | None, msg: Inbound) -> ApiError | None:
+        """What is wrong with the message by itself, before its batch is looked at."""
+        ledger, cfg = self._ledger, self._ledger.cfg
+        if cfg.sealed:
+            return refusals.STREAM_SEALED
+        subject = self._planner.stored_subject(msg.subject)
+        refused = ledger.may_store and ledger.may_store(ledger.size_of(subject, *msg[2:]))
+        if refused:
+            return refused
+        if 0 < cfg.max_msg_size < len(msg.header) + len(msg.payload):
+            return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
+        if not cfg.allow_batched:
+            return refusals.BATCH_PUBLISH_DISABLED
+        if request is None:
+            return refusals.BATCH_PUBLISH_INVALID_PATTERN
+        if len(request.id.encode("utf-8", "surrogateescape")) > BATCH_ID_BYTES_MAX:
+            return refusals.BATCH_PUBLISH_INVALID_BATCH_ID
+        return None
+
+    def _start_fault(self, request: FastRequest) -> ApiError | None:
+        if request.seq != 1 or request.op == _PING:
+            return refusals.BATCH_PUBLISH_UNKNOWN_BATCH_ID
+        is_crowded = len(self._running) >= self._limits.fast_max
+        if is_crowded or self._in_flight.fast >= self._limits.fast_total_max:
+            return refusals.BATCH_PUBLISH_TOO_MANY_INFLIGHT
+        return None
+
+    def _start(self, request: FastRequest, deadline_ns: int) -> _Running:
+        batch = self._running[request.id] = _Running(request)
+        self._in_flight.fast += 1
+        self._wake_ns = self._wake_ns or deadline_ns
+        if len(self._running) > 1:
+            batch.ack_every = 1
+        return batch
+
+    def _ping(self, request: FastRequest, batch: _Running, reply: str) -> Answer:
+        """Says again how far the batch has come."""
+        if request.seq <= batch.last:
+            return Answer((_flow(reply, batch),))
+        said = [_gap(reply, batch.last + 1, request.seq + 1)]
+        if not batch.gap_ok:
+            return Answer((*said, self._finish(request.id, batch, reply)))
+        batch.last = request.seq
+        due = self._due_ack(batch, reply)
+        return Answer((*said, due or _flow(reply, batch)))
+
+    def _take(self, request: FastRequest, batch: _Running, msg: Inbound, now_ns: int) -> Planned:
+        expected = batch.last + 1
+        if request.seq != expected:
+            batch.held.append(_gap(msg.reply, expected, request.seq))
+            if not batch.gap_ok or request.seq < expected:
+                return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
+        if request.op == _COMMIT_WITHOUT:
+            batch.last = request.seq - 1
+            return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
+        draft = self._planner.draft(*msg, now_ns)
+        verdict = judge_batched(StagedLedger(self._ledger), draft)
+        if verdict is None:
+            verdict = expected_last_msg_id(self._ledger, draft)
+        if isinstance(verdict, Cold):
+            return NotLoaded(verdict)
+        if verdict is None and self._ledger.is_used_up(1):
+            verdict = USED_UP
+        batch.last = request.seq
+        if request.seq == 1 and not request.commits and not self._ledger.cfg.no_ack:
+            batch.held.append(_flow(msg.reply, batch))
+        if verdict is None:
+            mark = FastMark(request.id, request.seq, request.commits, request.gap_ok, request.flow)
+            skip = self._planner.is_unwanted(draft.subject)
+            return self._planner.publish(draft, skip=skip, fast=mark)
+        if isinstance(verdict, Duplicate):
+            return self._duplicate(request, batch, draft, verdict.seq)
+        return self._refused(request, batch, msg.reply, verdict)
+
+    def _duplicate(self, request: FastRequest, batch: _Running, draft: Draft, seq: int) -> Answer:
+        """The message counts as taken; only the publisher's counting goes on."""
+        due = self._due_ack(batch, draft.reply)
+        said = (*batch.held, due) if due else tuple(batch.held)
+        if not request.commits:
+            return Answer(said, is_duplicate=True)
+        if request.seq == 1 and not request.gap_ok:
+            self._drop(request.id)
+            ack = self._acks.duplicate_batch(seq, request.id, request.seq)
+            return Answer((*said, Send(draft.reply, ack)), is_duplicate=True)
+        return Answer((*said, self._finish(request.id, batch, draft.reply)), is_duplicate=True)
+
+    def _refused(
+        self, request: FastRequest, batch: _Running, reply: str, fault: ApiError
+    ) -> Answer:
+        if request.seq == 1 and not request.gap_ok:
+            self._drop(request.id)
+            return Answer((*batch.held, Send(reply, self._acks.refused(fault))), fault)
+        error = b'{"type":"err","seq":%d,"error":%b}' % (request.seq, error_json(fault))
+        said = (*batch.held, Send(reply, error))
+        if request.gap_ok and not request.commits:
+            return Answer(said, fault)
+        batch.last -= 1
+        return Answer((*said, self._finish(request.id, batch, reply)), fault)
+
+    def stored(self, mark: FastMark, reply: str, seq: int) -> tuple[Send, ...]:
+        """A message of a batch has this sequence now: what its publisher hears of it."""
+        batch = self._running.get(mark.id)
+        if batch is None:
+            return ()
+        said, batch.held = tuple(batch.held), []
+        batch.stored_seq = seq
+        if mark.commit:
+            return (*said, self._finish(mark.id, batch, reply))
+        due = self._due_ack(batch, reply)
+        return (*said, due) if due else said
+
+    def passed_over(self, mark: FastMark) -> tuple[Send, ...]:
+        """Count a message as taken that is not stored; a commit ends the batch without a reply."""
+        batch = self._running.get(mark.id)
+        if batch is None:
+            return ()
+        if mark.commit:
+            self._drop(mark.id)
+            return ()
+        said, batch.held = tuple(batch.held), []
+        return said
+
+    def _finish(self, batch_id: str, batch: _Running, reply: str) -> Send:
+        """The batch ends with what was stored of it."""
+        self._drop(batch_id)
+        return Send(reply, self._acks.committed(batch.stored_seq, batch_id, batch.last))
+
+    def _due_ack(self, batch: _Running, reply: str) -> Send | None:
+        """The acknowledgement that is due, and how often there will be others."""
+        every = batch.ack_every
+        if batch.last < batch.last_flow + every:
+            return None
+        batch.last_flow += (batch.last - batch.last_flow) // every * every
+        fair = min(max(ACK_EVERY_MAX // len(self._running), 1), batch.ack_every_max)
+        if every < fair:
+            batch.ack_every = min(every * 2, fair)
+        elif every > fair:
+            batch.ack_every = max(every // 2, fair)
+        return _flow(reply, batch)
+
+    def _drop(self, batch_id: str) -> None:
+        del self._running[batch_id]
+        self._in_flight.fast -= 1
+        if not self._running:
+            self._wake_ns = 0
+
+    # -- time
+
+    def next_deadline_ns(self) -> int | None:
+        """When the next batch may be forgotten, or earlier: batches move their deadlines on."""
+        return self._wake_ns or None
+
+    def expire(self, now_ns: int) -> None:
+        """Forgets the batches that were silent for too long. What they stored stays."""
+        silent = [
+            batch_id for batch_id, batch in self._running.items() if batch.deadline_ns <= now_ns
+        ]
+        for batch_id in silent:
+            self._drop(batch_id)
+        self._wake_ns = min((batch.deadline_ns for batch in self._running.values()), default=0)
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        for batch_id in list(self._running):
+            self._drop(batch_id)
+
+
+def _flow(reply: str, batch: _Running) -> Send:
+    ack = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.last_flow, batch.ack_every)
+    return Send(reply, ack)
+
+
+def _gap(reply: str, expected: int, got: int) -> Send:
+    return Send(reply, b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, got))

@@ -1,0 +1,35 @@
+"""C surface of atomic batches under way."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.store.index.message_pack cimport Packed, Packer
+from penstock.jetstream.streams.lanes.header_lines cimport Text
+
+
+cdef class InFlight:
+    cdef public int atomic
+    cdef public int fast
+
+
+cdef class Gathering:
+    cdef readonly bytes id
+    cdef readonly list items      # behind the packed ones
+    cdef readonly Packer packer
+    cdef public uint64_t last
+    cdef public int64_t deadline_ns
+
+
+cdef class Gatherings:
+    cdef readonly dict batches
+    cdef Gathering recent         # the one that the last message belonged to
+    cdef readonly InFlight in_flight
+    cdef uint32_t msgs_max
+    cdef uint32_t atomic_max
+    cdef uint32_t atomic_total_max
+    cdef int64_t idle_ns_max
+    cdef public bint is_open      # ordinary messages may be packed
+    cdef public int64_t wake_ns   # no batch has an earlier deadline; 0 if there is none
+
+    cdef bint take(self, Packed* one, int64_t now_ns) noexcept
+    cdef Gathering found(self, Text* id, Text* number, int64_t now_ns)
+    cdef Gathering started(self, bytes id, int64_t now_ns)

@@ -1,0 +1,139 @@
+"""What time does to a stream: messages that are due go, schedules fire, old ids are forgotten.
+
+Nothing is changed here but what is in memory only: whatever touches messages comes out as entries.
+A stream with delete markers asks which messages are due instead of taking them out: the last one
+of a subject is replaced by a marker that says so, for a while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.durations import format_duration
+from penstock.base.effects import Effect, Fetch
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.entries import Due, Entry, Expire, NotLoaded, Publish, Remove
+from penstock.jetstream.streams.schedule import RETRY_NS, fire
+from penstock.jetstream.streams.ttl import SECOND_NS
+from penstock.store.contract import Cold, Missing
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.jetstream.streams.planner import Planner
+    from penstock.jetstream.streams.schedule import Schedules
+    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.store.contract import MessageRecord
+
+PER_TICK_MAX: Final = 200
+"""Messages with markers, and schedules, that one tick handles; the rest are still due."""
+
+
+class Timing:
+    """The deadlines of one stream."""
+
+    def __init__(self, ledger: Ledger, planner: Planner, schedules: Schedules) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._schedules = schedules
+
+    def next_deadline_ns(self) -> int | None:
+        """When something may be due, or earlier."""
+        ledger = self._ledger
+        deadlines = (
+            ledger.store.next_deadline_ns(),
+            ledger.dedupe.next_deadline_ns(),
+            self._schedules.next_deadline_ns() if ledger.cfg.allow_msg_schedules else None,
+        )
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def tick(self, now_ns: int) -> Due:
+        """Everything that is due."""
+        ledger = self._ledger
+        ledger.dedupe.expire(now_ns)
+        entries: list[Entry] = []
+        effects: list[Effect] = []
+        at_ns = ledger.store.next_deadline_ns()
+        if at_ns is not None and at_ns <= now_ns:
+            if ledger.cfg.subject_delete_marker_ttl > 0:
+                self._leave_markers(now_ns, entries, effects)
+            else:
+                entries.append(Expire(now_ns))
+        if ledger.cfg.allow_msg_schedules:
+            self._fire(now_ns, entries, effects)
+        return Due(tuple(entries), tuple(effects))
+
+    # -- markers
+
+    def _leave_markers(self, now_ns: int, entries: list[Entry], effects: list[Effect]) -> None:
+        ledger = self._ledger
+        leaving: dict[str, int] = {}
+        gone: list[int] = []
+        for seq in ledger.store.due(now_ns, at_most=PER_TICK_MAX):
+            record = ledger.store.load(seq, unsynced=True)
+            if isinstance(record, Cold):
+                effects.append(Fetch(record))
+                break
+            gone.append(seq)
+            if isinstance(record, Missing):
+                continue
+            held = ledger.store.subject_states(record.subject)[record.subject].msgs
+            leaving[record.subject] = leaving.get(record.subject, 0) + 1
+            if leaving[record.subject] == held and not _is_marker(record):
+                marker = self._marker(record.subject, now_ns)
+                entries += [marker] if isinstance(marker, Publish) else []
+        if gone:
+            # A marker takes its subject's messages with it; one that was refused does not.
+            entries.append(Remove(now_ns, tuple(gone)))
+
+    def _marker(self, subject: str, now_ns: int) -> object:
+        ttl_ns = self._ledger.cfg.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
+        header = b"NATS/1.0\r\n%b: MaxAge\r\n%b: %b\r\n%b: sub\r\n\r\n" % (
+            publish_headers.MARKER_REASON,
+            publish_headers.TTL,
+            format_duration(ttl_ns).encode(),
+            publish_headers.ROLLUP,
+        )
+        return self._planner.plan(subject, "", header, b"", now_ns, is_internal=True)
+
+    # -- schedules
+
+    def _fire(self, now_ns: int, entries: list[Entry], effects: list[Effect]) -> None:
+        for _ in range(PER_TICK_MAX):
+            due = self._schedules.take_due(now_ns)
+            if due is None:
+                return
+            made = self._fired(*due, now_ns)
+            if isinstance(made, Cold):
+                self._schedules.put_back(due[2], due[0])
+                effects.append(Fetch(made))
+                return
+            if made is not None:
+                entries.append(made)
+
+    def _fired(self, due_ns: int, seq: int, subject: str, now_ns: int) -> Publish | Cold | None:
+        """The message of one schedule, unless it is gone or its message is refused."""
+        record = self._ledger.store.load(seq, unsynced=True)
+        if isinstance(record, Cold):
+            return record
+        fired = None if isinstance(record, Missing) else fire(self._ledger, record, due_ns, now_ns)
+        if isinstance(fired, Cold):
+            return fired
+        if fired is None:
+            self._schedules.drop(subject)
+            return None
+        planned = self._planner.plan(
+            fired.subject, "", fired.header, fired.payload, now_ns, is_internal=True
+        )
+        if isinstance(planned, NotLoaded):
+            return planned.cold
+        if not isinstance(planned, Publish):
+            self._schedules.put_back(subject, now_ns + RETRY_NS)
+            return None
+        return planned
+
+
+def _is_marker(record: MessageRecord) -> bool:
+    """Whether a message already says that its subject is gone."""
+    if headers.get(record.header, publish_headers.MARKER_REASON):
+        return True
+    return headers.get(record.header, publish_headers.KV_OPERATION) == b"PURGE"

@@ -1,0 +1,47 @@
+from penstock.broker.router import Lane, LaneOwner, Router
+from penstock.jetstream.streams.batches.staged_batches import Gatherings
+from penstock.jetstream.streams.dedupe import DuplicateWindow
+from penstock.store.index.record_log import RecordLog
+from penstock.store.io.append_commit import Appender
+from penstock.subjects.trie import SubList
+
+class StreamLane(Lane):
+    room: int
+    taken: int
+    def __init__(
+        self,
+        *,
+        log: RecordLog,
+        router: Router,
+        interest: SubList,
+        call: object,
+        owner: LaneOwner,
+        deadlines: dict[int, int],
+        exempt: set[int],
+        prefix: bytes,
+        name: bytes,
+        ids: DuplicateWindow,
+        batches: Gatherings,
+        appender: Appender | None,
+    ) -> None: ...
+    def configure(
+        self,
+        *,
+        is_open: bool,
+        packs: bool,
+        acks_wanted: bool,
+        discard_new: bool,
+        msgs_max: int,
+        bytes_max: int,
+        per_subject_max: int,
+        payload_max: int,
+    ) -> None: ...
+    def close(self) -> None: ...
+    def take_news(self) -> tuple[int, list[int]]: ...
+    @property
+    def waiting(self) -> int: ...
+    def commit(self) -> int: ...
+    def release(self) -> None: ...
+    def forget(self) -> None: ...
+    def leave_alone(self, is_alone: bool) -> None: ...
+    def send_acks(self) -> int: ...

@@ -1,0 +1,37 @@
+"""C surface of the lane of a mirror or source."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.router cimport Lane, Message
+from penstock.jetstream.streams.lanes.publish_lane cimport StreamLane
+
+
+cdef class Place:
+    cdef public uint64_t seq             # the last one taken from the origin
+    cdef public uint64_t consumer_seq    # of the delivery it came with
+    cdef public uint64_t lag
+
+
+cdef struct Delivered:
+    uint64_t seq
+    uint64_t consumer_seq
+    uint64_t ts
+    uint64_t to_come
+
+
+cdef class CopyLane(Lane):
+    cdef StreamLane stream
+    cdef Place place
+    cdef object host
+    cdef bytes delivered_by              # of an ack subject: the consumer, and that it is the first time
+    cdef bytes note_head                 # of the note in a copy, around the sequence; None: a mirror
+    cdef bytes note_tail
+    cdef bytes note_end
+    cdef public bint is_open
+    cdef readonly uint64_t taken         # messages since they were last looked at
+    cdef readonly int64_t heard_ns       # when the last of them came
+
+    cdef bint read(self, Message* msg, Delivered* delivered) noexcept
+    cdef size_t write_header(self, Message* msg, uint64_t seq, char* at, size_t cap) noexcept
+    cdef void store(self, Message* msg, Delivered* delivered, const char* header,
+                    size_t header_len) noexcept

@@ -1,0 +1,22 @@
+from penstock.broker.router import Lane
+from penstock.jetstream.streams.lanes.publish_lane import StreamLane
+
+class Place:
+    seq: int
+    consumer_seq: int
+    lag: int
+
+class CopyLane(Lane):
+    is_open: bool
+    taken: int
+    heard_ns: int
+    def __init__(
+        self,
+        *,
+        stream: StreamLane,
+        place: Place,
+        host: object,
+        call: object,
+    ) -> None: ...
+    def begin(self, consumer: str, note: tuple[bytes, bytes, bytes] | None) -> None: ...
+    def take_news(self) -> int: ...

@@ -1,0 +1,155 @@
+"""From a message to an entry: transform, checks, interest, and the answer if there is none.
+
+Plans ordinary messages, whether a client, a schedule or an upstream sends them. Reads the ledger
+and changes nothing: what it returns either is an entry, or explains why there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.refusals import ApiError
+from penstock.api.stream_config import Retention
+from penstock.base.effects import Send
+from penstock.base.sequences import SEQ_MAX
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.entries import NOTHING, Answer, NotLoaded, Planned, Publish, Special
+from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, admit, judge, rollup
+from penstock.jetstream.streams.stream_state import Draft
+from penstock.store.contract import Cold
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.jetstream.streams.entries import FastMark
+    from penstock.jetstream.streams.pubacks import PubAcks
+    from penstock.jetstream.streams.publish_checks import Verdict
+    from penstock.jetstream.streams.stream_state import Ledger
+
+
+class Planner:
+    """Plans messages for one stream."""
+
+    def __init__(self, ledger: Ledger, acks: PubAcks) -> None:
+        self._ledger = ledger
+        self._acks = acks
+        self.configure()
+
+    def configure(self) -> None:
+        """The configuration in the ledger is another one."""
+        self._transform = self._ledger.parts.transform
+        self._by_interest = self._ledger.cfg.retention is Retention.INTEREST
+
+    def plan(
+        self,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        now_ns: int,
+        *,
+        is_internal: bool = False,
+    ) -> Planned:
+        """The entry that stores an ordinary message."""
+        draft = self.draft(subject, reply, header, payload, now_ns, is_internal=is_internal)
+        verdict = judge(self._ledger, draft)
+        if verdict is None:
+            return self.entry(draft)
+        return self.answer(verdict, reply)
+
+    def plan_mirrored(
+        self, subject: str, header: bytes, payload: bytes, seq: int, ts_ns: int
+    ) -> Planned:
+        """The entry that stores a message of a mirror's origin. It was judged there: only the
+        room it takes here is asked for."""
+        if seq <= self._ledger.last_seq:
+            return Answer(is_duplicate=True)
+        if seq > SEQ_MAX:
+            return self.answer(USED_UP, "")
+        draft = self.draft(subject, "", header, payload, ts_ns, is_internal=True)
+        draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
+        verdict = rollup(self._ledger, draft) or admit(self._ledger, draft)
+        if verdict is not None:
+            return self.answer(verdict, "")
+        special = Special(
+            ttl_ns=draft.ttl_ns, msg_id=draft.msg_id, rollup=draft.rollup, origin_seq=seq
+        )
+        return Publish(draft.now_ns, draft.subject, draft.header, payload, "", special)
+
+    def draft(
+        self,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        now_ns: int,
+        *,
+        is_internal: bool = False,
+        fields: dict[bytes, bytes] | None = None,
+    ) -> Draft:
+        """The message as the checks take it, under the subject the stream gives it.
+
+        `fields` is its header, where that was parsed before.
+        """
+        if fields is None or publish_headers.CLIENT_INFO in fields:
+            fields = {}
+            if publish_headers.SPECIAL_PREFIX in header:
+                header = headers.without(header, publish_headers.CLIENT_INFO)
+                fields = headers.parse(header)
+        subject = self.stored_subject(subject)
+        ts_ns = max(now_ns, self._ledger.last_ts_ns)
+        return Draft(subject, reply, header, payload, fields, ts_ns, is_internal=is_internal)
+
+    def stored_subject(self, subject: str) -> str:
+        """The subject a message is stored under; one the transform does not match stays."""
+        if self._transform is None:
+            return subject
+        return self._transform.match(subject) or subject
+
+    def entry(self, draft: Draft) -> Planned:
+        """The entry of a draft that passed the checks, unless it is refused on the way in."""
+        if self._ledger.is_used_up(1):
+            return self.answer(USED_UP, draft.reply)
+        skip = self.is_unwanted(draft.subject)
+        if not skip:
+            verdict = admit(self._ledger, draft)
+            if verdict is not None:
+                return self.answer(verdict, draft.reply)
+        return self.publish(draft, skip=skip)
+
+    def is_unwanted(self, subject: str) -> bool:
+        """Whether nothing keeps a message of this subject here."""
+        return self._by_interest and not self._ledger.has_interest(subject)
+
+    def publish(self, draft: Draft, *, skip: bool, fast: FastMark | None = None) -> Publish:
+        """The draft as an entry."""
+        special = None
+        if skip or fast is not None or draft.is_special:
+            special = Special(
+                ttl_ns=draft.ttl_ns,
+                msg_id=draft.msg_id,
+                rollup=draft.rollup,
+                purged=draft.purged,
+                skip=skip,
+                value=draft.value,
+                fast=fast,
+            )
+        return Publish(
+            draft.now_ns, draft.subject, draft.header, draft.payload, draft.reply, special
+        )
+
+    def answer(self, verdict: Verdict, reply: str) -> Answer | NotLoaded:
+        """Why a message is not stored, said to its publisher if it asked."""
+        if isinstance(verdict, Cold):
+            return NotLoaded(verdict)
+        if isinstance(verdict, Duplicate):
+            effects = self.said(reply, self._acks.duplicate(verdict.seq))
+            return Answer(effects, is_duplicate=True)
+        if isinstance(verdict, ApiError):
+            return Answer(self.said(reply, self._acks.refused(verdict)), verdict)
+        return NOTHING
+
+    def said(self, reply: str, payload: bytes) -> tuple[Send, ...]:
+        """An answer, if the publisher waits for one and the stream gives any."""
+        if not reply or self._ledger.cfg.no_ack:
+            return ()
+        return (Send(reply, payload),)

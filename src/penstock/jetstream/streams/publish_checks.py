@@ -1,0 +1,252 @@
+"""What every published message is asked, in this order: the first refusal is the answer.
+
+Order is compatibility: clients see which of two faults is reported. A check reads the ledger,
+fills in the draft and answers None, a refusal, the duplicate the message is, or the block it
+needs in memory. Checks of one feature live with the feature (`counter`, `schedule`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from penstock.api import refusals
+from penstock.api.asset_names import byte_length
+from penstock.api.refusals import ApiError
+from penstock.jetstream.streams import counter, publish_headers, schedule
+from penstock.jetstream.streams.entries import ROLLUP_ALL, ROLLUP_SUBJECT
+from penstock.jetstream.streams.pubacks import go_quoted
+from penstock.jetstream.streams.ttl import SECOND_NS, parse_ttl, ttl_ns
+from penstock.store.contract import Cold
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jetstream.streams.stream_state import Draft, Ledger
+
+HEADER_BYTES_MAX: Final = 65_535
+SEQUENCE_DIGITS_MAX: Final = 20
+SUBJECT_BYTES_MAX: Final = 65_535
+"""Of a stored message: a record counts them in sixteen bits."""
+SUBJECT_LENGTH_MAX: Final = SUBJECT_BYTES_MAX // 4
+"""Characters of a subject that has no more bytes than that for sure."""
+UNREADABLE: Final = 2**64 - 1
+"""What a sequence nobody can read is taken for: one that no stream has."""
+
+USED_UP: Final = refusals.STREAM_STORE_FAILED(err="no sequence is left in the stream")
+"""The refusal of a message that would need a sequence after SEQ_MAX."""
+NOT_PERMITTED: Final = refusals.STREAM_ROLLUP_FAILED(err="rollup not permitted")
+
+
+class Duplicate(NamedTuple):
+    """A message with the same id was stored under this sequence."""
+
+    seq: int
+
+
+Verdict: TypeAlias = ApiError | Duplicate | Cold | None
+Check: TypeAlias = "Callable[[Ledger, Draft], Verdict]"
+
+
+def sequence_of(value: bytes) -> int:
+    """The number in an expectation."""
+    if not value.isdigit() or len(value) > SEQUENCE_DIGITS_MAX:
+        return UNREADABLE
+    return int(value)
+
+
+def not_sealed(ledger: Ledger, draft: Draft) -> Verdict:
+    """A sealed stream takes nothing."""
+    return refusals.STREAM_SEALED if ledger.cfg.sealed else None
+
+
+def small_enough(ledger: Ledger, draft: Draft) -> Verdict:
+    """Header and payload are within what the stream takes."""
+    size_max = ledger.cfg.max_msg_size
+    if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
+        return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM  # a transform made it so long
+    if 0 < size_max < len(draft.header) + len(draft.payload):
+        return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
+    if len(draft.header) > HEADER_BYTES_MAX:
+        return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
+    return None
+
+
+def expected_stream(ledger: Ledger, draft: Draft) -> Verdict:
+    """The publisher meant this stream."""
+    name = draft.fields.get(publish_headers.EXPECTED_STREAM)
+    if name and name != ledger.cfg.name.encode():
+        return refusals.STREAM_NOT_MATCH
+    return None
+
+
+def ttl_allowed(ledger: Ledger, draft: Draft) -> Verdict:
+    """A TTL needs a stream that has them. One nobody can read is refused later."""
+    value = draft.fields.get(publish_headers.TTL)
+    if value and not draft.is_internal and not ledger.cfg.allow_msg_ttl and parse_ttl(value):
+        return refusals.MESSAGE_TTL_DISABLED
+    return None
+
+
+def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """The subject, or another the publisher names, has not moved on."""
+    value = draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ)
+    other = draft.fields.get(publish_headers.EXPECTED_SUBJECT)
+    if not value:
+        return refusals.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID if other else None
+    subject = other.decode("utf-8", "surrogateescape") if other else draft.subject
+    last = ledger.last_of(subject)
+    return None if last == sequence_of(value) else refusals.STREAM_WRONG_LAST_SEQUENCE(seq=last)
+
+
+def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
+    """The stream has not moved on."""
+    value = draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
+    if not value or sequence_of(value) == ledger.last_seq:
+        return None
+    return refusals.STREAM_WRONG_LAST_SEQUENCE(seq=ledger.last_seq)
+
+
+def not_forged(ledger: Ledger, draft: Draft) -> Verdict:
+    """Only the server says where a message came from."""
+    if draft.fields.get(publish_headers.STREAM_SOURCE) and not draft.is_internal:
+        return refusals.MESSAGE_SOURCE_HDR_NOT_ALLOWED
+    return None
+
+
+def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
+    """Its id is new. A mirror takes what its origin took."""
+    draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
+    if not draft.msg_id or ledger.cfg.mirror is not None:
+        return None
+    seq = ledger.dedupe.find(draft.msg_id, draft.now_ns)
+    return Duplicate(seq) if seq else None
+
+
+def expected_last_msg_id(ledger: Ledger, draft: Draft) -> Verdict:
+    """The last message stored had this id."""
+    value = draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID)
+    if not value or value == ledger.last_msg_id:
+        return None
+    return refusals.STREAM_WRONG_LAST_MSG_ID(id=ledger.last_msg_id.decode("utf-8", "replace"))
+
+
+def rollup(ledger: Ledger, draft: Draft) -> Verdict:
+    """A rollup is allowed and makes sense. What the server copies may hold one for nothing."""
+    value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
+    if not value:
+        return None
+    if not ledger.may_roll_up and not draft.is_internal:
+        return NOT_PERMITTED
+    if value not in (b"sub", b"all"):
+        quoted = go_quoted(value.decode("utf-8", "replace")).decode()
+        return refusals.STREAM_ROLLUP_FAILED(err=f"rollup value invalid: {quoted}")
+    if ledger.may_roll_up:
+        draft.rollup = ROLLUP_SUBJECT if value == b"sub" else ROLLUP_ALL
+    return None
+
+
+def resources(ledger: Ledger, draft: Draft) -> Verdict:
+    """Account and server have room."""
+    if ledger.may_store is None:
+        return None
+    return ledger.may_store(ledger.size_of(draft.subject, draft.header, draft.payload))
+
+
+def ttl_value(ledger: Ledger, draft: Draft) -> Verdict:
+    """Its TTL makes sense. It outlives the marker its subject may leave."""
+    value = draft.fields.get(publish_headers.TTL)
+    if not value:
+        return None
+    seconds = parse_ttl(value)
+    if seconds is None:
+        return refusals.MESSAGE_TTL_INVALID
+    cfg = ledger.cfg
+    seconds_min = cfg.subject_delete_marker_ttl // SECOND_NS
+    if 0 < seconds < seconds_min and cfg.max_msgs_per_subject != 1:
+        seconds = seconds_min
+        stripped = headers.without(draft.header, publish_headers.TTL)
+        draft.header = headers.added(stripped, publish_headers.TTL, b"%d" % seconds)
+    if seconds < 0 or cfg.allow_msg_ttl:
+        draft.ttl_ns = ttl_ns(seconds, draft.now_ns)
+    return None
+
+
+def limits(ledger: Ledger, draft: Draft) -> Verdict:
+    """The stream has room. A full subject takes a rollup: it makes the room itself."""
+    refused = ledger.store.refusal(draft.subject, draft.header, draft.payload)
+    if refused is None:
+        return None
+    if refused is refused.MAX_PER_SUBJECT and draft.fields.get(publish_headers.ROLLUP):
+        return None
+    return refusals.STREAM_STORE_FAILED(err=refused.value)
+
+
+class KeyedChecks:
+    """Checks in their order, each for the keys that call for it: most messages have one special
+    key, or none."""
+
+    def __init__(self, *table: tuple[Check, tuple[bytes, ...]]) -> None:
+        self._table = table
+        self._bits: dict[bytes, int] = {}
+        self._rows: dict[int, tuple[Check, ...]] = {}
+        for at, (_, keys) in enumerate(table):
+            for key in keys:
+                self._bits[key] = self._bits.get(key, 0) | 1 << at
+
+    def called_for(self, fields: dict[bytes, bytes]) -> tuple[Check, ...]:
+        """The checks a header calls for."""
+        bits = 0
+        for key in fields:
+            bits |= self._bits.get(key, 0)
+        row = self._rows.get(bits)
+        if row is None:
+            row = tuple(check for at, (check, _) in enumerate(self._table) if bits >> at & 1)
+            self._rows[bits] = row
+        return row
+
+
+FIRST_CHECKS: Final[tuple[Check, ...]] = (not_sealed, small_enough)
+HEADER_CHECKS: Final = KeyedChecks(
+    (counter.increment, (publish_headers.INCR,)),
+    (expected_stream, (publish_headers.EXPECTED_STREAM,)),
+    (ttl_allowed, (publish_headers.TTL,)),
+    (
+        expected_subject_seq,
+        (publish_headers.EXPECTED_SUBJECT_SEQ, publish_headers.EXPECTED_SUBJECT),
+    ),
+    (expected_last_seq, (publish_headers.EXPECTED_LAST_SEQ,)),
+    (schedule.schedule_allowed, (publish_headers.SCHEDULE, publish_headers.SCHEDULE_TIME_ZONE)),
+    (schedule.scheduler_allowed, (publish_headers.SCHEDULE_NEXT, publish_headers.SCHEDULER)),
+    (not_forged, (publish_headers.STREAM_SOURCE,)),
+    (not_seen, (publish_headers.MSG_ID,)),
+    (expected_last_msg_id, (publish_headers.EXPECTED_LAST_MSG_ID,)),
+    # A schedule is rolled up whether or not its publisher says so.
+    (rollup, (publish_headers.ROLLUP, publish_headers.SCHEDULE)),
+)
+REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
+STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
+
+
+def first_verdict(checks: tuple[Check, ...], ledger: Ledger, draft: Draft) -> Verdict:
+    """What the first check says that says anything."""
+    for check in checks:
+        verdict = check(ledger, draft)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def judge(ledger: Ledger, draft: Draft) -> Verdict:
+    """Everything that is asked whether or not somebody wants the message."""
+    verdict = first_verdict(FIRST_CHECKS, ledger, draft)
+    if verdict is None and draft.fields:
+        verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), ledger, draft)
+    if verdict is None and (draft.schedule or ledger.cfg.allow_msg_counter):
+        verdict = first_verdict(REWRITES, ledger, draft)
+    return verdict
+
+
+def admit(ledger: Ledger, draft: Draft) -> Verdict:
+    """What is asked only of a message that would be stored."""
+    return first_verdict(STORE_CHECKS, ledger, draft)

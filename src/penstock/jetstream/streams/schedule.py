@@ -1,0 +1,341 @@
+"""Schedules: messages that make the stream publish others, later, once or again and again.
+
+A message with `Nats-Schedule` is stored as any other, one for each subject; when its time comes
+a copy of its body goes to its target. The copy says which schedule made it and when the next one
+is due, so the stored messages tell all there is to know: `Schedules` is rebuilt from them. A
+schedule missed several times fires once. Time comes in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.api import refusals
+from penstock.api.refusals import ApiError
+from penstock.api.timestamps import TimeFault, format_time, parse_time
+from penstock.base.durations import parse_duration
+from penstock.jetstream.streams import publish_headers
+from penstock.jetstream.streams.cron import next_fire, parse_cron
+from penstock.jetstream.streams.ttl import SECOND_NS, parse_ttl
+from penstock.store.contract import Cold, Missing
+from penstock.subjects.match import collides
+from penstock.subjects.tokens import is_valid_literal
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import tzinfo
+
+    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.store.contract import MessageRecord
+
+PURGE: Final = b"purge"
+"""`Nats-Schedule-Next` of a schedule that is over."""
+ROLLUP_SUBJECT: Final = b"sub"
+RETRY_NS: Final = SECOND_NS
+"""When a schedule fires again whose message was refused."""
+
+_AT: Final = "@at "
+_EVERY: Final = "@every "
+_SECONDS_MAX: Final = 253_402_300_799
+"""The end of the year 9999: no later time can be written down."""
+_PREDEFINED: Final = {
+    "@yearly": "0 0 0 1 1 *",
+    "@annually": "0 0 0 1 1 *",
+    "@monthly": "0 0 0 1 * *",
+    "@weekly": "0 0 0 * * 0",
+    "@daily": "0 0 0 * * *",
+    "@midnight": "0 0 0 * * *",
+    "@hourly": "0 0 * * * *",
+}
+
+
+class Next(NamedTuple):
+    """When a schedule fires next; `text` is that time as the copy states it, "" if it is over."""
+
+    at_ns: int
+    text: str
+
+
+# -- reading schedules
+
+
+def next_time(fields: Mapping[bytes, bytes], base_ns: int, now_ns: int) -> Next | ApiError | None:
+    """When the schedule in a header fires after `base_ns`; None if there is no schedule."""
+    zone = _zone(fields.get(publish_headers.SCHEDULE_TIME_ZONE))
+    if isinstance(zone, ApiError):
+        return zone
+    pattern = fields.get(publish_headers.SCHEDULE, b"").decode("utf-8", "replace")
+    if not pattern:
+        return None
+    if pattern.startswith((_AT, _EVERY)):
+        found = None if zone else _simple(pattern, base_ns, now_ns)
+    else:
+        found = _cron(_PREDEFINED.get(pattern, pattern), zone or UTC, base_ns, now_ns)
+    return found or refusals.MESSAGE_SCHEDULES_PATTERN_INVALID
+
+
+def _zone(name: bytes | None) -> tzinfo | ApiError | None:
+    if name is None:
+        return None
+    if name == b"Local":
+        # Where the server stands is not this stream's to know: everywhere is UTC.
+        return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name.decode())
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return refusals.MESSAGE_SCHEDULES_TIME_ZONE_INVALID
+
+
+def _simple(pattern: str, base_ns: int, now_ns: int) -> Next | None:
+    """`@at` a time, or `@every` so often, on whole seconds."""
+    try:
+        if pattern.startswith(_AT):
+            return Next(parse_time(pattern[len(_AT) :]), "")
+        every_ns = parse_duration(pattern[len(_EVERY) :])
+    except (TimeFault, ValueError):
+        return None
+    if every_ns < SECOND_NS:
+        return None
+    at_ns = _rounded(base_ns) + every_ns
+    if at_ns < now_ns:
+        at_ns = _rounded(now_ns) + every_ns
+    return Next(at_ns, format_time(at_ns)) if at_ns <= _SECONDS_MAX * SECOND_NS else None
+
+
+def _cron(pattern: str, zone: tzinfo, base_ns: int, now_ns: int) -> Next | None:
+    cron = parse_cron(pattern)
+    if cron is None:
+        return None
+    at = next_fire(cron, datetime.fromtimestamp(base_ns // SECOND_NS, zone))
+    if at is not None and int(at.timestamp()) * SECOND_NS < now_ns:
+        at = next_fire(cron, datetime.fromtimestamp(_rounded(now_ns) // SECOND_NS, zone))
+    if at is None:
+        return None
+    text = at.isoformat()
+    stated = f"{text[:-6]}Z" if text.endswith("+00:00") else text
+    return Next(int(at.timestamp()) * SECOND_NS, stated)
+
+
+def _rounded(ns: int) -> int:
+    return (ns + SECOND_NS // 2) // SECOND_NS * SECOND_NS
+
+
+def text_of(value: bytes | None) -> str:
+    """A subject in a header."""
+    return value.decode("utf-8", "surrogateescape") if value else ""
+
+
+# -- checks
+
+
+def schedule_allowed(ledger: Ledger, draft: Draft) -> ApiError | None:
+    """A schedule is readable and may do what it says. Adds the rollup that keeps it alone."""
+    if draft.is_internal:
+        return None
+    found = next_time(draft.fields, draft.now_ns, draft.now_ns)
+    if found is None or (isinstance(found, Next) and found.at_ns == 0):
+        return None
+    if not ledger.cfg.allow_msg_schedules:
+        return refusals.MESSAGE_SCHEDULES_DISABLED
+    if isinstance(found, ApiError):
+        return found
+    draft.schedule = True
+    return (
+        _options_fault(ledger, draft) or _subjects_fault(ledger, draft) or _roll_up_schedule(draft)
+    )
+
+
+def _options_fault(ledger: Ledger, draft: Draft) -> ApiError | None:
+    lives = draft.fields.get(publish_headers.SCHEDULE_TTL)
+    if lives and parse_ttl(lives) is None:
+        return refusals.MESSAGE_SCHEDULES_TTL_INVALID
+    if draft.fields.get(publish_headers.SCHEDULE_ROLLUP, b"") not in (b"", ROLLUP_SUBJECT):
+        return refusals.MESSAGE_SCHEDULES_ROLLUP_INVALID
+    if lives and not ledger.cfg.allow_msg_ttl:
+        return refusals.MESSAGE_TTL_DISABLED
+    return None
+
+
+def _subjects_fault(ledger: Ledger, draft: Draft) -> ApiError | None:
+    target = text_of(draft.fields.get(publish_headers.SCHEDULE_TARGET))
+    source = text_of(draft.fields.get(publish_headers.SCHEDULE_SOURCE))
+    if not is_valid_literal(target) or target == draft.subject:
+        return refusals.MESSAGE_SCHEDULES_TARGET_INVALID
+    if source and (source in (target, draft.subject) or not is_valid_literal(source)):
+        return refusals.MESSAGE_SCHEDULES_SOURCE_INVALID
+    if not any(collides(subject, target) for subject in ledger.cfg.subjects):
+        return refusals.MESSAGE_SCHEDULES_TARGET_INVALID
+    if source and not any(collides(subject, source) for subject in ledger.cfg.subjects):
+        return refusals.MESSAGE_SCHEDULES_SOURCE_INVALID
+    return None
+
+
+def _roll_up_schedule(draft: Draft) -> ApiError | None:
+    rollup = draft.fields.get(publish_headers.ROLLUP, b"").lower()
+    if not rollup:
+        draft.header = headers.added(draft.header, publish_headers.ROLLUP, ROLLUP_SUBJECT)
+        draft.fields[publish_headers.ROLLUP] = ROLLUP_SUBJECT
+        return None
+    return None if rollup == ROLLUP_SUBJECT else refusals.MESSAGE_SCHEDULES_ROLLUP_INVALID
+
+
+def scheduler_allowed(ledger: Ledger, draft: Draft) -> ApiError | Cold | None:
+    """A client names a scheduler only to end its schedule."""
+    following = draft.fields.get(publish_headers.SCHEDULE_NEXT)
+    scheduler = text_of(draft.fields.get(publish_headers.SCHEDULER))
+    if not draft.is_internal:
+        fault = _ending_fault(ledger, draft, following, scheduler)
+        if fault is not None:
+            return fault
+    if following == PURGE and ledger.may_roll_up:
+        draft.purged = scheduler
+    return None
+
+
+def _ending_fault(
+    ledger: Ledger, draft: Draft, following: bytes | None, scheduler: str
+) -> ApiError | Cold | None:
+    if not following:
+        return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID if scheduler else None
+    if following != PURGE or scheduler == draft.subject or not is_valid_literal(scheduler):
+        return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID
+    if not ledger.cfg.allow_msg_schedules:
+        return refusals.MESSAGE_SCHEDULES_DISABLED
+    found = ledger.latest(scheduler)
+    if isinstance(found, Cold):
+        return found
+    if not isinstance(found, Missing) and not headers.get(found.header, publish_headers.SCHEDULE):
+        return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID
+    return None
+
+
+# -- what is due
+
+
+class Fired(NamedTuple):
+    """A message that a schedule makes."""
+
+    subject: str
+    header: bytes
+    payload: bytes
+
+
+class Schedules:
+    """When which subject's schedule fires. A schedule that is gone is found out when it is due."""
+
+    def __init__(self) -> None:
+        self._of_subject: dict[str, tuple[int, int]] = {}  # due time, sequence
+        self._heap: list[tuple[int, int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._of_subject)
+
+    def stored(self, subject: str, seq: int, header: bytes, ts_ns: int) -> None:
+        """A message was stored: a schedule, the end of one, or the next time of one."""
+        fields = headers.parse(header) if header else {}
+        found = next_time(fields, ts_ns, ts_ns)
+        scheduler = text_of(fields.get(publish_headers.SCHEDULER))
+        if isinstance(found, Next) and found.at_ns:
+            self._add(subject, seq, found.at_ns)
+        elif not scheduler:
+            self._of_subject.pop(subject, None)
+        following = fields.get(publish_headers.SCHEDULE_NEXT)
+        if scheduler in self._of_subject and following and following != PURGE:
+            self._move(scheduler, following.decode("utf-8", "replace"))
+
+    def restore(self, record: MessageRecord, following: str, now_ns: int) -> None:
+        """A stored schedule was found again; `following` is the time its last copy stated, if
+        there is one. A time that was missed is due at once."""
+        fields = headers.parse(record.header)
+        # Without a copy nobody knows whether it fired: then it goes on from now.
+        found = next_time(fields, record.ts_ns, now_ns)
+        if isinstance(found, Next) and found.at_ns:
+            self._add(record.subject, record.seq, found.at_ns)
+            if following:
+                self._move(record.subject, following)
+
+    def _move(self, subject: str, text: str) -> None:
+        try:
+            at_ns = parse_time(text)
+        except TimeFault:
+            return
+        self._add(subject, self._of_subject[subject][1], at_ns)
+
+    def _add(self, subject: str, seq: int, at_ns: int) -> None:
+        self._of_subject[subject] = (at_ns, seq)
+        heapq.heappush(self._heap, (at_ns, seq, subject))
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        self._of_subject.clear()
+        self._heap.clear()
+
+    def next_deadline_ns(self) -> int | None:
+        """When the next one is due."""
+        self._drop_moved()
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ns: int) -> tuple[int, int, str] | None:
+        """The next that is due: its time, sequence and subject. It will not be due again unless
+        it is stored, moved or put back."""
+        self._drop_moved()
+        if not self._heap or self._heap[0][0] > now_ns:
+            return None
+        return heapq.heappop(self._heap)
+
+    def put_back(self, subject: str, at_ns: int) -> None:
+        """It did not fire: it is due again at this time."""
+        self._add(subject, self._of_subject[subject][1], at_ns)
+
+    def drop(self, subject: str) -> None:
+        """Its message is gone, or is no schedule any more."""
+        self._of_subject.pop(subject, None)
+
+    def _drop_moved(self) -> None:
+        while self._heap:
+            at_ns, seq, subject = self._heap[0]
+            if self._of_subject.get(subject) == (at_ns, seq):
+                return
+            heapq.heappop(self._heap)
+
+
+def fire(ledger: Ledger, record: MessageRecord, due_ns: int, now_ns: int) -> Fired | Cold | None:
+    """The message a due schedule makes; None if it is no schedule (any more)."""
+    fields = headers.parse(record.header)
+    following = next_time(fields, due_ns, now_ns)
+    target = text_of(fields.get(publish_headers.SCHEDULE_TARGET))
+    lives = fields.get(publish_headers.SCHEDULE_TTL, b"")
+    if not isinstance(following, Next) or not target or (lives and parse_ttl(lives) is None):
+        return None
+    header, payload = record.header, record.payload
+    source = text_of(fields.get(publish_headers.SCHEDULE_SOURCE))
+    if source:
+        found = ledger.latest(source)
+        if isinstance(found, Cold):
+            return found
+        if not isinstance(found, Missing):
+            header, payload = found.header, found.payload
+    header = _fired_header(header, record.subject, following)
+    for key, value in (
+        (publish_headers.TTL, lives),
+        (publish_headers.ROLLUP, fields.get(publish_headers.SCHEDULE_ROLLUP)),
+    ):
+        if value:
+            header = headers.added(header, key, value)
+    return Fired(target, header, payload)
+
+
+def _fired_header(header: bytes, scheduler: str, following: Next) -> bytes:
+    for prefix in (publish_headers.SCHEDULE_PREFIX, publish_headers.EXPECTED_PREFIX):
+        header = headers.without_prefix(header, prefix)
+    for key in (publish_headers.MSG_ID, publish_headers.TTL, publish_headers.ROLLUP):
+        header = headers.without(header, key)
+    header = headers.added(
+        header, publish_headers.SCHEDULER, scheduler.encode("utf-8", "surrogateescape")
+    )
+    return headers.added(header, publish_headers.SCHEDULE_NEXT, following.text.encode() or PURGE)

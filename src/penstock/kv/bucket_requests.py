@@ -1,0 +1,151 @@
+"""Requests of a bucket over the ordinary client: publishes with their acks, reads, the JSON API.
+
+Refusals come out as values of `Answer`, since the caller knows what one means to it; a client that
+is not connected, late, or alone is an error here.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from penstock.api.api_subjects import API, domain_api
+from penstock.kv.client_errors import STREAM_NOT_FOUND, refused
+from penstock.kv.errors import NotConnected, OperationFailed, OperationTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nats.aio.client import Client
+
+ANSWER_SECONDS: Final = 30.0
+NO_MESSAGE_FOUND: Final = 10037
+TOO_LARGE: Final = 10054
+STATUS_NOT_FOUND: Final = "404"
+
+
+class Stored(Struct, frozen=True):
+    """The newest record of a subject."""
+
+    seq: int
+    header: bytes
+    payload: bytes
+
+
+class Answer(Struct, frozen=True):
+    """What the API said: the document, or why not."""
+
+    document: dict[str, Any]
+    code: int = 0
+    description: str = ""
+
+
+class Requests:
+    """Asks for one bucket."""
+
+    def __init__(self, client: Client, bucket: str, domain: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._api = domain_api(domain) if domain else API
+        #: A bucket of that name may be on the near side as well: a domain is told in every write.
+        self._written = f"{self._api}." if domain else ""
+
+    async def call(
+        self,
+        subject: str,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """The JSON API."""
+        from nats.errors import NoRespondersError
+
+        payload = json.dumps(body).encode() if body is not None else b""
+        try:
+            reply = await self._request(f"{self._api}.{subject}", payload, headers)
+            return _answer(reply.data)
+        except NoRespondersError:
+            reason = "the server has no JetStream, or not yet"
+            raise OperationFailed(reason, bucket=self._bucket) from None
+
+    async def demand(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As `call`, where a refusal is an error."""
+        answer = await self.call(subject, body)
+        if answer.code:
+            raise refused(answer.description, answer.code, self._bucket)
+        return answer.document
+
+    async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Answer:
+        """Store a record; its sequence is in the answer."""
+        from nats.errors import NoRespondersError
+
+        try:
+            message = await self._request(self._written + subject, payload, dict(headers) or None)
+        except NoRespondersError:  # nobody takes it: the stream is gone
+            raise refused("", STREAM_NOT_FOUND, self._bucket) from None
+        return _answer(message.data)
+
+    async def newest(self, stream: str, subject: str, *, direct: bool) -> Stored | None:
+        """The newest record of a subject, from any copy if the stream allows it."""
+        from nats.errors import NoRespondersError
+
+        if direct:
+            with contextlib.suppress(NoRespondersError):
+                return await self._newest_direct(stream, subject)
+        answer = await self.call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        if answer.code == NO_MESSAGE_FOUND:
+            return None
+        if answer.code:
+            raise refused(answer.description, answer.code, self._bucket)
+        message = answer.document["message"]
+        return Stored(
+            message["seq"],
+            base64.b64decode(message.get("hdrs", "")),
+            base64.b64decode(message.get("data", "")),
+        )
+
+    async def _newest_direct(self, stream: str, subject: str) -> Stored | None:
+        message = await self._request(f"{self._api}.DIRECT.GET.{stream}.{subject}", b"")
+        header = dict(message.headers or {})
+        if header.get("Status"):
+            if header["Status"] == STATUS_NOT_FOUND:
+                return None
+            raise OperationFailed(header.get("Description", ""), bucket=self._bucket)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in header.items())
+        block = f"NATS/1.0\r\n{lines}\r\n".encode()
+        return Stored(int(header["Nats-Sequence"]), block, message.data)
+
+    async def _request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> Any:
+        from nats.errors import Error, MaxPayloadError, NoRespondersError
+        from nats.errors import TimeoutError as LateError
+
+        if not self._client.is_connected:
+            raise NotConnected("the client is not connected", bucket=self._bucket)
+        try:
+            return await self._client.request(
+                subject, payload, timeout=ANSWER_SECONDS, headers=headers
+            )
+        except NoRespondersError:
+            raise
+        except (LateError, TimeoutError):
+            raise OperationTimeout(
+                f"no answer within {ANSWER_SECONDS:g} s", bucket=self._bucket
+            ) from None
+        except MaxPayloadError as error:
+            raise OperationFailed(str(error), code=TOO_LARGE, bucket=self._bucket) from error
+        except (Error, OSError) as error:
+            raise OperationFailed(str(error), bucket=self._bucket) from error
+
+
+def _answer(data: bytes) -> Answer:
+    document: dict[str, Any] = json.loads(data)
+    error = document.get("error")
+    if not error:
+        return Answer(document)
+    code = error.get("err_code") or error.get("code") or 0
+    return Answer(document, code, error.get("description", ""))

@@ -1,0 +1,115 @@
+"""Updates by the thousand: columns as they came off the wire, and objects only for who wants them.
+
+`Updates` is a sequence of `KvUpdate` over a batch of records. Asking for one makes all of them,
+once; whoever can work on columns (`batch`, `skipped`, `ops`) makes none. `Joined` is several
+sequences one behind the other, without copying. Both are immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Final, overload
+
+from penstock.kv.kv_types import KvUpdate, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.bulk.record_batch import Batch
+
+SECOND_NS: Final = 1_000_000_000
+_OPS: Final = {int(op): op for op in Op}
+
+
+class Updates(Sequence[KvUpdate]):
+    """`skipped` bytes stand in front of each key, `ops` has a byte for each record, and `reasons`
+    what the server gave for a removal, by place."""
+
+    __slots__ = ("_made", "batch", "ops", "reasons", "skipped")
+
+    def __init__(
+        self, batch: Batch, skipped: int, ops: bytes, reasons: Mapping[int, str] | None = None
+    ) -> None:
+        if len(ops) != batch.count:
+            raise ValueError("operations are not as many as the records")
+        self.batch = batch
+        self.skipped = skipped
+        self.ops = ops
+        self.reasons = reasons or {}
+        self._made: list[KvUpdate] | None = None
+
+    @property
+    def last(self) -> int:
+        """The highest revision; records of a stream come in order."""
+        return self.batch.last
+
+    @property
+    def pending(self) -> int:
+        """How many the server had still to send behind these."""
+        return self.batch.pending
+
+    def __len__(self) -> int:
+        return self.batch.count
+
+    @overload
+    def __getitem__(self, at: int) -> KvUpdate: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[KvUpdate]: ...
+    def __getitem__(self, at: int | slice) -> KvUpdate | list[KvUpdate]:
+        return self.made()[at]
+
+    def __iter__(self) -> Iterator[KvUpdate]:
+        return iter(self.made())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.made() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def made(self) -> list[KvUpdate]:
+        """The updates as objects."""
+        if self._made is None:
+            skipped, reasons = self.skipped, self.reasons
+            self._made = [
+                KvUpdate(
+                    _OPS[op], subject[skipped:], value, seq, time_ns / SECOND_NS, reasons.get(at)
+                )
+                for at, ((subject, seq, time_ns, _, value), op) in enumerate(
+                    zip(self.batch.rows(), self.ops, strict=True)
+                )
+            ]
+        return self._made
+
+
+class Joined(Sequence[KvUpdate]):
+    """Several sequences as one."""
+
+    __slots__ = ("_count", "pieces")
+
+    def __init__(self, pieces: Sequence[Sequence[KvUpdate]]) -> None:
+        self.pieces = tuple(pieces)
+        self._count = sum(map(len, self.pieces))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> KvUpdate: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[KvUpdate]: ...
+    def __getitem__(self, at: int | slice) -> KvUpdate | list[KvUpdate]:
+        return list(self)[at]
+
+    def __iter__(self) -> Iterator[KvUpdate]:
+        return chain.from_iterable(self.pieces)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def pieces_of(updates: Sequence[KvUpdate]) -> tuple[Sequence[KvUpdate], ...]:
+    """The parts of joined updates; others have one."""
+    return updates.pieces if isinstance(updates, Joined) else (updates,)

@@ -1,0 +1,143 @@
+"""Operator mode of a running server: accounts that come as signed claims, change, and run out.
+
+Keeps the trust made of the options, and gives the options with the accounts that are claimed in
+place of configured ones. When an account or a leave to import runs out, or somebody pushes other
+claims, all of it is made again; clients are judged by it, and those of accounts that are there no
+more are told to go. Servers without operators pay nothing: no crypto is loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from penstock.server.config.config_scanner import ConfigError
+from penstock.server.net import close_reasons
+from penstock.server.server_log import log
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.server.auth.token_directory import AccountFiles
+    from penstock.server.auth.trust_chain import Trust
+    from penstock.server.config.options import Options, TokenDirectory
+    from penstock.server.server_state import Service
+
+TIMER_S_MAX: Final = 86_400.0
+"""Timers are looked at again after a day: far ones are no better kept than that."""
+
+
+class Trusting:
+    """The trust of one server."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._given: Options | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._files: AccountFiles | None = None
+        self.tokens: dict[str, str] = {}
+        """The claims of accounts as they came, trusted or not."""
+        self.trust: Trust | None = None
+
+    def take(self, options: Options) -> Options:
+        """The options with the accounts they claim. Raises what refuses a configuration."""
+        self.close()
+        self.trust = None
+        if not options.operators and not options.trusted_keys:
+            return options
+        from penstock.server.auth.claimed_accounts import ClaimedAccounts
+        from penstock.server.auth.trust_chain import Trust
+
+        now_s = time.time()
+        if options is not self._given:
+            self.tokens = self._collect(options)
+        self._given = options
+        self.trust = Trust(replace(options, resolver_preload=self.tokens), now_s)
+        claimed = ClaimedAccounts(
+            {name: known.claims for name, known in self.trust.accounts.items()}, now_s
+        )
+        for warning in (*self.trust.warnings, *claimed.warnings):
+            log.warning("%s", warning)
+        ahead = [at_s for at_s in claimed.expiries_s if at_s > now_s]
+        if ahead:
+            self._arm(min(ahead) - now_s)
+        return replace(options, accounts=claimed.options)
+
+    def _collect(self, options: Options) -> dict[str, str]:
+        """What the file says; where there is a directory, that, and what of the file is newer."""
+        if options.resolver_directory is None:
+            self._files = None
+            return dict(options.resolver_preload)
+        files = self._open(options.resolver_directory)
+        for name, token in options.resolver_preload.items():
+            files.save_newer(name, token)
+        if options.system_account and options.system_account not in files.tokens:
+            raise ConfigError("error resolving system account: account missing")
+        self._files = files
+        return files.tokens
+
+    def _open(self, directory: TokenDirectory) -> AccountFiles:
+        from penstock.server.auth.token_directory import AccountFiles
+
+        try:
+            files = AccountFiles(directory.path, directory.limit)
+        except OSError as error:
+            raise ConfigError(f"resolver directory: {error}") from error
+        log.info("Managing all jwt in exclusive directory %s", files)
+        for stray in files.strays:
+            log.warning("%s in the resolver's directory is no account JWT", stray)
+        return files
+
+    def name_accounts(self) -> None:
+        """Monitoring calls accounts by the names in their claims."""
+        known = {} if self.trust is None else self.trust.accounts
+        for name, account in known.items():
+            self._service.accounts[name].claimed_name = account.claims.about.name
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- changes
+
+    def update(self, name: str, token: str) -> None:
+        """Other claims of an account hold from now on. Raises DirectoryFull or OSError."""
+        from penstock.server.config_reload import judge
+
+        if self._files is not None:
+            self._files.save(name, token)
+        else:
+            self.tokens[name] = token
+        self._make_again()
+        sessions = [s for s in self._service.sessions.values() if s.account.name == name]
+        for session in sessions:
+            session.apply_limits(anew=True)
+        judge(self._service, [s for s in sessions if s.link.close_reason is None])
+        self._service.plane.settle()
+
+    def delete(self, name: str, *, hard: bool) -> None:
+        """Raises OSError."""
+        assert self._files is not None
+        self._files.delete(name, hard=hard)
+        self._make_again()
+
+    def _arm(self, delay_s: float) -> None:
+        delay_s = min(delay_s, TIMER_S_MAX)
+        self._timer = self._service.loop.call_later(delay_s, self._make_again)
+
+    def _make_again(self) -> None:
+        service = self._service
+        assert self._given is not None
+        service.configure(self._given)
+        assert self.trust is not None
+        for session in list(service.sessions.values()):
+            if session.bound and session.account.name not in self.trust.accounts:
+                session.link.close(
+                    close_reasons.AUTHENTICATION_EXPIRED, "Account Authentication Expired"
+                )
+            else:
+                session.apply_crossings()
+        service.plane.settle()

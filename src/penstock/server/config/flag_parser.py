@@ -1,0 +1,128 @@
+"""The words of a command line: flags with their kinds, read with Go's rules.
+
+One or two dashes mean the same; a value follows as the next word or after `=`; a boolean flag
+takes a value only after `=`; the first word that is no flag, or `--`, ends the flags. Invariant:
+the only error is `UsageError`. What a flag does is decided in `flags`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from penstock.server.config.quantities import INT64_MAX, INT64_MIN
+
+FlagValue: TypeAlias = bool | int | str
+FlagValues: TypeAlias = Mapping[str, FlagValue]
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+_OCTAL = re.compile(r"[+-]?0[0-7_]+")
+
+
+class UsageError(Exception):
+    """A command line that cannot be carried out.
+
+    `message` goes to stderr after the program's name; `show_usage` asks for the usage on stdout as
+    well. The exit code after a mistyped flag is 0, as in the reference.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1, *, show_usage: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+        self.show_usage = show_usage
+
+
+class Kind(Enum):
+    """What a flag takes."""
+
+    BOOL = "bool"
+    INT = "int"
+    TEXT = "text"
+
+
+class Flag(Struct, frozen=True):
+    """One flag with all its spellings; the last is the name values are kept under."""
+
+    spellings: tuple[str, ...]
+    kind: Kind
+    argument: str
+    help: str
+
+    @property
+    def name(self) -> str:
+        return self.spellings[-1]
+
+
+class Words(Struct, frozen=True):
+    """A command line taken apart: the flags given (the last of each counts), and the rest."""
+
+    flags: FlagValues
+    rest: tuple[str, ...]
+
+
+def scan(argv: Sequence[str], known: Sequence[Flag]) -> Words:
+    """Take the flags off the front of `argv`."""
+    by_spelling = {spelling: flag for flag in known for spelling in flag.spellings}
+    given: dict[str, FlagValue] = {}
+    words = list(argv)
+    while words and len(words[0]) > 1 and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "--":
+            break
+        spelling, equals, value = _split(word)
+        flag = by_spelling.get(spelling)
+        if flag is None:
+            raise _mistyped(f"flag provided but not defined: -{spelling}")
+        if flag.kind is Kind.BOOL:
+            given[flag.name] = _boolean(spelling, value) if equals else True
+            continue
+        if not equals:
+            if not words:
+                raise _mistyped(f"flag needs an argument: -{spelling}")
+            value = words.pop(0)
+        given[flag.name] = _integer(spelling, value) if flag.kind is Kind.INT else value
+    return Words(given, tuple(words))
+
+
+def _mistyped(message: str) -> UsageError:
+    return UsageError(message, exit_code=0, show_usage=True)
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    stripped = word[2:] if word.startswith("--") else word[1:]
+    if not stripped or stripped[0] in "-=":
+        raise _mistyped(f"bad flag syntax: {word}")
+    return stripped.partition("=")
+
+
+def _boolean(spelling: str, value: str) -> bool:
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise _mistyped(f"invalid boolean value {_quoted(value)} for -{spelling}: parse error")
+
+
+def _integer(spelling: str, value: str) -> int:
+    try:
+        if value != value.strip():
+            raise ValueError
+        number = int(value, 8 if _OCTAL.fullmatch(value) else 0)
+    except ValueError:
+        raise _mistyped(
+            f"invalid value {_quoted(value)} for flag -{spelling}: parse error"
+        ) from None
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise _mistyped(f"invalid value {_quoted(value)} for flag -{spelling}: value out of range")
+    return number
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

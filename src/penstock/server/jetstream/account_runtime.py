@@ -1,0 +1,368 @@
+"""JetStream in one account: what it subscribes to, and who answers.
+
+The account's API, acknowledgements and flow control have one subscription each; every stream has
+one for each of its subjects. Callbacks run after the data path of a turn, in the order messages
+came, and must not raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from penstock.api.api_subjects import API_PREFIX
+from penstock.base.message import Inbound
+from penstock.jetstream.account.asset_files import file_name
+from penstock.jetstream.account.handlers.consumer_handlers import delete_consumer
+from penstock.server.jetstream.ack_intake import AckIntake
+from penstock.server.jetstream.api_dispatch import ApiRequests
+from penstock.server.jetstream.archive_tasks import Transfers
+from penstock.server.jetstream.effect_runner import Performer
+from penstock.server.jetstream.source_subscriptions import Copying
+from penstock.server.jetstream.stream_driver import HostDriver
+from penstock.server.server_log import log
+from penstock.server.system.request_info import asked_by
+from penstock.subjects.trie import Subscription
+
+if TYPE_CHECKING:
+    from penstock.api.account_usage import AccountLimits
+    from penstock.api.advisories import ClientInfo
+    from penstock.base.effects import Effect
+    from penstock.base.slices import Sliced
+    from penstock.jetstream.account.asset_files import AccountFiles
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.account.disk_work import FileSteps
+    from penstock.jetstream.account.endpoints import Request
+    from penstock.jetstream.archive.archive_transfer import Transfer
+    from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.net.client_link import Link
+    from penstock.server.system.account_imports import Shadow
+    from penstock.server.system.server_accounts import Account
+
+
+INFO_SUBJECT: Final = API_PREFIX + "INFO"
+BUCKETS_PREFIX: Final = "$KV."
+"""Who names a domain writes to its buckets under the name of its API, as if that was part of it."""
+
+
+class Sweep:
+    """Takes away what is left of deleted streams."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: AccountFiles) -> None:
+        self._files = files
+
+    def run(self) -> None:
+        self._files.sweep()
+
+
+class AccountEdge:
+    """One account's JetStream."""
+
+    def __init__(self, edge: JetStreamEdge, account: Account, assets: Assets) -> None:
+        self.edge = edge
+        self.assets = assets
+        self.name = account.name
+        self.interest = account.interest
+        self._drivers: dict[str, HostDriver] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._shadows: dict[str, list[Shadow]] = {}
+        self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self._watching: dict[Consumer, tuple[str, str | None]] = {}
+        self.acks = AckIntake(self)
+        self.copying = Copying(self)
+        self._sweeps_wanted = 0
+        self.transfers = Transfers(self)
+        self.performer = Performer(
+            edge.plane,
+            account.interest,
+            nuid=assets.ambient.nuid,
+            now_ns=edge.now_ns,
+            domain=assets.ambient.domain,
+        )
+        is_system = account.name == edge.service.system_account
+        self._api = ApiRequests(self, self._called, is_system=is_system)
+
+    def start(self) -> Sliced[None]:
+        """Serve the streams that are there, one per slice; requests wait until all are served."""
+        for host in list(self.assets):
+            self._serve_recovered(host)
+            yield
+        self._api.queue.release()
+
+    def open(self) -> None:
+        """Take requests and acknowledgements; requests wait for the end of `start`."""
+        self._api.queue.hold()
+        self.listen("$JS.API.>", self._api.reads.lane, lane=True)
+        if self.assets.ambient.domain:
+            self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
+        self.listen("$JS.ACK.>", self.acks.lane, lane=True)
+        self.listen("$JS.FC.>", self._flow_answered)
+
+    def _serve_recovered(self, host: StreamHost) -> None:
+        """Serve a stream that was found on disk; one that cannot be served is left there."""
+        try:
+            self.serve(host)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            log.error("stream %s > %s: not served", self.name, host.name, exc_info=error)
+            self.edge.unserved.append(f"account {self.name}: stream {host.name}: {why}")
+            self.assets.drop(host)
+            self.assets.unserved[file_name(host.name)] = why
+            host.is_closed = True
+            host.let_go()
+
+    def listen(self, subject: str, call: object, *, lane: bool = False) -> Subscription:
+        """Has a function of ours called for every message on a subject, or offered to a lane."""
+        subscription = Subscription(subject, value=call)
+        self.interest.insert(subscription, call=True, lane=lane)
+        return subscription
+
+    # -- streams come and go
+
+    def serve(self, host: StreamHost) -> None:
+        """The stream takes messages from now on, on the subjects it has now."""
+        self._api.reads.lane.clear()
+        with contextlib.ExitStack() as undo:
+            self._listen_for(host, undo)
+            undo.pop_all()
+        self._drivers[host.name].mark()
+
+    def _listen_for(self, host: StreamHost, undo: contextlib.ExitStack) -> None:
+        """Subscribe to what the stream takes; what was there before goes when all of it is there.
+
+        `undo` is told how to take back what was done, for when something raises.
+        """
+        if host.name not in self._drivers:
+            self._drivers[host.name] = HostDriver(host, self)
+            undo.callback(self._forget_driver, host)
+        driver = self._drivers[host.name]
+        if host.lane is None:
+            driver.open_lane()
+        taken: list[Subscription] = []
+        shadows: list[Shadow] = []
+        undo.callback(self._drop, taken, shadows)
+        crossings = self.edge.service.crossings
+        for subject in host.stream.cfg.subjects:
+            taken.append(self._take_in(subject, driver))
+            # What other accounts export under the stream's subjects is taken in, too.
+            shadows.append(crossings.shadow(self.name, subject, None, driver.published))
+        for consumer in host.consumers.values():
+            self.watch(host, consumer)
+        self.copying.follow(host)
+        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
+        self._subscriptions[host.name], self._shadows[host.name] = taken, shadows
+
+    def _forget_driver(self, host: StreamHost) -> None:
+        for consumer in host.consumers.values():
+            self.unwatch(consumer)
+        self.copying.drop(host)
+        self.edge.agenda.forget(self._drivers.pop(host.name))
+
+    def _drop(self, subscriptions: list[Subscription], shadows: list[Shadow]) -> None:
+        for subscription in subscriptions:
+            self.interest.remove(subscription)
+        for shadow in shadows:
+            self.edge.service.crossings.drop(shadow)
+
+    def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
+        lane = driver.host.lane
+        subscription = Subscription(subject, value=driver.published if lane is None else lane)
+        self.interest.insert(subscription, call=True, lane=lane is not None)
+        return subscription
+
+    def retire(self, host: StreamHost) -> None:
+        """The stream is gone."""
+        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
+        for consumer in host.consumers.values():
+            self.unwatch(consumer)
+        self.copying.drop(host)
+        driver = self._drivers.pop(host.name, None)
+        host.deleted()
+        if driver is None:
+            host.let_go()  # it was never served
+        else:
+            self.edge.agenda.forget(driver)
+            driver.run()
+            driver.let_go()
+        self._api.retire(host)
+
+    def grant(self, limits: AccountLimits, tiers: dict[str, AccountLimits]) -> None:
+        """Set what the account may use from now on; its streams keep what they hold."""
+        assets = self.assets
+        if (assets.limits, assets.tiers) == (limits, tiers):
+            return
+        assets.grant(limits, tiers)
+        for driver in self.drivers:
+            driver.limits_changed()
+
+    def driver(self, host: StreamHost) -> HostDriver:
+        return self._drivers[host.name]
+
+    @property
+    def drivers(self) -> list[HostDriver]:
+        return list(self._drivers.values())
+
+    def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
+        """Nobody used the consumer for as long as its threshold says."""
+        self._api.in_order(host, consumer.name, self._delete_abandoned(host, consumer))
+
+    def _delete_abandoned(self, host: StreamHost, consumer: Consumer) -> FileSteps:
+        now_ns = self.edge.now_ns()
+        is_there = not host.is_closed and host.consumers.get(consumer.name) is consumer
+        if not is_there or not consumer.is_abandoned(now_ns):
+            return  # a request came first
+        try:
+            yield from delete_consumer(self, host, consumer, now_ns)
+        except Exception as error:
+            log.error("consumer %s of %s can not be removed: %s", consumer.name, host.name, error)
+
+    def mark(self, host: StreamHost) -> None:
+        driver = self._drivers.get(host.name)
+        if driver is not None:
+            driver.mark()
+
+    def freeze(self, host: StreamHost, *, frozen: bool) -> None:
+        self._drivers[host.name].freeze(frozen=frozen)
+
+    def perform(self, effects: list[Effect]) -> None:
+        self.performer.perform(effects)
+
+    @property
+    def num_transfers(self) -> int:
+        return len(self.transfers)
+
+    def begin(self, transfer: Transfer) -> None:
+        self.transfers.begin(transfer)
+
+    def sweep(self) -> None:
+        """Remove what is left of deleted streams; one sweep at a time, or they meet."""
+        files = self.assets.files
+        self._sweeps_wanted += 1
+        if files is not None and self._sweeps_wanted == 1:
+            self.edge.committer.run(Sweep(files), self._swept)
+
+    def _swept(self, failure: Exception | None) -> None:
+        wanted, self._sweeps_wanted = self._sweeps_wanted, 0
+        if wanted > 1:
+            self.sweep()
+        if failure is not None:
+            log.warning("what is left of deleted streams could not be removed: %s", failure)
+
+    def describe_client(self, request: Request) -> ClientInfo:
+        return asked_by(request.client, request.header, self.name, self.edge.service)
+
+    def failed(self, request: Request, error: Exception) -> None:
+        log.error("account %s: %s failed", self.name, request.subject, exc_info=error)
+
+    def shut_down(self) -> None:
+        """Requests that wait are told that nobody will answer them."""
+        for host in self.assets:
+            for consumer in host.consumers.values():
+                self.performer.perform(consumer.closing(is_deleted=False))
+
+    def close(self) -> None:
+        """Makes everything durable and lets go of the files."""
+        self._api.close()
+        self.transfers.abandon()
+        for driver in self.drivers:
+            driver.give_up()
+        for host in list(self.assets):
+            host.is_closed = True
+            host.let_go()
+
+    # -- interest of push consumers
+
+    def watch(self, host: StreamHost, consumer: Consumer) -> None:
+        if not consumer.cfg.deliver_subject:
+            return
+        key = (consumer.cfg.deliver_subject, consumer.cfg.deliver_group or None)
+        watchers = self._watched.setdefault(key, [])
+        if any(other is consumer for _, other in watchers):
+            return
+        watchers.append((self._drivers[host.name], consumer))
+        self._watching[consumer] = key
+        self.interest.watch(*key)
+
+    def unwatch(self, consumer: Consumer) -> None:
+        self.acks.forget(consumer)
+        key = self._watching.pop(consumer, None)
+        if key is None:
+            return
+        self.interest.unwatch(*key)
+        kept = [entry for entry in self._watched.pop(key) if entry[1] is not consumer]
+        if kept:
+            self._watched[key] = kept
+
+    def interest_changed(self) -> None:
+        """Tells push consumers whose subscribers came or went."""
+        for subject, queue, is_there in self.interest.drain_interest_changes():
+            if queue is None:
+                self.transfers.interest_changed(subject, is_there)
+            for driver, consumer in self._watched.get((subject, queue), ()):
+                effects = consumer.interest_changed(self.edge.now_ns())
+                driver.host.touched(consumer, effects)
+                driver.mark()
+
+    # -- messages
+
+    def _called(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        self.acks.take_collected()
+        if self._is_elsewhere:
+            if not self.edge.service.crossings.serves(self.name, subject):
+                self.nobody(Inbound(subject, reply, header, payload), source)
+            return
+        self._api.received(subject, reply, header, payload, source)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """An account that has no JetStream may import another's, under the usual names."""
+        crossings = self.edge.service.crossings
+        return not self.assets.is_enabled and crossings.serves(self.name, INFO_SUBJECT)
+
+    def _called_in_domain(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        local = subject.split(".", 3)[3]
+        if not local.startswith(BUCKETS_PREFIX):
+            self._called(API_PREFIX + local, reply, header, payload, source)
+        elif not self.edge.plane.post(self.interest, local, payload, reply, header):
+            self.nobody(Inbound(subject, reply, header, payload), source)
+
+    def nobody(self, msg: Inbound, source: Link | None) -> None:
+        """Reply with 503 where JetStream listens and has nobody to hand the request to.
+
+        As the router does: only to clients that want to know, and if no other subscription matched.
+        """
+        client = self.edge.client_of(source)
+        if not msg.reply or client is None or not client.options.no_responders:
+            return
+        heard = self.interest.match(msg.subject)
+        if len(heard.plain) + len(heard.queues) <= 1:
+            subject = msg.subject.encode("utf-8", "surrogateescape")
+            header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            self.edge.plane.post(self.interest, msg.reply, b"", "", header)
+
+    def consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
+        """A consumer, and who drives it."""
+        driver = self._drivers.get(stream)
+        consumer = None if driver is None else driver.host.consumers.get(name)
+        return None if driver is None or consumer is None else (driver, consumer)
+
+    def _flow_answered(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        tokens = subject.split(".")
+        found = self.consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
+        if found is None or not found[1].cfg.flow_control:
+            self.nobody(Inbound(subject, reply, header, payload), source)
+        else:
+            driver, consumer = found
+            effects = consumer.flow_reply(subject, header, self.edge.now_ns())
+            driver.host.touched(consumer, effects)
+            driver.mark()

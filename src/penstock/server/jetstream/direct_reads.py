@@ -1,0 +1,77 @@
+"""Direct reads of one account: in pieces, and the simple ones by their lane.
+
+The lane is told of a stream with the first read of it, if nobody else may answer in its place, and
+forgets all of them as soon as anything is asked of the API that could change that. So it never has
+to be kept in step with configurations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.api_subjects import DIRECT_GET_PREFIX
+from penstock.base.effects import Fetch, Send
+from penstock.jetstream.account.direct_get import MISSING_STATUS, direct_get
+from penstock.jetstream.account.get_lane import GetLane
+from penstock.store.indexed_store import IndexedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.base.message import Inbound
+    from penstock.jetstream.account.direct_get import Reading
+    from penstock.server.jetstream.account_runtime import AccountEdge
+    from penstock.server.jetstream.stream_driver import HostDriver
+
+
+class DirectReads:
+    """Answers direct reads. `call` gets what the lane leaves, which is most of the API."""
+
+    def __init__(self, account: AccountEdge, call: object) -> None:
+        self._account = account
+        self.lane = GetLane(
+            router=account.edge.service.router, interest=account.interest, call=call, owner=self
+        )
+
+    def mark(self) -> None:
+        """The lane has left something to its callback: nothing is to be done for it."""
+
+    def read(self, msg: Inbound, *, may_open: bool) -> bool:
+        """Answer a read; return False if there is no such stream, or it allows no direct reads.
+
+        With `may_open` the lane answers later reads of the stream; nothing may wait before them.
+        """
+        account = self._account
+        name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
+        host = account.copying.reader_of(name)
+        if host is None:
+            return False
+        store = host.stream.store
+        if may_open and isinstance(store, IndexedStore) and not account.copying.may_stand_in(name):
+            self.lane.open(name, store.lane_parts()["log"])
+        self._send(account.driver(host), msg.reply, direct_get(store, host.name, msg))
+        return True
+
+    def _send(self, driver: HostDriver, reply: str, reading: Reading) -> None:
+        """Sends a piece of an answer; the next when its block is there, or others had a turn."""
+        self._account.performer.perform(reading.effects)
+        more = reading.again
+        if more is None:
+            return
+        last = reading.effects[-1] if reading.effects else None
+        if isinstance(last, Fetch):
+            read = last.cold
+            driver.fetch(read, lambda: self._send_next(driver, reply, more))  # type: ignore[arg-type]
+        else:
+            self._account.edge.loop.call_soon(self._send_on, driver, reply, more)
+
+    def _send_on(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+        self._send_next(driver, reply, more)
+        self._account.edge.settle()
+
+    def _send_next(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+        """Send the next piece, or the end if the stream was deleted meanwhile."""
+        if driver.host.is_closed:
+            self._account.performer.perform([Send(reply, b"", MISSING_STATUS)])
+        else:
+            self._send(driver, reply, more())

@@ -1,0 +1,60 @@
+"""Effects become messages: the only way from a machine's decision to the subscribers.
+
+Nothing is flushed here; that is done once for all that a turn brought about. An event that nobody
+listens for is not even encoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.advisories import stamp
+from penstock.base.effects import Advise, Deliver, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.base.effects import Effect
+    from penstock.server.net.io_loop import Plane
+    from penstock.subjects.trie import SubList
+
+
+class Performer:
+    """Carries out the effects of one account's machines."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        interest: SubList,
+        *,
+        nuid: Callable[[], str],
+        now_ns: Callable[[], int],
+        domain: str,
+    ) -> None:
+        self._plane = plane
+        self._interest = interest
+        self._nuid = nuid
+        self._now_ns = now_ns
+        self._domain = domain
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        post, interest = self._plane.post, self._interest
+        for effect in effects:
+            # Asked for its type, not whether it is an instance: this runs per message.
+            kind = type(effect)
+            if kind is Deliver:
+                to, subject, reply, header, payload = effect  # type: ignore[misc]
+                post(interest, subject, payload, reply, header, to)
+            elif kind is Send:
+                subject, payload, header, reply = effect  # type: ignore[misc]
+                post(interest, subject, payload, reply, header)
+            elif isinstance(effect, Advise):
+                self.advise(effect)
+
+    def advise(self, advice: Advise) -> None:
+        """Tells an event to those who listen for it."""
+        if self._interest.has_interest(advice.subject):
+            event = stamp(
+                advice.event, id=self._nuid(), timestamp_ns=self._now_ns(), domain=self._domain
+            )
+            self._plane.post(self._interest, advice.subject, event)

@@ -1,0 +1,124 @@
+"""The wires of mirrors and sources: where they listen in their account, and for whom they answer.
+
+Feeds say what they want to hear; this subscribes for them and hands them what comes. A mirror that
+has caught up stands in for its origin where messages are read directly: it is known here by the
+name of its origin. Decides nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.source_rules import copies_of
+from penstock.base.message import Inbound
+from penstock.jetstream.sources.stream_sources import Upstream
+from penstock.subjects.trie import Subscription
+
+if TYPE_CHECKING:
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.sources.source_reader import Listen
+    from penstock.server.jetstream.account_runtime import AccountEdge
+    from penstock.server.net.client_link import Link
+    from penstock.server.system.account_imports import Shadow
+
+
+class Copying:
+    """The mirrors and sources of one account."""
+
+    def __init__(self, account: AccountEdge) -> None:
+        self._account = account
+        self._interest = account.interest
+        self._subscriptions: dict[str, Subscription] = {}
+        self._shadows: dict[str, Shadow] = {}
+        """Of each: origins may be in other accounts."""
+        self._copies: dict[str, list[StreamHost]] = {}
+        """By the name of an origin, who copies from it."""
+        self._turn = 0
+
+    def follow(self, host: StreamHost) -> None:
+        """A stream is there, or has another configuration."""
+        now_ns = self._account.edge.now_ns()
+        self._forget(host)
+        if host.upstream is None and copies_of(host.stream.cfg):
+            host.upstream = Upstream(host, self._account.assets.ambient)
+        if host.upstream is not None:
+            host.upstream.follow(now_ns)
+            for name in host.upstream.origins:
+                self._copies.setdefault(name, []).append(host)
+        for copy, upstream in self._copies_of(host):
+            upstream.origin_came(host.name, now_ns)
+            self._account.mark(copy)
+
+    def drop(self, host: StreamHost) -> None:
+        """A stream is deleted."""
+        self._forget(host)
+        if host.upstream is not None:
+            host.upstream.close()
+            self.tune(host.upstream, host)
+            host.upstream = None
+        for copy, upstream in self._copies_of(host):
+            upstream.origin_left(host.name, self._account.edge.now_ns())
+            self._account.mark(copy)
+
+    def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, Upstream]]:
+        copies = self._copies.get(host.name, ())
+        return [(copy, copy.upstream) for copy in copies if copy.upstream is not None]
+
+    def _forget(self, host: StreamHost) -> None:
+        for name in () if host.upstream is None else host.upstream.origins:
+            copies = self._copies.get(name, [])
+            if host in copies:
+                copies.remove(host)
+            if not copies:
+                self._copies.pop(name, None)
+
+    def tune(self, upstream: Upstream, host: StreamHost) -> None:
+        """Subscribes to what the feeds want to hear, and to nothing else."""
+        wires = upstream.wires[:]
+        upstream.wires.clear()
+        for wire in wires:
+            self._hang_up(wire.subject)
+            if wire.take is not None:
+                self._subscriptions[wire.subject] = self._listen(wire, upstream, host)
+
+    def _listen(self, wire: Listen, upstream: Upstream, host: StreamHost) -> Subscription:
+        now_ns, mark, receive = self._account.edge.now_ns, self._account.mark, upstream.receive
+
+        def received(
+            subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        ) -> None:
+            receive(wire, Inbound(subject, reply, header, payload), now_ns())
+            mark(host)
+
+        lane = wire.feed.make_lane(wire.subject, received)
+        subscription = Subscription(wire.subject, value=lane or received)
+        self._interest.insert(subscription, call=True, lane=lane is not None)
+        crossings = self._account.edge.service.crossings
+        self._shadows[wire.subject] = crossings.shadow(
+            self._account.name, wire.subject, None, received
+        )
+        return subscription
+
+    def _hang_up(self, subject: str) -> None:
+        old = self._subscriptions.pop(subject, None)
+        if old is not None:
+            self._interest.remove(old)
+            self._account.edge.service.crossings.drop(self._shadows.pop(subject))
+
+    def reader_of(self, name: str) -> StreamHost | None:
+        """Who answers a direct read of this stream: itself, or in turns with it a mirror."""
+        host = self._account.assets.hosts.get(name)
+        able = [] if host is None or not host.stream.cfg.allow_direct else [host]
+        able += [copy for copy in self._copies.get(name, ()) if _stands_in(copy)]
+        if len(able) > 1:
+            self._turn += 1
+        return able[self._turn % len(able)] if able else None
+
+    def may_stand_in(self, name: str) -> bool:
+        """Whether a mirror may answer for this stream, now or when it has caught up."""
+        return any(copy.stream.cfg.mirror_direct for copy in self._copies.get(name, ()))
+
+
+def _stands_in(copy: StreamHost) -> bool:
+    upstream = copy.upstream
+    return copy.stream.cfg.mirror_direct and upstream is not None and upstream.is_caught_up

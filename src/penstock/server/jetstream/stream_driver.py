@@ -1,0 +1,433 @@
+"""Drives one host: its effects to the subscribers, its syncs to the disk, its deadlines to a timer.
+
+A driver runs when something happened to its host, once per turn whatever the number of messages.
+Everything here is on the event loop; only `Work.run` is elsewhere. One sync of a host is out at a
+time, so what comes meanwhile is committed together.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.effects import Begin, Fetch
+from penstock.base.message import Inbound
+from penstock.jetstream.host.pending_replies import Commit
+from penstock.jetstream.streams.lanes.lane_policy import make_lane
+from penstock.server.jetstream.traced_publish import trace_publish
+from penstock.server.server_log import log
+from penstock.store.errors import DiskFull, StoreError
+from penstock.store.filestore import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.server.jetstream.account_runtime import AccountEdge
+    from penstock.server.net.client_link import Link
+    from penstock.server.system.message_trace import MessageTrace
+    from penstock.store.contract import Cold, Work
+
+
+SPACE_RETRY_S: Final = 0.5
+"""How often a full disk is tried again."""
+READ_RETRY_S: Final = 0.5
+"""How often a block is tried again that could not be read."""
+
+
+class Together:
+    """The works of one commit, run one after the other."""
+
+    __slots__ = ("_commits", "span_ns")
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self._commits = commits
+        self.span_ns = 0
+
+    def run(self) -> None:
+        began_ns = time.monotonic_ns()
+        for commit in self._commits:
+            commit.work.run()
+        self.span_ns = time.monotonic_ns() - began_ns
+
+
+class Farewell:
+    """Closes the files of a deleted stream."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: StreamHost) -> None:
+        self._host = host
+
+    def run(self) -> None:
+        self._host.let_go()
+
+
+class HostDriver:
+    """What the edge does for one host."""
+
+    def __init__(self, host: StreamHost, account: AccountEdge) -> None:
+        self.host = host
+        self._account = account
+        self._edge = account.edge
+        self._syncing = False
+        self._compacting = False
+        self._making = False
+        self._is_leaving = False
+        self._is_frozen = False
+        self._is_waiting = False
+        self._is_told = False
+        self._stuck: list[Commit] | None = None
+        self._failed_frozen: tuple[list[Commit], Exception] | None = None
+        """A sync that failed while the stream was being deleted."""
+        self._fetching: dict[Cold, list[Callable[[], None]]] = {}
+
+    def open_lane(self) -> None:
+        """Makes the fast lane of the stream, if its store can have one."""
+        host = self.host
+        if not self._edge.has_lanes:
+            return
+        host.lane = make_lane(
+            host.stream,
+            self._edge.service.router,
+            self._account.interest,
+            call=self.published,
+            owner=self,
+            domain=self._edge.options.domain,
+        )
+        self.limits_changed()
+
+    def limits_changed(self) -> None:
+        """Take over what the account and the server may store."""
+        host, assets = self.host, self._account.assets
+        if host.lane is not None:
+            host.lane.room = assets.room_left(host.stream.cfg.storage)
+        host.is_watched = assets.is_limited or not self._edge.is_ample
+        host.open_lane()
+
+    def published(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        """A message on one of the stream's subjects."""
+        msg = Inbound(subject, reply, header, payload)
+        if self.host.is_closed:  # deleted in this turn, after the message was routed
+            self._account.nobody(msg, source)
+            return
+        self.host.publish(msg, self._edge.now_ns())
+        self.mark()
+
+    def traced(
+        self,
+        trace: MessageTrace,
+        _to: str | None,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        _source: Link | None,
+    ) -> None:
+        """A traced message on one of the stream's subjects."""
+        msg = Inbound(subject, reply, header, payload)
+        trace_publish(trace, self.host, self._account.name, msg, self._edge.now_ns())
+        self.mark()
+
+    def mark(self) -> None:
+        """Something happened to the host."""
+        self._edge.dirty[self] = None
+        self._account.assets.touch(self.host)
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Begin no work on the files, because the stream is about to be deleted; or again."""
+        self._is_frozen = frozen
+        if not frozen:
+            if self._failed_frozen is not None:
+                self._syncing = False
+                self._committed(*self._failed_frozen)
+                self._failed_frozen = None
+            self.mark()
+
+    def run(self) -> None:
+        """Passes on everything that the host decided."""
+        host = self.host
+        if host.is_closed:
+            self._release()
+            return
+        self._edge.upkeep.want(self)
+        self._edge.look_at_space(self._edge.now_ns())
+        if self._syncing or not host.waits_for_sync:
+            self._turn()
+        if host.chores.are_left:
+            host.chores.go_on(self._edge.now_ns())
+        if not (self._syncing or self._is_frozen):
+            self._commit()
+        if host.is_busy or host.chores.are_left:
+            self._edge.resume_soon(self)
+        if self._account.assets.is_limited:
+            self.recount()
+        else:
+            self._account.assets.touch(host)
+        self._edge.agenda.note(self, host.agenda.next_ns)
+
+    def recount(self) -> None:
+        """What the stream holds may have changed, and with it what the lane may take."""
+        host, assets = self.host, self._account.assets
+        assets.recount(host)
+        if host.lane is not None:
+            host.lane.room = assets.room_left(host.stream.cfg.storage)
+
+    def _turn(self) -> None:
+        """Lets consumers deliver: first what becomes effects, then what goes out at once."""
+        host, now_ns = self.host, self._edge.now_ns()
+        host.turn(now_ns)
+        if host.upstream is not None and host.upstream.wires:
+            self._account.copying.tune(host.upstream, host)
+        self._release()
+        while host.flow(now_ns):
+            self._release()
+
+    def _release(self) -> None:
+        host = self.host
+        if host.lane is not None:
+            host.lane.send_acks()
+        while host.now:
+            effects, host.now = host.now, []
+            self._account.performer.perform(effects)
+            for effect in effects:
+                # `base` cannot name what lives in layers above it, so effects hold objects.
+                if isinstance(effect, Fetch):
+                    self.fetch(effect.cold)  # type: ignore[arg-type]
+                elif isinstance(effect, Begin):
+                    self._account.begin(effect.transfer)  # type: ignore[arg-type]
+
+    def tick(self) -> None:
+        """A deadline of the host has come."""
+        host = self.host
+        if host.is_closed:
+            return
+        now_ns = self._edge.now_ns()
+        for consumer in host.tick(now_ns):
+            self._account.delete_abandoned(host, consumer)
+        self.mark()
+
+    # -- durability
+
+    def _commit(self) -> None:
+        host = self.host
+        commits = host.begin_commit()
+        if host.commits.full is not None and not self._is_waiting:
+            self._wait_for_space(None)
+        if not commits:
+            host.end_commit(commits, None)
+            self._release()
+        elif self._edge.committer.is_quick and not any(each.is_long for each in commits):
+            self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
+        else:
+            self._sync(commits)
+
+    def _sync(self, commits: list[Commit]) -> None:
+        self._syncing = True
+        together = Together(commits)
+        self._edge.committer.run(together, lambda failure: self._synced(commits, together, failure))
+
+    def let_go(self) -> None:
+        """The stream is gone: its files are closed as soon as nobody works on them."""
+        self._is_leaving = True
+        if self._failed_frozen is not None:
+            self._syncing = False
+            self.host.end_commit(*self._failed_frozen)
+            self._failed_frozen = None
+        self._leave()
+
+    def _leave(self) -> None:
+        is_out = self._syncing or self._compacting or self._making or self._fetching
+        if self._is_leaving and not is_out:
+            self._is_leaving = False
+            self._edge.disk_queue.run(self._account.name, Farewell(self.host), lambda _: None)
+
+    def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
+        self._edge.committer.took(together.span_ns)
+        if self._is_frozen and failure is not None and not self.host.is_closed:
+            # The files may be missing because the deletion has removed them. Its end decides.
+            self._failed_frozen = (commits, failure)
+            return
+        self._syncing = False
+        if self.host.is_closed:
+            self.host.end_commit(commits, failure)
+            self._release()
+            self._leave()
+            return
+        self._committed(commits, failure)
+        self.mark()
+        self._edge.settle()
+
+    def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
+        host = self.host
+        if isinstance(failure, DiskFull):
+            host.hindered(failure)
+            self._wait_for_space(commits)
+        else:
+            host.end_commit(commits, failure)
+            if failure is not None:
+                self._failed(failure)
+            elif host.commits.full is not None and not self._is_waiting:
+                host.hindered(None)
+                self._is_told = False
+                log.info("stream %s > %s has space again", self._account.name, host.name)
+            if host.wants_commit:
+                self._edge.resume_soon(self)
+        self._turn()
+
+    def _failed(self, failure: Exception) -> None:
+        log.error(
+            "stream %s > %s can not be written any more: %s",
+            self._account.name,
+            self.host.name,
+            failure,
+        )
+
+    # -- a full disk
+
+    def _wait_for_space(self, commits: list[Commit] | None) -> None:
+        """Nothing is lost and nothing is acknowledged; the same works are run again."""
+        if not self._is_told:
+            log.error(
+                "stream %s > %s takes nothing until there is space: %s",
+                self._account.name,
+                self.host.name,
+                self.host.commits.full,
+            )
+        self._is_told = self._is_waiting = True
+        self._stuck = commits
+        self._syncing = commits is not None
+        self._edge.loop.call_later(SPACE_RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        if not self._is_waiting:
+            return
+        self._is_waiting = False
+        commits, self._stuck = self._stuck, None
+        if commits is not None:
+            self._sync(commits)
+            return
+        self.host.hindered(None)
+        self.mark()
+        self._edge.settle()
+
+    def give_up(self) -> None:
+        """The server stops: what waits for space will never be acknowledged."""
+        self._is_waiting = False
+        self._fetching.clear()
+        commits, self._stuck = self._stuck, None
+        if commits is not None:
+            self.host.end_commit(commits, self.host.commits.full)
+
+    def sync_now(self) -> None:
+        """The interval of a lazy store has passed."""
+        store = self.host.stream.store
+        is_idle = self.host.failure is None and not self.host.is_closed
+        if self._syncing or self._is_frozen or not is_idle:
+            return
+        work = store.pending_sync()
+        if work is not None:
+            self._sync([Commit(work, partial(store.synced, work))])
+
+    def flush_consumers(self) -> None:
+        """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
+        if self.host.is_closed or self._is_frozen:
+            return
+        self.recount()
+        try:
+            self.host.flush_consumers()
+        except StoreError as error:
+            log.error("state of consumers of %s can not be written: %s", self.host.name, error)
+        self._make_states()
+
+    def _make_states(self) -> None:
+        """Has the files of consumers' states made, one consumer after the other."""
+        if self._making or self._is_frozen or self.host.is_closed:
+            return
+        making = self.host.commits.next_making()
+        if making is not None:
+            self._making = True
+            self._edge.disk_queue.run(
+                self._account.name, making.work, lambda failure: self._made(making, failure)
+            )
+
+    def _made(self, making: Commit, failure: Exception | None) -> None:
+        self._making = False
+        making.told(failure)
+        if self.host.is_closed:
+            self._leave()
+            return
+        if failure is not None:
+            log.error("state of consumers of %s can not be written: %s", self.host.name, failure)
+            self._edge.upkeep.want(self)
+        else:
+            self._make_states()
+        self.mark()  # acknowledgements may wait for it
+        self._edge.settle()
+
+    def compact(self) -> None:
+        """Has a block written anew that is half dead, while everything goes on."""
+        store = self.host.stream.store
+        is_out = self._compacting or self._is_frozen or self.host.is_closed
+        if not isinstance(store, FileStore) or is_out:
+            return
+        work = store.pending_compaction()
+        if work is not None:
+            self._compacting = True
+            self._edge.committer.run(work, lambda failure: self._compacted(store, work, failure))
+
+    def _compacted(self, store: FileStore, work: Work, failure: Exception | None) -> None:
+        self._compacting = False
+        store.compacted(work, failure)
+        if self.host.is_closed:
+            self._leave()
+            return
+        if failure is not None:
+            log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
+        self.mark()
+        self._edge.settle()
+
+    # -- cold blocks
+
+    def fetch(self, cold: Cold, again: Callable[[], None] | None = None) -> None:
+        """Reads a block into memory; the host is told, and whoever else waits for it."""
+        is_out = cold in self._fetching
+        waiting = self._fetching.setdefault(cold, [])
+        if again is not None:
+            waiting.append(again)
+        if not is_out:
+            self._read(cold)
+
+    def _read(self, cold: Cold) -> None:
+        if self.host.is_closed:
+            self._end_reads(cold)
+        elif cold in self._fetching:  # nobody waits any more once the server stops
+            work = self.host.stream.store.fetch(cold)
+            self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
+
+    def _end_reads(self, cold: Cold) -> None:
+        """The stream is deleted: let the requests that wait for the block find that out."""
+        for again in self._fetching.pop(cold, []):
+            again()
+        self._leave()
+        self._edge.settle()
+
+    def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
+        if failure is not None and not self.host.is_closed:
+            # Whoever waits would ask again at once, and again, as long as the disk fails.
+            log.error("reading a block of stream %s failed: %s", self.host.name, failure)
+            self._edge.loop.call_later(READ_RETRY_S, self._read, cold)
+            return
+        if self.host.is_closed:
+            self._end_reads(cold)
+            return
+        waiting = self._fetching.pop(cold, [])
+        self.host.stream.store.fetched(work)
+        self.host.fetched(self._edge.now_ns())
+        for again in waiting:
+            again()
+        self.mark()
+        self._edge.settle()

@@ -1,0 +1,59 @@
+"""Pages about what a single server has none of: routes, gateways, leaf nodes.
+
+Dashboards and exporters read all pages of a server, so each answers as a reference server does
+that has no such peers: well-formed, and empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.server.monitor.page_answers import Answer, text_answer
+from penstock.server.monitor.page_values import timestamp
+
+if TYPE_CHECKING:
+    from penstock.server.monitor.query_string import Query
+    from penstock.server.net.client_record import Now
+    from penstock.server.server_state import Service
+
+NO_RAFT: Final[Answer] = text_answer(404, "No Raft nodes registered")
+
+
+def routez(service: Service, now: Now) -> dict[str, Any]:
+    return {
+        "server_id": service.server_id,
+        "server_name": service.server_name,
+        "now": timestamp(now.wall_ns),
+        "num_routes": 0,
+        "routes": [],
+    }
+
+
+def gatewayz(service: Service, now: Now) -> dict[str, Any]:
+    gateway = service.options.gateway
+    configured = {}
+    if gateway is not None:
+        port = service.bound_ports.get("gateway", 0)
+        configured = {"name": gateway.name, "host": gateway.host, "port": port}
+    return {
+        "server_id": service.server_id,
+        "now": timestamp(now.wall_ns),
+        **{name: value for name, value in configured.items() if value},
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }
+
+
+def leafz(service: Service, now: Now) -> dict[str, Any]:
+    return {
+        "server_id": service.server_id,
+        "now": timestamp(now.wall_ns),
+        "leafnodes": 0,
+        "leafs": [],
+    }
+
+
+def check_subscriptions_flag(query: Query) -> None:
+    """As of /routez and /leafz: `subs` is a boolean, or the word detail."""
+    if query.text("subs") != "detail":
+        query.flag("subs")

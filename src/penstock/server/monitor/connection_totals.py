@@ -1,0 +1,66 @@
+"""Sums over all connections: those that are there, and what those that have gone left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from penstock.server.server_state import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.server.net.client_session import Session
+    from penstock.server.server_state import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Messages and bytes since the server started, as clients see in and out."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+
+
+def totals_of(service: Service) -> Totals:
+    plane = service.plane
+    sums = [plane.in_msgs_closed, plane.in_bytes_closed]
+    sums += [plane.out_msgs_closed, plane.out_bytes_closed]
+    for _, *flow in plane.traffic():
+        sums = [before + more for before, more in zip(sums, flow, strict=True)]
+    return Totals(*sums)
+
+
+def traffic_by_account(service: Service) -> dict[str, Traffic]:
+    """Sums per account name; an account nobody used is not in it."""
+    sums = {
+        name: Traffic(
+            gone.in_msgs, gone.in_bytes, gone.out_msgs, gone.out_bytes, gone.slow_consumers
+        )
+        for name, gone in service.traffic_closed.items()
+    }
+    for link, in_msgs, in_bytes, out_msgs, out_bytes in service.plane.traffic():
+        account = cast("Session", link.handler).account
+        traffic = sums.setdefault(account.name, Traffic())
+        traffic.in_msgs += in_msgs
+        traffic.in_bytes += in_bytes
+        traffic.out_msgs += out_msgs
+        traffic.out_bytes += out_bytes
+    return sums
+
+
+def sum_of(traffic: Iterable[Traffic]) -> Totals:
+    """The same as `totals_of`, for those who have the sums by account already."""
+    every = list(traffic)
+    return Totals(
+        sum(one.in_msgs for one in every),
+        sum(one.in_bytes for one in every),
+        sum(one.out_msgs for one in every),
+        sum(one.out_bytes for one in every),
+    )
+
+
+def subscriptions_of(service: Service) -> int:
+    return sum(len(account.interest) for account in service.accounts)

@@ -1,0 +1,67 @@
+"""Answers of the monitoring server, before they become HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from penstock.server.monitor.page_values import compact, pretty
+from penstock.server.monitor.sliced_pages import is_done_soon, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+Headers = tuple[tuple[str, str], ...]
+
+JSON_TYPE: Final = "application/json"
+TEXT_TYPE: Final = "text/plain; charset=utf-8"
+HTML_TYPE: Final = "text/html; charset=utf-8"
+#: Monitoring data may be read by pages of any origin, as with the reference.
+ANY_ORIGIN: Final[Headers] = (("Access-Control-Allow-Origin", "*"),)
+NO_SNIFFING: Final[Headers] = (("X-Content-Type-Options", "nosniff"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, a body, and what is said about it."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Headers = ()
+    rest: Iterator[bytes] | None = None
+    """What follows the body, if it is made while it is sent."""
+
+
+def json_answer(value: object, *, status: int = 200) -> Answer:
+    return Answer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
+
+
+def sliced_answer(steps: Generator[None, None, object]) -> Answer:
+    """A page that is made in steps; a short one is complete at once."""
+    pieces = pieces_of(steps)
+    made: list[bytes] = []
+    rest = None if is_done_soon(pieces, made) else pieces
+    return Answer(200, JSON_TYPE, b"".join(made), ANY_ORIGIN, rest)
+
+
+def one_line_json(value: object, *, status: int = 200) -> Answer:
+    return Answer(status, JSON_TYPE, compact(value), ANY_ORIGIN)
+
+
+def text_answer(status: int, text: str, headers: Headers = ()) -> Answer:
+    return Answer(status, TEXT_TYPE, text.encode("utf-8", "replace"), headers)
+
+
+def redirect(path: str, raw_query: str) -> Answer:
+    """Elsewhere on this server: `path` is decoded and begins with one slash only."""
+    location = quote(path) + (f"?{raw_query}" if raw_query else "")
+    body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
+    return Answer(307, HTML_TYPE, body.encode(), (("Location", location),))
+
+
+NOT_FOUND: Final = text_answer(404, "404 page not found\n", NO_SNIFFING)
+NOT_ALLOWED: Final = text_answer(405, "405 method not allowed\n", (("Allow", "GET, HEAD"),))
+OUR_FAULT: Final = text_answer(500, "500 internal server error\n")

@@ -1,0 +1,54 @@
+"""What a connection's transport knows of the peer: its certificate, its upgrade request.
+
+Asked without importing the transports, so that a server without TLS never loads one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.server.net.codecs.contract import Codec
+    from penstock.server.net.codecs.upgrade import Upgrade
+
+
+@runtime_checkable
+class TlsFacts(Protocol):
+    """The layer that speaks TLS."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def cipher_suite(self) -> str: ...
+    @property
+    def peer_der(self) -> bytes | None: ...
+
+
+@runtime_checkable
+class UpgradeFacts(Protocol):
+    """The layer that speaks WebSocket."""
+
+    @property
+    def upgrade(self) -> Upgrade | None: ...
+
+
+def tls_of(codec: Codec | None) -> TlsFacts | None:
+    for layer in _layers(codec):
+        if isinstance(layer, TlsFacts):
+            return layer
+    return None
+
+
+def upgrade_of(codec: Codec | None) -> Upgrade | None:
+    for layer in _layers(codec):
+        if isinstance(layer, UpgradeFacts):
+            return layer.upgrade
+    return None
+
+
+def _layers(codec: Codec | None) -> Iterator[object]:
+    if codec is not None:
+        yield getattr(codec, "upper", codec)
+        yield getattr(codec, "lower", codec)

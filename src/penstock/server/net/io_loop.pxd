@@ -1,0 +1,42 @@
+"""C surface of the plane: the sockets of all links and the turn that serves them."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.router cimport Lane
+from penstock.server.net.client_link cimport Link
+from penstock.server.net.posix cimport epoll_event
+from penstock.server.net.socket_reader cimport Reader
+from penstock.subjects.trie cimport SubList
+
+
+cdef class Plane(Reader):
+    cdef dict links               # cid -> Link: what keeps a link alive
+    cdef list doomed
+    cdef list leaving             # closed links whose subscriptions are dropped in slices
+    cdef int unserved             # where the next turn begins, if this one ran out of time
+    cdef list interests           # every SubList whose removed subscriptions must be reclaimed
+    cdef object pace              # None, or who knows how quick the disk is
+    cdef uint32_t turning
+    cdef int64_t served_ns        # when the last turn began
+    cdef int64_t answered_ns      # when it had said what it had to say
+    cdef readonly uint64_t short_turns    # shorter than NOTED_NS
+    cdef uint32_t sleeps          # turns to come that do not linger
+    cdef uint32_t doubt           # how many they will be the next time
+    cdef readonly uint64_t in_msgs_closed
+    cdef readonly uint64_t in_bytes_closed
+    cdef readonly uint64_t out_msgs_closed
+    cdef readonly uint64_t out_bytes_closed
+
+    cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept
+    cdef int linger(self, epoll_event* events) except -2
+    cdef int serve(self, epoll_event* events, int n, int64_t now) except -1
+    cdef int writable(self, Link link) except -1
+    cdef bint is_crowded(self) except -1
+    cdef int finish(self) except -1
+    cdef bint is_stirred(self) noexcept
+    cdef int settle_lanes(self) except -1
+    cdef bint settles(self, Lane lane) except -1
+    cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
+                   bytes header=*, str to=*) except -1
+    cdef int bury(self, Link link) except -1
+    cdef int drop_leaving(self) except -1

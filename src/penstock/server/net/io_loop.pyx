@@ -1,0 +1,488 @@
+"""The plane: the sockets of all links, and the turn that serves them.
+
+All client sockets are in one epoll set of the plane's own, and that set's descriptor is what the
+event loop watches: one callback per turn, whatever the number of busy connections. A turn reads each
+ready socket (`reader.pyx`), runs internal subscribers, flushes dirty outboxes (`sender.pyx`), then
+closes links. Where being woken is slow, a turn waits a moment for the answer of a single peer.
+
+Every part of a turn has a time limit. What is left, unobeyed input, unsent outboxes, links to close
+and subscriptions to drop, is continued by `continue_work`, which alternates with ordinary turns.
+
+One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what it
+may keep of received bytes (one read, its control line and payload limits), what a turn reads.
+"""
+
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+
+import os
+
+from penstock.broker.outbox cimport out_append, out_clear
+from penstock.broker.router cimport (
+    NOT_SETTLED, SETTLED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, Settled,
+)
+from penstock.subjects.trie_nodes cimport xalloc
+from penstock.subjects.trie cimport SubList
+
+from penstock.server.net.client_link cimport DROPS_AT_ONCE, settle_spent
+from penstock.server.net.posix cimport (
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, SHUT_WR, c_close,
+    epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, shutdown, wall_ns,
+)
+from penstock.server.net.socket_reader cimport LARGE_FRAME_BYTES, READ_BYTES
+from penstock.server.net.socket_writer cimport SEND_MORE
+
+from penstock.server.server_log import log
+
+cdef enum:
+    EVENTS_PER_TURN = 512
+    CLOSES_PER_LOOK = 16           # links closed between two looks at the clock
+    DOUBT_STEP = 4                 # turns slept through after an answer that did not come
+    DOUBT_MAX = 1024
+
+# A conversation: see `linger`.
+cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, answers
+cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we slept: sleep on
+cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
+cdef int64_t LINGER_NS = 1_000_000             # kept from the event loop
+cdef int64_t NOTED_NS = 1_000_000              # a turn from this length on is reported
+cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
+cdef int64_t TURN_NS = 5_000_000               # reading and obeying; the rest is for later turns
+cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
+
+
+cdef class Sums:
+    """Traffic of the links that share a subject space."""
+    cdef Link link
+    cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes
+
+
+cdef class Plane(Reader):
+    """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
+
+    def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
+                  bint stall_publishers=True):
+        self.epfd = -1
+        self.router = router
+        self.arm = arm
+        self.write_deadline_ns = write_deadline_ns
+        self.stall_publishers = stall_publishers
+        self.links = {}
+        self.doomed = []
+        self.interests = []
+        self.stalled = []
+        self.blocked = []
+        self.backlogged = []
+        self.deferred = []
+        self.unlisted = []
+        self.leaving = []
+        self.on_continue = self.continue_work
+        self.on_deadline = self.give_up_overdue
+        self.on_rest = self.run_rest
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError(errno, os.strerror(errno))
+        # A frame's kept start is copied in front of what is read next.
+        self.buffer = <char*>xalloc(READ_BYTES + LARGE_FRAME_BYTES)
+        self.router.now_ns = monotonic_ns()
+
+    def __dealloc__(self):
+        if self.epfd >= 0:
+            c_close(self.epfd)
+        free(self.buffer)
+
+    def fileno(self) -> int:
+        return self.epfd
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def all_links(self) -> list:
+        return list(self.links.values())
+
+    def traffic(self) -> list:
+        """(a link, in_msgs, in_bytes, out_msgs, out_bytes): sums over the links of each subject space.
+
+        In C, because a monitoring page must not hold the loop however many clients there are.
+        """
+        cdef Link link
+        cdef Sums sums
+        cdef dict by_interest = {}
+        for link in self.links.values():
+            if link.closed:
+                continue         # counted among the closed ones
+            sums = by_interest.get(link.interest)
+            if sums is None:
+                sums = by_interest[link.interest] = Sums()
+                sums.link = link
+            sums.in_msgs += link.in_msgs
+            sums.in_bytes += link.in_bytes
+            sums.out_msgs += link.sink.out_msgs
+            sums.out_bytes += link.sink.out_bytes
+        return [(sums.link, sums.in_msgs, sums.in_bytes, sums.out_msgs, sums.out_bytes)
+                for sums in by_interest.values()]
+
+    def add_interest(self, SubList interest not None) -> None:
+        """A subject space that links live in."""
+        self.interests.append(interest)
+
+    def set_write_deadline(self, int64_t write_deadline_ns) -> None:
+        self.write_deadline_ns = write_deadline_ns
+
+    def attach(self, int fd, uint64_t cid, handler, SubList interest not None, *,
+               codec=None) -> Link:
+        """Takes over a connected non-blocking socket; the plane closes it."""
+        cdef Link link = Link(cid, handler, self.router, self.doomed, interest)
+        link.codec = codec
+        link.fd = fd
+        link.last_active_ns = monotonic_ns()
+        self.links[cid] = link
+        cdef epoll_event event
+        event.events = link.events = EPOLLIN
+        event.data.ptr = <void*>link
+        if epoll_ctl(self.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+            failure = OSError(errno, os.strerror(errno))
+            del self.links[cid]
+            c_close(fd)
+            raise failure
+        return link
+
+    def close_all(self, str reason not None) -> None:
+        """Closes every link at once: the server stops."""
+        for link in self.all_links():
+            link.close(reason)
+        self.settle()
+        while self.doomed:
+            self.settle()
+
+    # -- the turn
+
+    def turn(self) -> None:
+        """Serves every socket that is ready, once; and again while a conversation goes on."""
+        cdef epoll_event events[EVENTS_PER_TURN]
+        cdef int n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t until = now + LINGER_NS
+        cdef bint slow_wake = now - self.answered_ns >= CHEAP_WAKE_NS
+        cdef bint conversing
+        self.router.asked = False
+        while True:
+            conversing = slow_wake and self.is_answer(events, n, now)
+            self.serve(events, n, now)
+            if not conversing or self.router.asked or now >= until:
+                return
+            n = self.linger(events)
+            if n <= 0:
+                return
+            now = monotonic_ns()
+
+    cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept:
+        """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
+        return (n == 1 and now - self.answered_ns < ANSWER_NS
+                and not events[0].events & EPOLLOUT       # who takes more does not speak
+                and (<Link>events[0].data.ptr).sink.progress_ns == self.served_ns)
+
+    cdef int linger(self, epoll_event* events) except -2:
+        """Looks out for the next word of a conversation, awake; answers what epoll did.
+
+        Going to sleep and being woken can cost more than the few microseconds until the answer.
+        When they were waited for in vain, the next conversations are slept through.
+        """
+        cdef int n = 0
+        cdef int64_t until = self.answered_ns + SPIN_NS
+        if self.sleeps:
+            self.sleeps -= 1
+            return 0
+        with nogil:
+            while n == 0 and monotonic_ns() < until:
+                n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
+        if n > 0:
+            self.doubt -= (self.doubt + 7) // 8
+        else:
+            self.doubt = self.sleeps = min(2 * self.doubt + DOUBT_STEP, <uint32_t>DOUBT_MAX)
+        return n
+
+    cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
+        """Serves the sockets for TURN_NS, beginning where the last turn ran out of time."""
+        cdef Link link
+        cdef int i, at = self.unserved if self.unserved < n else 0
+        self.served_ns = self.router.now_ns = now
+        self.router.wall_ns = wall_ns()
+        self.router.work = 0
+        self.until_ns = now + TURN_NS
+        self.events = n
+        self.unserved = 0
+        self.turning += 1
+        try:
+            for i in range(n):
+                link = <Link>events[at].data.ptr
+                if events[at].events & EPOLLOUT:
+                    self.writable(link)
+                if events[at].events & ~(<uint32_t>EPOLLOUT):
+                    self.readable(link)
+                at = at + 1 if at + 1 < n else 0
+                if i + 1 < n and monotonic_ns() >= self.until_ns:
+                    self.unserved = at       # epoll reports the others again, in the same order
+                    break
+        finally:
+            self.turning -= 1
+        self.finish()
+        self.answered_ns = monotonic_ns()     # the disk may have been waited for meanwhile
+        if self.answered_ns - now < NOTED_NS:
+            self.short_turns += 1
+        elif self.watch is not None:
+            self.watch.turn_ended(self.answered_ns - now)
+        return 0
+
+    cdef int writable(self, Link link) except -1:
+        """Has a blocked link flushed after the ready sockets were read.
+
+        Sockets that can be written must not crowd those out that can be read: when epoll may have
+        more to report, it is not asked about this one again before it was flushed.
+        """
+        link.sink.flags |= SINK_WRITABLE
+        self.router.list_dirty(&link.sink)
+        if self.events == EVENTS_PER_TURN:
+            self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
+        return 0
+
+    def settle(self) -> None:
+        """Flushes and buries what was decided outside a turn."""
+        if self.turning == 0:
+            self.router.now_ns = monotonic_ns()
+            self.router.wall_ns = wall_ns()
+            self.finish()
+
+    def run_rest(self) -> None:
+        """Run the calls that an earlier turn left."""
+        self.rest_armed = False
+        self.settle()
+
+    def give_up_overdue(self) -> None:
+        """Time has passed: writes that are overdue are given up."""
+        self.close_overdue()
+        self.settle()
+
+    def continue_work(self) -> None:
+        """Continues what earlier turns left; ordinary turns are served in between."""
+        self.continuing = False
+        self.router.now_ns = monotonic_ns()
+        self.router.wall_ns = wall_ns()
+        self.router.work = 0
+        self.until_ns = self.router.now_ns + TURN_NS
+        self.turning += 1
+        try:
+            self.drop_leaving()
+            if not self.is_crowded():
+                self.continue_deferred()
+        finally:
+            self.turning -= 1
+        self.finish()
+
+    cdef bint is_crowded(self) except -1:
+        """Whether much still waits for a socket that takes more: deferred publishers wait for it."""
+        if not self.router.crowded:
+            return False
+        self.router.crowded = False
+        self.flush_dirty()
+        if not self.router.crowded:
+            return False
+        self.continue_later()
+        return True
+
+    cdef int finish(self) except -1:
+        cdef Link link
+        cdef SubList interest
+        cdef int64_t until = 0
+        self.turning += 1
+        try:
+            if self.router.lanes:
+                self.settle_lanes()
+            if self.is_stirred():
+                self.run_calls()
+            self.flush_dirty()
+            while self.doomed:
+                if until == 0:
+                    until = monotonic_ns() + CLOSE_NS
+                batch = self.doomed[:CLOSES_PER_LOOK]
+                del self.doomed[:CLOSES_PER_LOOK]
+                for link in batch:
+                    self.bury(link)
+                if self.is_stirred():
+                    self.run_calls()
+                self.flush_dirty()
+                if self.doomed and monotonic_ns() >= until:
+                    self.continue_later()
+                    break
+            self.flush_until_ns = 0
+            for interest in self.interests:
+                interest.reclaim()
+        finally:
+            self.turning -= 1
+        return 0
+
+    cdef bint is_stirred(self) noexcept:
+        """Whether anything happened that code of this process wants to know of."""
+        cdef SubList interest
+        if self.router.calls or self.router.lanes:
+            return True
+        if self.epilogue is not None:
+            for interest in self.interests:
+                if interest.interest_changes:
+                    return True
+        return False
+
+    cdef int settle_lanes(self) except -1:
+        """Lets lanes finish what they took, as far as they can; the rest is for the epilogue."""
+        cdef Lane lane
+        lanes, self.router.lanes = self.router.lanes, []
+        for lane in lanes:
+            lane.stirred = False      # what it sends may come back to it
+            if lane.behind or not self.settles(lane):
+                self.router.stir(lane)
+        settle_spent(self.router)
+        return 0
+
+    cdef bint settles(self, Lane lane) except -1:
+        cdef int64_t began, span
+        cdef Settled settled = NOT_SETTLED
+        if lane.waits and (self.pace is None or not self.pace.is_quick):
+            return False
+        began = monotonic_ns()
+        try:
+            settled = lane.settle()
+        except Exception:
+            log.exception("a commit failed")
+        span = monotonic_ns() - began
+        if lane.waits and settled != NOT_SETTLED and span >= NOTABLE_NS:
+            self.pace.took(span)
+        return settled == SETTLED
+
+    def settle_spent(self) -> None:
+        """Subscriptions to which compiled lanes gave their last message go."""
+        if self.router.nspent:
+            settle_spent(self.router)
+
+    def changed_interests(self) -> list:
+        """Where somebody came or went that is watched for; few, of thousands of accounts."""
+        cdef SubList interest
+        return [interest for interest in self.interests if interest.interest_changes]
+
+    def set_pace(self, pace) -> None:
+        """Who knows whether the disk is quick (`is_quick`), and is told what it `took`."""
+        self.pace = pace
+
+    def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
+                str reply="", bytes header=b"") -> int:
+        """Sends a message of the server's own; answers how many it reached."""
+        cdef int reached = self.post(interest, subject, payload, reply, header)
+        self.settle()
+        return reached
+
+    cpdef int post(self, SubList interest, str subject, bytes payload, str reply="",
+                   bytes header=b"", str to=None) except -1:
+        """As `publish`, but left to be flushed by the next `settle` or the end of the turn.
+
+        With `to`, those get it who listen there; they see the message under `subject`.
+        """
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef bytes to_raw = parcel.subject if to is None else to.encode("utf-8", "surrogateescape")
+        cdef int reached = self.router.route_to(interest, NULL, &parcel.msg, to_raw, len(to_raw))
+        settle_spent(self.router)
+        return reached
+
+    def pass_on(self, SubList interest not None, str subject not None, bytes payload not None,
+                str reply, bytes header, str to not None, Link source) -> int:
+        """As `post`, for what was published in another account, by `source`.
+
+        It is not imported again: who listens from a third account does not get it.
+        """
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef bytes to_raw = to.encode("utf-8", "surrogateescape")
+        cdef int reached
+        self.router.importing = True
+        reached = self.router.route_to(interest, NULL if source is None else &source.sink,
+                                       &parcel.msg, to_raw, len(to_raw))
+        self.router.importing = False
+        settle_spent(self.router)
+        return reached
+
+    def pass_on_traced(self, SubList interest not None, str subject not None,
+                       bytes payload not None, str reply, bytes header, Link source,
+                       trace) -> int:
+        """As `pass_on`, with a trace."""
+        cdef Parcel parcel = Parcel(subject, payload, reply, header)
+        cdef int reached
+        self.router.importing = True
+        try:
+            reached = self.router.route_traced(
+                interest, NULL if source is None else &source.sink, &parcel.msg, trace)
+        finally:
+            self.router.importing = False
+        settle_spent(self.router)
+        return reached
+
+    # -- closing
+
+    cdef int bury(self, Link link) except -1:
+        """Closes the socket and forgets the link; pending bytes are sent if the socket takes them."""
+        cdef int status
+        if link.closed:
+            return 0
+        if link.codec is None:
+            status = self.drain(link, &link.sink.out)
+        else:
+            status = self.flush(link)
+        if status == SEND_MORE:
+            self.doomed.append(link)
+            return 0
+        if link.codec is not None:
+            try:
+                farewell = link.codec.farewell(link.close_reason)
+            except Exception:     # its last words must not keep others from being buried
+                log.exception("closing a transport failed")
+                farewell = b""
+            out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
+            self.drain(link, &link.encoded)
+        self.router.asked = True
+        if self.router.pressed == &link.sink:
+            self.router.pressed = NULL
+        link.closed = True
+        epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
+        shutdown(link.fd, SHUT_WR)
+        c_close(link.fd)
+        self.in_msgs_closed += link.in_msgs
+        self.in_bytes_closed += link.in_bytes
+        self.out_msgs_closed += link.sink.out_msgs
+        self.out_bytes_closed += link.sink.out_bytes
+        out_clear(&self.router.pool, &link.sink.out)
+        out_clear(&self.router.pool, &link.encoded)
+        free(link.carry)
+        link.carry = NULL
+        link.carry_len = link.carry_cap = 0
+        try:
+            link.handler.closed(link.close_reason)    # which still sees the subscriptions
+        except Exception:
+            log.exception("closing a session failed")
+        if link.sids.count > DROPS_AT_ONCE:
+            self.leaving.append(link)
+            self.continue_later()
+        else:
+            link.drop_subscriptions()
+        # The list of dirty sinks may still name the link's sink; it must not outlive the link.
+        if link.sink.flags & SINK_DIRTY:
+            self.unlisted.append(link)
+        del self.links[link.cid]
+        return 0
+
+    cdef int drop_leaving(self) except -1:
+        """Drops subscriptions of closed links, in slices; closed links get no messages meanwhile."""
+        cdef Link link
+        if self.leaving:
+            link = self.leaving[0]
+            if link.drop_some(DROPS_AT_ONCE):
+                del self.leaving[0]
+        if self.leaving:
+            self.continue_later()
+        return 0

@@ -1,0 +1,282 @@
+"""The reader: from sockets to links, in slices.
+
+A turn reads each ready socket once into a shared buffer and lets its link obey the whole frames. The
+time for that is bounded: a link that has more to obey when the turn is over, or whose codec has more
+to give out, is deferred. It is not read again before a later turn has obeyed the rest, so a peer can
+make the server keep no more than one read and what the codec holds back, and bytes keep their order.
+
+The plane sets the attributes, calls `readable` for ready sockets and `continue_deferred` in between.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, ECONNRESET, EINTR, errno
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove
+
+from penstock.broker.router cimport is_pressed
+from penstock.subjects.trie_nodes cimport xalloc
+
+from penstock.server.net.client_link cimport WORK_PER_LOOK
+from penstock.server.net.posix cimport MSG_DONTWAIT, monotonic_ns, recv
+
+from penstock.server.net.codecs.contract import CodecEnd
+
+cdef enum:
+    READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
+    READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
+    CARRY_KEPT_BYTES = 512
+    CARRY_SLACK = 4                # times the bytes of an unfinished frame that may stay allocated
+
+cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits so long
+cdef int64_t STALL_FACTOR = 8                  # or so many times as long as its messages took
+cdef int64_t STALL_MAX_NS = 100_000_000
+
+
+cdef class Reader(InternalCalls):
+    """The reading half of a plane, which sets the attributes."""
+
+    cdef int readable(self, Link link) except -1:
+        """Reads a socket that epoll reported, and obeys what came."""
+        if link.deferred or link.close_reason is not None:
+            return 0     # bytes that came before are obeyed first; or nothing is obeyed any more
+        if link.held:
+            # The link is not read, so epoll reports that the peer closed. Its bytes are not wanted
+            # any more, and the read buffer has no room after all that a held link may have kept.
+            link.close("Client Closed")
+            return 0
+        return self.obey(link, False)
+
+    cdef int obey(self, Link link, bint resumed) except -1:
+        """Serves one link; a bug of ours costs its connection, not the server."""
+        cdef uint64_t written = self.router.written
+        self.reads = 1
+        try:
+            if resumed:
+                self.resume(link)
+            elif link.codec is None:
+                while self.take_plain(link) and self.reads < self.reads_wanted(written):
+                    self.reads += 1
+            else:
+                self.take_encoded(link)
+        except Exception as error:
+            link.handler.failed(error)
+        if link.ended is not None and not link.deferred and not link.held:
+            link.handler.codec_ended(link.ended)
+            link.ended = None
+        if self.router.urgent != NULL:
+            self.flush_urgent()
+        if self.router.pressed != NULL:
+            self.hold_back(link, <Link>self.router.pressed.owner)
+            self.router.pressed = NULL
+        return 0
+
+    cdef int defer(self, Link link) except -1:
+        """Leaves the rest of what the link received for a later turn."""
+        link.deferred = True
+        return self.listen(link)
+
+    cdef int continue_deferred(self) except -1:
+        """Obeys what earlier turns left, one slice for each link, while the turn has time."""
+        cdef Link link
+        cdef Py_ssize_t done = 0
+        waiting, self.deferred = self.deferred, []
+        for link in waiting:
+            done += 1
+            link.awaits_turn = False
+            if (not link.deferred or link.close_reason is not None or link.held or link.stalled
+                    or link.backlogged or link.paused):
+                continue         # `listen` lists the link again when that state ends
+            self.obey(link, True)
+            if done < len(waiting) and self.out_of_time():
+                break
+        self.deferred = waiting[done:] + self.deferred
+        if self.deferred:
+            self.continue_later()
+        return 0
+
+    cdef int resume(self, Link link) except -1:
+        link.deferred = False
+        if link.carry_len:
+            self.received(link, link.carry, link.carry_len)
+        if link.codec is not None:
+            self.obey_decoded(link, b"")
+        return self.listen(link)
+
+    cdef bint out_of_time(self) noexcept:
+        self.router.work = 0
+        return monotonic_ns() >= self.until_ns
+
+    cdef uint32_t reads_wanted(self, uint64_t written) noexcept:
+        """How often a link that has more is read in this turn; `written` is from before."""
+        if self.router.lanes:
+            return READS_STORED
+        if self.events == 1 and self.router.written - written > 2 * self.reads * READ_BYTES:
+            return READS_SPREAD
+        return 1
+
+    cdef ssize_t receive(self, Link link, char* at, size_t room) except -2:
+        """Bytes read; 0: nothing to do now, also when the peer closed."""
+        cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
+        if n > 0:
+            link.last_active_ns = self.router.now_ns
+            return n
+        if n == 0:
+            link.close("Client Closed")
+        elif errno != EAGAIN and errno != EINTR:
+            link.close("Client Closed" if errno == ECONNRESET else "Read Error")
+        return 0
+
+    cdef bint take_plain(self, Link link) except -1:
+        """Reads once; returns whether another read in this turn may bring more."""
+        cdef ssize_t n
+        cdef size_t kept = link.carry_len
+        if kept and link.need >= LARGE_FRAME_BYTES:
+            n = self.receive(link, link.carry + kept, link.carry_cap - kept)
+            if n > 0:
+                link.carry_len += n
+                if link.carry_len >= link.need:
+                    self.received(link, link.carry, link.carry_len)
+            return False
+        if kept:
+            memcpy(self.buffer, link.carry, kept)
+        n = self.receive(link, self.buffer + kept, READ_BYTES)
+        if n > 0:
+            self.received(link, self.buffer, kept + n)
+        # A link that is held or deferred may have kept more than the buffer has room for.
+        return (n == READ_BYTES and link.close_reason is None and self.router.pressed == NULL
+                and not link.held and not link.deferred)
+
+    cdef int take_encoded(self, Link link) except -1:
+        cdef ssize_t n = self.receive(link, self.buffer, READ_BYTES)
+        cdef bytes plain
+        if n <= 0:
+            return 0
+        plain = self.decode(link, PyBytes_FromStringAndSize(self.buffer, n))
+        if not link.transport_ready and link.codec.established:
+            link.transport_ready = self.router.asked = True
+            link.handler.transport_established()
+        return self.obey_decoded(link, plain)
+
+    cdef bytes decode(self, Link link, bytes data):
+        """The next portion of protocol bytes; those before the end of the transport count, too."""
+        self.router.mark_dirty(&link.sink)      # the codec may have something to send itself
+        try:
+            return link.codec.receive(data)
+        except CodecEnd as end:
+            link.ended = end
+            return end.received
+
+    cdef int obey_decoded(self, Link link, bytes plain) except -1:
+        """Obeys decoded bytes; what the codec still holds back is for a later turn.
+
+        So other clients are served after each portion that a codec gives out, whatever a few
+        compressed bytes inflate to.
+        """
+        if not plain and link.codec.pending and not link.deferred and not link.held:
+            plain = self.decode(link, b"")
+        if plain and link.close_reason is None:
+            self.feed(link, plain)
+        if link.codec.pending and link.close_reason is None and not link.deferred:
+            self.defer(link)
+        return 0
+
+    def feed(self, Link link not None, bytes plain not None) -> None:
+        """Protocol bytes that did not come straight from the socket."""
+        cdef size_t n = PyBytes_GET_SIZE(plain)
+        if link.need >= LARGE_FRAME_BYTES and link.carry_len + n <= link.carry_cap:
+            # The rest of a large frame: its room is there, so it is not copied as a whole again.
+            memcpy(link.carry + link.carry_len, PyBytes_AS_STRING(plain), n)
+            link.carry_len += n
+            if link.carry_len >= link.need:
+                self.received(link, link.carry, link.carry_len)
+            return
+        if link.carry_len:
+            plain = link.carry[:link.carry_len] + plain
+        self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
+
+    cdef int received(self, Link link, char* base, size_t n) except -1:
+        """Lets the link obey whole frames while the turn has time; keeps the rest."""
+        cdef size_t used = link.consume(base, n)
+        while True:
+            if self.router.crowded:
+                # Much waits for a client that may well be reading: it is sent before more is made.
+                self.router.crowded = False
+                self.flush_urgent()
+            elif self.router.work < WORK_PER_LOOK:
+                break
+            if self.out_of_time():
+                if used < n and link.close_reason is None and not link.held:
+                    self.defer(link)
+                break
+            used += link.consume(base + used, n - used)
+        if used == n or link.close_reason is not None:
+            link.carry_len = 0
+            if link.carry_cap > CARRY_KEPT_BYTES:
+                free(link.carry)
+                link.carry = NULL
+                link.carry_cap = 0
+            return 0
+        return self.keep_rest(link, base + used, n - used)
+
+    cdef int keep_rest(self, Link link, char* rest, size_t n) except -1:
+        """Keeps the bytes that were not obeyed, with room for a whole frame if that is large."""
+        cdef size_t room = link.need if link.need >= LARGE_FRAME_BYTES else n
+        cdef char* fresh
+        room = max(room, max(n, <size_t>CARRY_KEPT_BYTES))
+        if link.carry_cap < room or link.carry_cap // CARRY_SLACK > room:
+            fresh = <char*>xalloc(room)
+            memcpy(fresh, rest, n)
+            free(link.carry)
+            link.carry = fresh
+            link.carry_cap = room
+        else:
+            memmove(link.carry, rest, n)
+        link.carry_len = n
+        return 0
+
+    def hold(self, Link link not None) -> None:
+        """Stops reading the link until `release`: a decision about it is pending."""
+        link.held = True
+        self.listen(link)
+
+    def release(self, Link link not None) -> None:
+        if link.closed or not link.held:
+            return
+        link.held = False
+        self.listen(link)
+        if link.close_reason is None and (link.carry_len or link.deferred or link.codec is not None):
+            self.until_ns = monotonic_ns()       # one look's worth of work, then others
+            self.obey(link, True)
+        self.settle()
+
+    cdef int hold_back(self, Link link, Link receiver) except -1:
+        """Does not read a publisher for a while, because that receiver is near its limit.
+
+        The more time its messages took to deliver, the more the receiver gets to take them.
+        """
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t span = min(STALL_FACTOR * (now - self.router.now_ns), STALL_MAX_NS)
+        if not self.stall_publishers or link.stalled or link.close_reason is not None:
+            return 0
+        link.stalls += 1
+        self.stalled_clients += 1
+        link.stalled = True
+        self.listen(link)
+        if not self.stalled:
+            self.arm(STALL_NS / 1e9, self.resume_stalled)
+        self.stalled.append((link, receiver, now + span))
+        return 0
+
+    def resume_stalled(self) -> None:
+        """Reads the publishers again whose receiver has room or does not read, or that waited long."""
+        cdef Link link, receiver
+        cdef int64_t until, now = monotonic_ns()
+        waiting, self.stalled = self.stalled, []
+        for link, receiver, until in waiting:
+            if now < until and link.close_reason is None and is_pressed(&receiver.sink, now):
+                self.stalled.append((link, receiver, until))
+                continue
+            link.stalled = False
+            self.listen(link)
+        if self.stalled:
+            self.arm(STALL_NS / 1e9, self.resume_stalled)

@@ -1,0 +1,48 @@
+"""C surface of the sender: outboxes to sockets."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from penstock.broker.outbox cimport Outbox
+from penstock.broker.router cimport Router, Sink
+from penstock.server.net.client_link cimport Link
+
+
+cdef enum Drained:
+    SENT_ALL = 0
+    SOCKET_FULL = 1
+    SOCKET_BROKEN = 2
+    SEND_MORE = 3                 # the socket may take more, but others come first
+
+
+cdef class Sender:
+    cdef Router router
+    cdef int epfd
+    cdef list blocked             # links whose socket takes nothing
+    cdef object arm               # arm(delay_s, call): call() then
+    cdef object on_deadline       # to be called when write deadlines are to be looked at
+    cdef int64_t write_deadline_ns
+    cdef object on_continue       # to be called when a slice of work was left for a later turn
+    cdef bint continuing          # `on_continue` is armed
+    cdef list unlisted            # closed links that the list of dirty sinks may still name
+    cdef Sink* heavy_first        # dirty sinks that wait until those with less to send are flushed
+    cdef Sink* heavy_last
+    cdef uint64_t sent_bytes
+    cdef int64_t flush_until_ns   # when the turn's flushing ends; 0: the clock was not looked at yet
+    cdef int64_t until_ns         # when the turn shall be over; the rest of its work is left for later
+    cdef readonly uint64_t slow_consumers
+
+    cdef int continue_later(self) except -1
+    cdef int flush_dirty(self) except -1
+    cdef Sink* take_dirty(self) noexcept
+    cdef Sink* take_heavy(self) noexcept
+    cdef int flush_listed(self, Sink* sink) except -1
+    cdef int forget_unlisted(self) except -1
+    cdef void forget_urgent(self) noexcept
+    cdef int flush_urgent(self) except -1
+    cdef int flush(self, Link link) except -1
+    cdef int encode_pending(self, Link link) except -1
+    cdef int drain(self, Link link, Outbox* out) except -1
+    cdef int set_events(self, Link link, uint32_t events) except -1
+    cdef int note_blocked(self, Link link) except -1
+    cdef int await_deadline(self, Link link) except -1
+    cdef int close_overdue(self) except -1

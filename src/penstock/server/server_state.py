@@ -1,0 +1,362 @@
+"""The service: what all connections of one server share.
+
+Owns the plane, the accounts, the login rules and the counters of a running server; sessions and
+listeners ask it, monitoring reads it. The composition root (`app`) makes one and starts listeners
+on it. One event-loop thread owns all of it; the only other threads compare bcrypt hashes.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from penstock.base import nkeys
+from penstock.broker.router import Router
+from penstock.server.auth import (
+    BCRYPT_CHECKS_MAX,
+    BCRYPT_WAITING_MAX,
+    Authenticator,
+    NeedsBcrypt,
+    Refused,
+)
+from penstock.server.auth.operator_mode import Trusting
+from penstock.server.config_reload import JudgedSessions
+from penstock.server.monitor.sliced_pages import PageRoom
+from penstock.server.net.client_limits import tightest
+from penstock.server.net.client_record import Now, record_of
+from penstock.server.net.codecs.transport_facts import tls_of, upgrade_of
+from penstock.server.net.connect_info import FIXED_INFO, ServerInfo
+from penstock.server.net.io_loop import Plane
+from penstock.server.net.refusal_log import ViolationLog
+from penstock.server.server_log import log
+from penstock.server.system.account_imports import Crossings
+from penstock.server.system.loop_watch import LoopWatch
+from penstock.server.system.server_accounts import Accounts, GuardTable
+from penstock.subjects.trie import SubList
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from penstock.server.auth.login_values import Accepted, ConnectionType, PeerCertificate
+    from penstock.server.config.options import Options
+    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.net.client_record import ClientRecord
+    from penstock.server.net.client_session import Session
+    from penstock.server.system.system_account import System
+
+NONCE_BYTES: Final = 11
+FIRST_CLIENT_ID: Final = 5
+SEED_BITS: Final = 64
+JITTER_STEPS: Final = 1000
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What the clients of one account have exchanged, those that have gone."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
+
+
+class Service:
+    """Everything connections share."""
+
+    def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.signing_seed = nkeys.encode_seed(
+            nkeys.Kind.SERVER, secrets.token_bytes(nkeys.KEY_BYTES)
+        )
+        # Only what is signed needs an id that is a key: making one loads the crypto library.
+        self.server_id = (
+            nkeys.server_id(secrets.token_bytes(nkeys.KEY_BYTES))
+            if options.authorization.callout is None
+            else nkeys.public_from_seed(self.signing_seed)
+        )
+        self.server_name = options.server_name or self.server_id
+        self.start_ns = time.time_ns()
+        self.config_load_ns = self.start_ns
+        self.router = Router(seed=secrets.randbits(SEED_BITS))
+        self.plane = Plane(
+            router=self.router,
+            arm=self._arm,
+            write_deadline_ns=options.write_deadline_ns,
+            stall_publishers=not options.no_fast_producer_stall,
+        )
+        self.watch = LoopWatch(self.plane)
+        self.accounts = Accounts(self._make_interest)
+        self.crossings = Crossings(self)
+        self.trusting = Trusting(self)
+        self.violations = ViolationLog(loop.call_later)
+        self.sessions: dict[int, Session] = {}
+        self.judged = JudgedSessions(self)
+        self.closed: collections.deque[ClientRecord] = collections.deque(
+            maxlen=options.max_closed_clients
+        )
+        self.traffic_closed: dict[str, Traffic] = {}
+        self.page_room = PageRoom()
+        self.http_requests: collections.Counter[str] = collections.Counter()
+        self.system: System | None = None
+        self.jetstream: JetStreamEdge | None = None
+        self.reload: Callable[[], object] | None = None  # set by who can
+        self.undecided = 0  # connections whose first bytes are awaited, not links yet
+        self.total_connections = 0
+        self.stale_connections = 0
+        self.lame_duck = False
+        self.client_address = (options.host, options.port)
+        self.bound_ports: dict[str, int] = {}  # of the other listeners, by option
+        self._cids = itertools.count(FIRST_CLIENT_ID)
+        self._bcrypt: ThreadPoolExecutor | None = None
+        self._bcrypt_waiting = 0
+        self.configure(options)
+
+    def configure(self, options: Options) -> None:
+        """Takes the users and accounts of the options; clients already there are not asked."""
+        options = self.options = self.trusting.take(options)
+        trust = self.trusting.trust
+        self.accounts.configure(options)
+        self.trusting.name_accounts()
+        self.crossings.configure(options)
+        self.guards = GuardTable()
+        self._authenticators: dict[ConnectionType, Authenticator] = {
+            "STANDARD": Authenticator(options, trust=trust),
+            "WEBSOCKET": Authenticator.for_websocket(options, trust),
+        }
+        self.plane.set_write_deadline(options.write_deadline_ns)
+        if self.system is not None:
+            self.system.serve_accounts()
+        if self.jetstream is not None:
+            self.jetstream.serve_accounts()
+
+    def _arm(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Have the plane called later; what that takes is watched."""
+        self.loop.call_later(delay_s, self.watch.run, "messages left by earlier turns", call)
+
+    def _make_interest(self) -> SubList:
+        interest = SubList(
+            seed=secrets.randbits(SEED_BITS), cache=not self.options.disable_sublist_cache
+        )
+        self.plane.add_interest(interest)
+        return interest
+
+    # -- the loop
+
+    def open_storage(self) -> None:
+        """Recovers what was persisted, before anybody can connect. Raises StoreError."""
+        if self.options.jetstream:
+            from penstock.server.jetstream.runtime import JetStreamEdge
+
+            self.jetstream = JetStreamEdge(self)
+            self.jetstream.start()
+
+    def start(self) -> None:
+        if not self.options.no_system_account:
+            from penstock.server.system.system_account import System
+
+            self.system = System(self)
+            self.system.start()
+        self.loop.add_reader(self.plane.fileno(), self.plane.turn)
+
+    def count_assets(self) -> int:
+        """Streams and consumers; any thread may ask."""
+        jetstream = self.jetstream
+        return 0 if jetstream is None else jetstream.count_assets()
+
+    def stop(self, reason: str) -> None:
+        """Closes every connection; nothing is served afterwards."""
+        if self.system is not None:
+            self.system.stop()
+            self.system = None
+        if self.jetstream is not None:
+            self.jetstream.shut_down()
+        self.crossings.close()
+        self.trusting.close()
+        self.plane.close_all(reason)
+        self.loop.remove_reader(self.plane.fileno())
+        if self.jetstream is not None:
+            self.jetstream.close()
+            self.jetstream = None
+        if self._bcrypt is not None:
+            self._bcrypt.shutdown(wait=False, cancel_futures=True)
+
+    # -- connections come and go
+
+    def next_cid(self) -> int:
+        return next(self._cids)
+
+    @property
+    def is_full(self) -> bool:
+        return 0 <= self.options.max_connections <= len(self.plane) + self.undecided
+
+    def session_opened(self, session: Session) -> None:
+        self.sessions[session.cid] = session
+        self.total_connections += 1
+
+    def session_closed(self, session: Session, reason: str) -> None:
+        if self.sessions.pop(session.cid, None) is None:
+            return
+        record = record_of(session, Now.read(), reason=reason)
+        self.closed.append(record)
+        traffic = self.traffic_closed.setdefault(record.account, Traffic())
+        traffic.in_msgs += record.in_msgs
+        traffic.in_bytes += record.in_bytes
+        traffic.out_msgs += record.out_msgs
+        traffic.out_bytes += record.out_bytes
+        traffic.slow_consumers += reason.startswith("Slow Consumer")
+        if self.system is not None:
+            self.system.client_gone(record, counted=session.announced)
+
+    # -- login
+
+    def authenticator(self, kind: ConnectionType) -> Authenticator:
+        return self._authenticators["WEBSOCKET" if kind == "WEBSOCKET" else "STANDARD"]
+
+    def mapped_certificate(self, session: Session) -> PeerCertificate | None:
+        """What a client's certificate says, where certificates are users."""
+        websocket = self.options.websocket
+        tls = self.options.tls
+        if session.kind == "WEBSOCKET":
+            tls = None if websocket is None else websocket.tls
+        facts = tls_of(session.link.codec)
+        if tls is None or not tls.verify_and_map or facts is None or facts.peer_der is None:
+            return None
+        from penstock.server.auth import read_certificate
+
+        return read_certificate(facts.peer_der)
+
+    def cookie_credentials(self, session: Session) -> dict[str, str]:
+        """Credentials that a browser sent as cookies with its upgrade request."""
+        options = self.options.websocket
+        upgrade = upgrade_of(session.link.codec)
+        if session.kind != "WEBSOCKET" or options is None or upgrade is None:
+            return {}
+        wanted = {
+            "user": options.user_cookie,
+            "password": options.pass_cookie,
+            "token": options.token_cookie,
+            "jwt": options.jwt_cookie,
+        }
+        cookies = upgrade.cookies
+        return {key: cookies[name] for key, name in wanted.items() if name and name in cookies}
+
+    def make_nonce(self, kind: ConnectionType) -> str:
+        needed = self.authenticator(kind).needs_nonce
+        return secrets.token_urlsafe(NONCE_BYTES) if needed else ""
+
+    def check_bcrypt(
+        self,
+        session: Session,
+        decision: NeedsBcrypt,
+        checked: Callable[[Accepted | Refused], None],
+    ) -> None:
+        """Compares on a thread; the link is not heard meanwhile."""
+        if self._bcrypt_waiting >= BCRYPT_WAITING_MAX:
+            checked(Refused("too many logins are being checked"))
+            return
+        if self._bcrypt is None:
+            self._bcrypt = ThreadPoolExecutor(BCRYPT_CHECKS_MAX, thread_name_prefix="bcrypt")
+        self._bcrypt_waiting += 1
+        self.plane.hold(session.link)
+        checking = self.loop.run_in_executor(self._bcrypt, decision.check)
+        checking.add_done_callback(lambda done: self._bcrypt_done(session, done, checked))
+
+    def _bcrypt_done(
+        self,
+        session: Session,
+        done: asyncio.Future[Accepted | Refused],
+        checked: Callable[[Accepted | Refused], None],
+    ) -> None:
+        self._bcrypt_waiting -= 1
+        if done.cancelled():
+            return
+        error = done.exception()
+        if session.link.close_reason is not None:
+            return  # the client has gone meanwhile
+        if error is not None:
+            log.error("%s - password check failed: %s", session, error)
+        checked(Refused("password check failed") if error is not None else done.result())
+        self.plane.release(session.link)
+
+    # -- what is told
+
+    def jitter(self, span_s: float) -> float:
+        return span_s * secrets.randbelow(JITTER_STEPS) / JITTER_STEPS
+
+    def ping_interval_ns(self, kind: ConnectionType) -> int:
+        websocket = self.options.websocket
+        if kind == "WEBSOCKET" and websocket is not None and websocket.ping_interval_ns:
+            return websocket.ping_interval_ns
+        return self.options.ping_interval_ns
+
+    @property
+    def announced_address(self) -> tuple[str, int]:
+        """Where clients are told to come: as configured, else where we listen."""
+        if not self.options.client_advertise:
+            return self.client_address
+        host, _, port = self.options.client_advertise.rpartition(":")
+        if not port.isdigit():
+            return self.options.client_advertise, self.client_address[1]
+        return host.strip("[]"), int(port)
+
+    def greeting_for(self, session: Session) -> ServerInfo:
+        """The first INFO of a connection: what its listener wants, and a nonce to sign."""
+        authenticator = self.authenticator(session.kind)
+        # As the reference: a browser is asked to log in even where there is a default user.
+        asked = authenticator.auth_required or (
+            session.kind == "WEBSOCKET" and authenticator.guarded
+        )
+        return replace(
+            self.info_for(session),
+            auth_required=asked,
+            max_payload=self.options.max_payload,
+            nonce=session.nonce,
+        )
+
+    def info_for(self, session: Session, *, connect_info: bool = False) -> ServerInfo:
+        """A later INFO, as the reference fills it: of the server, whatever its listeners want."""
+        options = self.options
+        websocket = options.websocket
+        tls = options.tls
+        mixed = options.allow_non_tls
+        if session.kind == "WEBSOCKET":
+            tls = None if websocket is None else websocket.tls
+            mixed = False
+        host, port = self.announced_address
+        limits = tightest(options, session.account.limits, session.claimed)
+        return ServerInfo(
+            **FIXED_INFO,
+            server_id=self.server_id,
+            server_name=self.server_name,
+            host=host,
+            port=port,
+            headers=not options.no_header_support,
+            max_payload=limits.max_payload,
+            client_id=session.cid,
+            client_ip=session.ip,
+            auth_required=self.authenticator("STANDARD").guarded,
+            tls_required=tls is not None and not mixed,
+            tls_verify=tls is not None and tls.verify,
+            tls_available=tls is not None and mixed,
+            jetstream=options.jetstream,
+            domain=options.jetstream_options.domain if options.jetstream else "",
+            cluster=options.cluster.name if options.cluster is not None else "",
+            ldm=self.lame_duck,
+            connect_info=connect_info,
+            remote_account=session.account.name if connect_info else "",
+            acc_is_sys=connect_info and session.account.name == self.system_account,
+        )
+
+    @property
+    def system_account(self) -> str:
+        return self.options.system_account or "$SYS"

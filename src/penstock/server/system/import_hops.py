@@ -1,0 +1,103 @@
+"""What receives messages for another account: one object for each import, callable and traceable.
+
+The router calls a hop as any internal subscriber. For a traced message it calls `traced`, which
+adds the crossing to the trace, follows it into the other account if that account allows it, and
+does no more than that for a message that is only to be traced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.server.system.message_trace import disabled
+from penstock.wire import headers
+from penstock.wire.trace_headers import DEST
+
+if TYPE_CHECKING:
+    from penstock.broker.import_resolver import Joined
+    from penstock.server.net.client_link import Link
+    from penstock.server.system.account_imports import Crossings, Shadow
+    from penstock.server.system.message_trace import MessageTrace
+
+
+class ServiceHop:
+    """Requests to a service that an account imports."""
+
+    __slots__ = ("_crossings", "_joined")
+
+    def __init__(self, crossings: Crossings, joined: Joined) -> None:
+        self._crossings: Final = crossings
+        self._joined: Final = joined
+
+    def __call__(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        self._crossings.asked(self._joined, subject, reply, header, payload, source)
+
+    def traced(
+        self,
+        trace: MessageTrace,
+        _to: str | None,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        source: Link | None,
+    ) -> None:
+        joined, crossings = self._joined, self._crossings
+        # Drawn once: a mapping with weights must not choose another destination below.
+        to = crossings.mapped(joined.exporter, joined.renaming.outward(subject))
+        trace.service_import(joined.exporter, subject, to or "")
+        if joined.is_traced:
+            back = crossings.reply_for(joined.exporter, joined.importer, trace.dest, joined)
+            header = headers.added(headers.without(header, DEST), DEST, back.encode())
+            crossings.request(joined, subject, to, reply, header, payload, source, trace)
+            crossings.forget(joined.exporter, back)
+        elif not trace.only:
+            crossings.request(joined, subject, to, reply, disabled(header), payload, source)
+        else:
+            crossings.answer_nobody(joined, subject, reply, source)
+
+
+class StreamHop:
+    """Messages of a stream that an account imports, for one subscription."""
+
+    __slots__ = ("_joined", "_shadow", "_theirs")
+
+    def __init__(self, joined: Joined, shadow: Shadow, theirs: str) -> None:
+        self._joined: Final = joined
+        self._shadow: Final = shadow
+        self._theirs: Final = theirs
+
+    def __call__(
+        self, to: str, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+    ) -> None:
+        """A message that was sent to `to` under another subject, as consumers do, keeps it."""
+        self._shadow.take(self._name_here(to, subject), reply, header, payload, source)
+
+    def _name_here(self, to: str | None, subject: str) -> str:
+        return self._joined.renaming.inward(subject) if subject == to else subject
+
+    def traced(
+        self,
+        trace: MessageTrace,
+        to: str | None,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        source: Link | None,
+    ) -> None:
+        here = self._name_here(to, subject)
+        trace.stream_export(self._joined.importer, here)
+        link = _receiver(self._shadow.take)
+        if self._joined.is_traced and link is not None:
+            trace.egress(link, self._theirs, self._shadow.queue, None)
+        if not trace.only:
+            self._shadow.take(here, reply, header, payload, source)
+
+
+def _receiver(take: Any) -> Link | None:
+    """Return the link of a client's subscription; None: a receiver of this process."""
+    owner = getattr(getattr(take, "func", None), "__self__", None)
+    return owner if hasattr(owner, "cid") else None

@@ -1,0 +1,103 @@
+"""Who asks: what a service learns of a requester in another account.
+
+The account and the round trip always, everything else only if the import shares it. The words are
+those of JetStream's events, whose clients are shown alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.api.advisories import ClientInfo
+from penstock.api.json_codec import encode
+from penstock.base.json_depth import check_nesting
+from penstock.server.net.client_session import Session
+from penstock.wire import headers
+
+if TYPE_CHECKING:
+    from penstock.broker.import_resolver import Joined
+    from penstock.server.net.client_link import Link
+    from penstock.server.server_state import Service
+
+REQUEST_INFO: Final = b"Nats-Request-Info"
+
+
+def introduced(header: bytes, service: Service, joined: Joined, source: Link | None) -> bytes:
+    """A request's header, with who asks."""
+    info = _info(header, service, joined, source)
+    return headers.added(headers.without(header, REQUEST_INFO), REQUEST_INFO, encode(info))
+
+
+def _info(header: bytes, service: Service, joined: Joined, source: Link | None) -> ClientInfo:
+    session = None if source is None else source.handler
+    if not isinstance(session, Session):
+        return ClientInfo(acc=joined.importer)
+    if session.account.name != joined.importer:
+        return _passed_on(header, joined)
+    if joined.share:
+        return describe(session, service)
+    return ClientInfo(acc=session.account.name, rtt=session.rtt_ns)
+
+
+def _passed_on(header: bytes, joined: Joined) -> ClientInfo:
+    """The request came through another account before: it says who asked there."""
+    return _limited(_known(header), joined.importer)
+
+
+def _known(header: bytes) -> dict[str, object]:
+    try:
+        raw = headers.get(header, REQUEST_INFO) or b"{}"
+        check_nesting(raw)
+        return msgspec.json.decode(raw, type=dict[str, object])
+    except ValueError:
+        return {}
+
+
+def _limited(known: dict[str, object], svc: str) -> ClientInfo:
+    acc, rtt = known.get("acc"), known.get("rtt")
+    return ClientInfo(
+        acc=acc if isinstance(acc, str) else "", svc=svc, rtt=rtt if isinstance(rtt, int) else 0
+    )
+
+
+def asked_by(client: object, header: bytes, account: str, service: Service) -> ClientInfo:
+    """Who asks the JetStream of an account: no more than its import shares, from elsewhere."""
+    if not isinstance(client, Session):
+        return _own_request(header, account, service)
+    if client.account.name == account:
+        return describe(client, service)
+    known = _known(header)
+    if "id" in known:  # the import shares who asks
+        return msgspec.structs.replace(describe(client, service), svc=account)
+    shown = _limited(known, account)
+    return msgspec.structs.replace(
+        shown, acc=shown.acc or client.account.name, server=service.server_name
+    )
+
+
+def _own_request(header: bytes, account: str, service: Service) -> ClientInfo:
+    """Return who asks when the server does, as for a mirror, perhaps of another account."""
+    acc = _limited(_known(header), account).acc or account
+    svc = "" if acc == account else account
+    return ClientInfo(acc=acc, svc=svc, server=service.server_name, kind="JetStream")
+
+
+def describe(client: Session, service: Service) -> ClientInfo:
+    """Return a client as events show it."""
+    options = client.options
+    return ClientInfo(
+        start=client.start_ns,
+        host=client.ip,
+        id=client.cid,
+        acc=client.account.name,
+        user=client.user,
+        name=options.name,
+        lang=options.lang,
+        ver=options.version,
+        rtt=client.rtt_ns,
+        server=service.server_name,
+        kind="Client",
+        client_type="websocket" if client.kind == "WEBSOCKET" else "nats",
+    )

@@ -1,0 +1,140 @@
+"""Accounts: isolated subject spaces, and the compiled form of what a user may do in one.
+
+An account owns the subscriptions of its clients. Nothing crosses from one account to another.
+Permission patterns become tries once per user, so that the data plane can ask them per message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from penstock.subjects.trie import SubList, Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.broker.permissions import CompiledPermissions
+    from penstock.server.config.options import AccountLimits, Options
+
+GLOBAL_ACCOUNT: Final = "$G"
+SYSTEM_ACCOUNT: Final = "$SYS"
+LIMIT_LOG_NS: Final = 2_000_000_000
+"""Between two lines about the limit of subscriptions of one account, as in the reference."""
+GUARDS_MAX: Final = 4096
+"""Users' guards that are kept: configured users are few, those that come with claims may be many.
+"""
+
+
+@dataclass(slots=True)
+class Account:
+    """One subject space. `connections` counts the clients bound to it now."""
+
+    name: str
+    interest: SubList
+    limits: AccountLimits | None = None
+    connections: int = 0
+    claimed_name: str = ""
+    trace_dest: str = ""
+    """Where traces go that `traceparent` asks for; empty: it asks in vain."""
+    trace_sampling: int = 100
+    limit_logged_ns: int | None = None
+    """When the log last said that a client reached its limit of subscriptions."""
+
+    @property
+    def name_tag(self) -> str:
+        """What people call it: the name in its claims, where there are any."""
+        return self.claimed_name or self.name
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_beyond(self.connections + 1)
+
+    def may_log_limit(self, now_ns: int) -> bool:
+        """Return whether LIMIT_LOG_NS have passed since the last line; if so, start again."""
+        if self.limit_logged_ns is not None and now_ns - self.limit_logged_ns < LIMIT_LOG_NS:
+            return False
+        self.limit_logged_ns = now_ns
+        return True
+
+    def is_beyond(self, connections: int) -> bool:
+        """Whether so many would be too many."""
+        limits = self.limits
+        return limits is not None and 0 <= limits.max_connections < connections
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All accounts of a server. They come with the options and stay as long as it runs."""
+
+    make_interest: Callable[[], SubList]
+    by_name: dict[str, Account] = field(default_factory=dict)
+
+    def configure(self, options: Options) -> None:
+        """Makes the accounts the options name; one that is named no more stays, but unused."""
+        self._ensure(GLOBAL_ACCOUNT)
+        self._ensure(options.system_account or SYSTEM_ACCOUNT)
+        for configured in options.accounts:
+            account = self._ensure(configured.name)
+            account.limits = configured.limits
+            account.trace_dest = configured.trace_dest
+            account.trace_sampling = configured.trace_sampling
+
+    def _ensure(self, name: str) -> Account:
+        if name not in self.by_name:
+            self.by_name[name] = Account(name, self.make_interest())
+        return self.by_name[name]
+
+    def __getitem__(self, name: str) -> Account:
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self.by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """A user's permissions as the data plane asks them; None: nothing to ask."""
+
+    permissions: CompiledPermissions
+    pub_allow: SubList | None
+    pub_deny: SubList | None
+    deliver_deny: SubList | None
+    guards_subscribe: bool
+    may_respond: bool
+
+
+class GuardTable:
+    """Guards by user, made once. Dropped as a whole when the users change."""
+
+    def __init__(self) -> None:
+        self._guards: dict[int, Guards] = {}
+
+    def __getitem__(self, permissions: CompiledPermissions) -> Guards:
+        # Guards hold the permissions, so an id is never reused while it is a key here.
+        guards = self._guards.get(id(permissions))
+        if guards is None:
+            if len(self._guards) >= GUARDS_MAX:
+                self._guards.clear()  # clients hold on to their own
+            guards = self._guards[id(permissions)] = _compile_guards(permissions)
+        return guards
+
+
+def _compile_guards(permissions: CompiledPermissions) -> Guards:
+    denied = (*permissions.sub_deny, *(entry.subject for entry in permissions.sub_deny_queues))
+    restricted = bool(denied) or permissions.sub_allow is not None
+    return Guards(
+        permissions=permissions,
+        pub_allow=None if permissions.pub_allow is None else _patterns(permissions.pub_allow),
+        pub_deny=_patterns(permissions.pub_deny) if permissions.pub_deny else None,
+        deliver_deny=_patterns(denied) if denied else None,
+        guards_subscribe=restricted,
+        may_respond=permissions.responses is not None,
+    )
+
+
+def _patterns(subjects: Iterable[str]) -> SubList:
+    patterns = SubList(cache=False)
+    for subject in subjects:
+        patterns.insert(Subscription(subject))
+    return patterns

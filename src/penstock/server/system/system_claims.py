@@ -1,0 +1,227 @@
+"""Claims of accounts, asked for and changed over the system account, where operators are trusted.
+
+Administrators push an account's token to a running server, look one up, list and delete them.
+With a directory of tokens all of that; where they are in memory, only accounts that are known
+change, until the configuration is read again. Who asks is a user of the system account. A token
+that no trusted operator signed changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.base.nkeys import Kind, is_public
+from penstock.server.auth.claim_rules import account_faults
+from penstock.server.auth.claims import ClaimsFault, RequestClaims, decode
+from penstock.server.auth.token_directory import DirectoryFull
+from penstock.server.auth.trust_chain import account_claims
+from penstock.server.server_log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.server.auth.claims import AccountClaims
+    from penstock.server.auth.operator_mode import Trusting
+    from penstock.server.server_state import Service
+
+    Said = list[bytes | dict[str, Any]]
+    Handler = Callable[[str, bytes], Said]
+
+DONE: Final = 200
+FAILED: Final = 500
+UPDATED: Final = "jwt updated"
+NOT_UPDATED: Final = "jwt update resulted in error"
+UNNAMED: Final = "n/a"
+UPDATE_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE": 3, "$SYS.ACCOUNT.*.CLAIMS.UPDATE": 2}
+"""Where they name the account."""
+LOOKUP_SUBJECT: Final = "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP"
+LOOKUP_TOKEN: Final = 3
+
+
+class _Fault(Exception):
+    """Why a request is refused: what failed, of which account, why."""
+
+    def __init__(self, what: str, account: str, why: object) -> None:
+        super().__init__(str(why))
+        self.what = what
+        self.account = account
+
+
+def handlers_of(service: Service) -> dict[str, Handler]:
+    """The subjects on which claims are asked for, and who answers."""
+    trusting = service.trusting
+    if trusting.trust is None:
+        return {}
+    if service.options.resolver_directory is None:
+        return {
+            subject: partial(_update_known, trusting, position)
+            for subject, position in UPDATE_SUBJECTS.items()
+        }
+    handlers: dict[str, Handler] = {
+        subject: partial(_update, trusting, position)
+        for subject, position in UPDATE_SUBJECTS.items()
+    }
+    handlers["$SYS.REQ.CLAIMS.UPDATE"] = partial(_update, trusting, None)
+    handlers[LOOKUP_SUBJECT] = partial(_look_up, trusting)
+    handlers["$SYS.REQ.CLAIMS.LIST"] = partial(_list, trusting)
+    handlers["$SYS.REQ.CLAIMS.PACK"] = partial(_pack, trusting)
+    handlers["$SYS.REQ.CLAIMS.DELETE"] = partial(_delete, service)
+    return handlers
+
+
+# -- updates
+
+
+def _update(trusting: Trusting, position: int | None, subject: str, payload: bytes) -> Said:
+    """`position`: where the subject names the account; None: nowhere."""
+    try:
+        claims = _read(payload, UNNAMED)
+        name = claims.about.subject
+        # Claims that have run out are taken: so an account is closed.
+        faults = account_faults(claims, now_s=0)
+        if faults:
+            why = f"validation errors: [{' '.join(faults)}]"
+            raise _Fault("jwt validation failed", name, why)
+        _check_name(claims, subject, position)
+        _store(trusting, name, claims, payload)
+    except _Fault as fault:
+        return [_failed(fault)]
+    return [_done(UPDATED, name)]
+
+
+def _update_known(trusting: Trusting, position: int, subject: str, payload: bytes) -> Said:
+    name = subject.split(".")[position]
+    try:
+        if not payload:
+            raise _Fault("jwt update error", name, "request body is empty")
+        claims = _read(payload, name)
+        _check_name(claims, subject, position)
+        if name not in trusting.tokens:
+            return [_done("jwt update skipped", name)]
+        _store(trusting, name, claims, payload)
+    except _Fault as fault:
+        return [_failed(fault)]
+    return [_done(UPDATED, name)]
+
+
+def _read(payload: bytes, name: str) -> AccountClaims:
+    try:
+        return account_claims(payload.decode(errors="replace"))
+    except ClaimsFault as fault:
+        raise _Fault(NOT_UPDATED, name, fault) from fault
+
+
+def _check_name(claims: AccountClaims, subject: str, position: int | None) -> None:
+    if position is not None and claims.about.subject != (name := subject.split(".")[position]):
+        raise _Fault(NOT_UPDATED, name, "subject does not match jwt content")
+
+
+def _store(trusting: Trusting, name: str, claims: AccountClaims, payload: bytes) -> None:
+    assert trusting.trust is not None
+    distrust = trusting.trust.issuer_fault(claims.about.issuer)
+    if distrust is not None:
+        raise _Fault(NOT_UPDATED, name, distrust)
+    try:
+        trusting.update(name, payload.decode())
+    except (DirectoryFull, OSError) as error:
+        raise _Fault(NOT_UPDATED, name, error) from error
+
+
+# -- questions
+
+
+def _look_up(trusting: Trusting, subject: str, payload: bytes) -> Said:
+    """An empty answer: there is none."""
+    return [trusting.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
+
+
+def _list(trusting: Trusting, subject: str, payload: bytes) -> Said:
+    return [{"data": list(_current(trusting))}]
+
+
+def _pack(trusting: Trusting, subject: str, payload: bytes) -> Said:
+    """All of them, and an empty message; only that if the one who asks has them already."""
+    current = _current(trusting)
+    if payload == _digest(current.values()):
+        return [b""]
+    return [*(f"{name}|{token}".encode() for name, token in current.items()), b""]
+
+
+def _digest(tokens: Any) -> bytes:
+    """The same for the same tokens in any order."""
+    mixed = 0
+    for token in tokens:
+        mixed ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
+    return mixed.to_bytes(hashlib.sha256().digest_size, "big")
+
+
+def _current(trusting: Trusting) -> dict[str, str]:
+    """Without those that have run out."""
+    now_s = time.time()
+    ends = {name: account_claims(token).about.expires_s for name, token in trusting.tokens.items()}
+    return {
+        name: token
+        for name, token in trusting.tokens.items()
+        if not ends[name] or ends[name] > now_s
+    }
+
+
+# -- deleting
+
+
+def _delete(service: Service, subject: str, payload: bytes) -> Said:
+    """An operator asks for it in a token of its own."""
+    directory = service.options.resolver_directory
+    assert directory is not None
+    who = ""
+    try:
+        request = decode(payload.decode(errors="replace"), RequestClaims)
+        who = request.about.subject
+        names = _deletable(service, request, may_delete=directory.allow_delete)
+        for name in names:
+            service.trusting.delete(name, hard=directory.hard_delete)
+    except (ClaimsFault, OSError) as error:
+        return [_failed(_Fault(f"delete accounts request by {who} failed", "", error))]
+    return [_done(f"deleted {len(names)} accounts", "")]
+
+
+def _deletable(service: Service, request: RequestClaims, *, may_delete: bool) -> list[str]:
+    """The accounts that the request names. Raises ClaimsFault."""
+    trust = service.trusting.trust
+    assert trust is not None
+    if not may_delete:
+        raise ClaimsFault("delete must be enabled in server config")
+    if request.about.subject != request.about.issuer:
+        raise ClaimsFault("not self signed")
+    if not trust.is_operator(request.about.issuer):
+        raise ClaimsFault("not trusted")
+    names = request.accounts
+    if not isinstance(names, list):
+        raise ClaimsFault("malformed request")
+    for name in names:
+        if not isinstance(name, str) or not is_public(name, Kind.ACCOUNT):
+            raise ClaimsFault("malformed request")
+        if name == service.system_account:
+            raise ClaimsFault("not allowed to delete system account")
+    return names
+
+
+# -- answers
+
+
+def _done(message: str, account: str) -> dict[str, Any]:
+    log.debug("%s - %s", message, account)
+    return {"data": {**_about(account), "code": DONE, "message": message}}
+
+
+def _failed(fault: _Fault) -> dict[str, Any]:
+    shown = f"{fault.what} - {fault}"
+    log.error("%s", f"{fault.what} - {fault.account} - {fault}" if fault.account else shown)
+    return {"error": {**_about(fault.account), "code": FAILED, "description": shown}}
+
+
+def _about(account: str) -> dict[str, Any]:
+    return {"account": account} if account else {}

@@ -1,0 +1,94 @@
+"""Small files of an archive become few large ones; what the archive holds stays the same.
+
+Neighbours of one partition are joined until they have the wanted size. The joined file is written
+beside the others and takes their place in one commit; those it replaces stay on disk for readers
+that began earlier, until `vacuum`. A commit that another writer made first is no failure here: the
+next run finds what is left to join.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.spark.jobs.delta_table import DeltaArchive
+from penstock.spark.jobs.parquet_table import CommitLost, DataFile
+from penstock.spark.jobs.parquet_writer import FILE_SCHEMA, written_as
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.jobs.archive_job import ArchiveTable
+    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.parquet_writer import Layout
+
+TARGET_BYTES: Final = 128 << 20
+SMALL_PART: Final = 2
+"""A file with less than one part in this many of the wanted size is small."""
+
+
+def small_groups(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
+    """Small files that become one each: of one partition, neighbours by sequence, two at least."""
+    groups: list[list[DataFile]] = []
+    by_partition: dict[tuple[tuple[str, str], ...], list[DataFile]] = {}
+    for file in sorted(files, key=lambda file: file.first_seq):
+        if file.size * SMALL_PART < target_bytes:
+            by_partition.setdefault(tuple(sorted(file.partition.items())), []).append(file)
+    for waiting in by_partition.values():
+        group: list[DataFile] = []
+        for file in waiting:
+            if group and sum(one.size for one in group) + file.size > target_bytes:
+                groups.append(group)
+                group = []
+            group.append(file)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def compact(spark: SparkSession, table: ArchiveTable, *, target_bytes: int = TARGET_BYTES) -> int:
+    """Join what is small; how many files there are less."""
+    if isinstance(table, DeltaArchive):
+        return table.compact(target_bytes) if table.exists() else 0
+    base = table.current()
+    groups = small_groups(table.joinable(base), target_bytes) if base.files else []
+    if not groups:
+        return 0
+    rows = [(msgspec.json.encode(group).decode(),) for group in groups]
+    layout = table.layout(base, None)
+    made = (
+        spark.createDataFrame(rows, "files string")
+        .repartition(len(rows))
+        .mapInArrow(_joiner(layout), FILE_SCHEMA)
+        .collect()
+    )
+    added = [msgspec.json.decode(row.file, type=DataFile) for row in made]
+    removed = [file.path for group in groups for file in group]
+    try:
+        table.commit(base, added, removed)
+    except CommitLost:
+        return 0
+    return len(removed) - len(added)
+
+
+def _joiner(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def join(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                group = msgspec.json.decode(text, type=list[DataFile])
+                made = written_as(layout, group[0].partition, _rows(layout.storage, group))
+                yield pa.RecordBatch.from_pydict({"file": [msgspec.json.encode(made).decode()]})
+
+    return join
+
+
+def _rows(storage: Storage, group: list[DataFile]) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    for file in group:
+        with storage.open(file.path) as opened:
+            yield from pq.ParquetFile(opened).iter_batches()

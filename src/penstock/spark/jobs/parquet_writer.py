@@ -1,0 +1,291 @@
+"""Tasks that write messages into Parquet files: one after the other, a file for each partition.
+
+A task gets batches in ascending sequence and yields one row for each file it has finished, which
+the driver commits. Names are new every time, so a task that is run twice, or killed, leaves files
+that nobody names, never a half-written one under a name that somebody does.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.spark.jobs.archive_columns import row_schema
+from penstock.spark.jobs.parquet_table import ArchiveError, DataFile
+from penstock.spark.read.message_rows import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.parquet_table import Version
+
+FILE_BYTES: Final = 128 << 20
+"""A file is finished when it has about so much, compressed."""
+OPEN_BYTES_MAX: Final = 256 << 20
+"""What files not yet finished may hold together; then the largest is finished."""
+ROW_GROUP_ROWS: Final = 100_000
+COMPRESSION: Final = "zstd"
+DATE: Final = "date"
+TIME_FORMATS: Final = {
+    DATE: "%Y-%m-%d",
+    "timestamp_hour": "%Y-%m-%d-%H",
+    "timestamp_day": "%Y-%m-%d",
+    "timestamp_month": "%Y-%m",
+    "timestamp_year": "%Y",
+}
+"""How partitions by time are called, by the name of the partition column. Iceberg's transforms have
+the longer names; `date` is a column."""
+TIMES: Final = ("hour", "day", "month", "year", "none")
+DAY: Final = "day"
+FIELD_ID: Final = b"PARQUET:field_id"
+TOKEN_VALUES_MAX: Final = 500
+"""How many values the token may have that an archive is partitioned by: each has files of its own,
+every day."""
+STATS_TEXT_MAX: Final = 256
+"""A longer subject is not recorded as a bound of a file."""
+TOKEN_PREFIX: Final = "token_"
+"""Followed by which token of the subject it is, from 0."""
+NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"
+"""How partitions are called whose subject has no such token; readers take it for null."""
+FILE_SCHEMA: Final = "file string"
+
+Values = tuple[str, ...]
+
+
+def partition_columns(token: int | None) -> tuple[str, ...]:
+    """What an archive in directories is partitioned by."""
+    return (DATE,) if token is None else (DATE, f"{TOKEN_PREFIX}{token}")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How messages are laid out: below which directory, by time, perhaps by a token.
+
+    `schema` is the Arrow schema of the files; without one they have the columns of messages. Fields
+    with an id (`FIELD_ID`) are looked up by it in files that are read back.
+    """
+
+    storage: Storage
+    directory: str
+    partition_by: tuple[str, ...] = (DATE,)
+    schema: Any = None
+    token_values_max: int = TOKEN_VALUES_MAX
+
+    @property
+    def token_name(self) -> str:
+        """The column with the token; empty if there is none."""
+        return next((name for name in self.partition_by if name.startswith(TOKEN_PREFIX)), "")
+
+    def file_schema(self) -> Any:
+        return arrow_schema() if self.schema is None else self.schema
+
+    def fitted(self, batch: Any) -> Any:
+        """A batch with exactly the columns of the files; one that is missing becomes null, or the
+        token of the subject that it is named after."""
+        import pyarrow as pa
+
+        schema = self.file_schema()
+        ids = {_field_id(one): n for n, one in enumerate(batch.schema) if _field_id(one)}
+        arrays = []
+        for wanted in schema:
+            at = ids.get(_field_id(wanted), batch.schema.get_field_index(wanted.name))
+            if at >= 0:
+                column = batch.column(at)
+            elif wanted.name.startswith(TOKEN_PREFIX):
+                column = tokens_of(batch.column("subject"), _token(wanted.name))
+            else:
+                column = pa.nulls(batch.num_rows)
+            arrays.append(column.cast(wanted.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def path(self, values: Values, first_seq: int) -> str:
+        named = (f"{name}={value}" for name, value in zip(self.partition_by, values, strict=True))
+        parts = [self.directory, *named, f"{first_seq:020d}-{uuid.uuid4().hex[:16]}.parquet"]
+        return "/".join(part for part in parts if part)
+
+
+def plain_layout(storage: Storage, directory: str, version: Version, schema: Any) -> Layout:
+    """A layout in directories, whose files have the columns of the rows."""
+    wanted = arrow_schema(row_schema(version)) if schema is None else schema
+    return Layout(storage, directory, version.partition_by, wanted)
+
+
+def file_writer(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """For `mapInArrow`: messages in, a row (`FILE_SCHEMA`) for every file out."""
+
+    def write(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for made in written(layout, batches):
+            yield pa.RecordBatch.from_pydict({"file": [msgspec.json.encode(made).decode()]})
+
+    return write
+
+
+def written(layout: Layout, batches: Iterable[Any]) -> Iterator[DataFile]:
+    """The files that hold the rows of all batches."""
+    files: dict[Values, _File] = {}
+    seen: set[Values] = set()
+    for given in batches:
+        batch = layout.fitted(given)  # times in UTC, whatever the session's zone
+        for values, rows in partitioned(layout, batch):
+            file = files.get(values)
+            if file is None:
+                file = files[values] = _File(layout, values)
+                seen.add(values)
+                if layout.token_name:
+                    _check_count(layout, {one[-1] for one in seen})
+            file.add(rows)
+            if file.size >= FILE_BYTES:
+                yield files.pop(values).finish()
+        while sum(file.size for file in files.values()) > OPEN_BYTES_MAX:
+            largest = max(files, key=lambda values: files[values].size)
+            yield files.pop(largest).finish()
+    for file in files.values():
+        yield file.finish()
+
+
+def check_tokens(layout: Layout, files: Iterable[DataFile]) -> None:
+    """`ArchiveError` if the token that files are partitioned by has too many values."""
+    if layout.token_name:
+        _check_count(layout, {file.partition[layout.token_name] for file in files})
+
+
+def _check_count(layout: Layout, values: set[str]) -> None:
+    if len(values) > layout.token_values_max:
+        raise ArchiveError(
+            f"{layout.token_name} has more than {layout.token_values_max} values, and each has "
+            "files of its own: partition by a token with fewer, or allow more of them"
+        )
+
+
+def written_as(layout: Layout, partition: dict[str, str], batches: Iterable[Any]) -> DataFile:
+    """One file with the rows of all batches, which are of one partition and not empty."""
+    values = tuple(partition[name] for name in layout.partition_by)
+    file: _File | None = None
+    for batch in batches:
+        file = file or _File(layout, values)
+        file.add(layout.fitted(batch))
+    assert file is not None
+    return file.finish()
+
+
+def partitioned(layout: Layout, batch: Any) -> Iterator[tuple[Values, Any]]:
+    """The rows of a batch by partition."""
+    import pyarrow.compute as pc
+
+    if batch.num_rows == 0:
+        return
+    keys = [
+        pc.strftime(batch.column("timestamp"), format=TIME_FORMATS[name])
+        if name in TIME_FORMATS
+        else _directories(batch.column("subject"), _token(name))
+        for name in layout.partition_by
+    ]
+    if not keys:
+        yield (), batch
+        return
+    joined = keys[0] if len(keys) == 1 else pc.binary_join_element_wise(*keys, "/")
+    found = pc.unique(joined).to_pylist()
+    for key in found:
+        rows = batch if len(found) == 1 else batch.filter(pc.equal(joined, key))
+        yield tuple(key.split("/")), rows
+
+
+def tokens_of(subjects: Any, token: int) -> Any:
+    """One token of each subject, from 0; null where there is none."""
+    import pyarrow as pa
+
+    encoded = subjects.dictionary_encode()
+    found = [
+        parts[token] if len(parts) > token else None
+        for parts in (subject.split(".") for subject in encoded.dictionary.to_pylist())
+    ]
+    return pa.array(found, pa.string()).take(encoded.indices)
+
+
+def _directories(subjects: Any, token: int) -> Any:
+    """The same, written so that it can name a directory."""
+    import pyarrow as pa
+
+    encoded = tokens_of(subjects, token).dictionary_encode("encode")
+    names = [
+        NO_TOKEN if value is None else quote(value, safe="-_")
+        for value in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(names, pa.string()).take(encoded.indices)
+
+
+def _token(name: str) -> int:
+    return int(name.removeprefix(TOKEN_PREFIX))
+
+
+def _field_id(field: Any) -> bytes | None:
+    found: bytes | None = (field.metadata or {}).get(FIELD_ID)
+    return found
+
+
+@dataclass(slots=True)
+class _File:
+    """A Parquet file on its way, in memory."""
+
+    layout: Layout
+    values: Values
+    rows: int = 0
+    _bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    _sink: Any = field(init=False)
+    _writer: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink, self.layout.file_schema(), compression=COMPRESSION
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self._sink.tell())
+
+    def add(self, rows: Any) -> None:
+        import pyarrow.compute as pc
+
+        for name in ("seq", "timestamp", "subject"):
+            column = rows.column(name)
+            if name == "timestamp":
+                column = column.cast("int64")
+            found = pc.min_max(column)
+            low, high = found["min"].as_py(), found["max"].as_py()
+            before = self._bounds.get(name, (low, high))
+            self._bounds[name] = min(low, before[0]), max(high, before[1])
+        self.rows += rows.num_rows
+        self._writer.write_batch(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self) -> DataFile:
+        self._writer.close()
+        data = self._sink.getvalue()
+        first_seq, last_seq = self._bounds["seq"]
+        first_us, last_us = self._bounds["timestamp"]
+        subjects = self._bounds["subject"]
+        if max(map(len, subjects)) > STATS_TEXT_MAX:
+            subjects = ("", "")
+        path = self.layout.path(self.values, first_seq)
+        self.layout.storage.write(path, memoryview(data))
+        return DataFile(
+            path,
+            self.rows,
+            data.size,
+            first_seq,
+            last_seq,
+            dict(zip(self.layout.partition_by, self.values, strict=True)),
+            first_us,
+            last_us,
+            *subjects,
+        )

@@ -1,0 +1,76 @@
+"""How far a streaming query is behind, as its driver sees it, and where that is shown.
+
+Spark takes no metrics from sources written in Python, but shows the JSON of `reportLatestOffset` in
+each progress: the lag is in there, under `lag`. If the options name a bucket, it is written there
+too, when Spark reports that a batch is done. Showing a lag never fails a query: what cannot be
+asked is left out, what cannot be written is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.api.timestamps import format_time
+from penstock.bulk.errors import BulkError
+from penstock.kv.bucket_records import prefix_of
+from penstock.spark.spark_connection import shared_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.spark.read.offsets import Offset
+    from penstock.spark.read.read_plan import StreamView
+    from penstock.spark.read.source_options import ReadOptions
+
+SECOND_NS: Final = 1_000_000_000
+MESSAGES, SECONDS = "messages", "seconds"
+
+log = logging.getLogger(__name__)
+
+
+def lag_of(
+    options: ReadOptions, end: Offset, views: Mapping[str, StreamView]
+) -> dict[str, dict[str, Any]]:
+    """For each stream the sequences after `end`, and the age of the first message there.
+
+    Sequences count deleted messages as well.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, position in end.streams.items():
+        view = views.get(name)
+        if view is None or view.created != position.created:
+            continue
+        behind = max(0, view.last_seq - position.seq)
+        found[name] = {MESSAGES: behind}
+        age = _age(options, name, position.seq + 1) if behind else 0.0
+        if age is not None:
+            found[name][SECONDS] = round(age, 3)
+    return found
+
+
+def _age(options: ReadOptions, stream: str, seq: int) -> float | None:
+    try:
+        stored_ns = shared_reader(options).time_of(stream, seq)
+    except BulkError as error:
+        log.debug("no lag in seconds stream=%s: %s", stream, error)
+        return None
+    return 0.0 if stored_ns is None else max(0.0, (time.time_ns() - stored_ns) / SECOND_NS)
+
+
+def show_cursor(options: ReadOptions, end: Offset, lag: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the cursor of this query into the bucket that the options name."""
+    streams = {
+        name: {"seq": position.seq, "created": position.created, **lag.get(name, {})}
+        for name, position in sorted(end.streams.items())
+    }
+    value = {"streams": streams, "at": format_time(time.time_ns())}
+    key = options.cursor_key or "spark." + "-".join(sorted(end.streams))
+    try:
+        shared_reader(options).store(
+            prefix_of(options.cursor_bucket) + key, json.dumps(value).encode()
+        )
+    except BulkError as error:
+        log.warning("cursor not shown in bucket %s, key %s: %s", options.cursor_bucket, key, error)

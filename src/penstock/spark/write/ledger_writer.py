@@ -1,0 +1,79 @@
+"""Rows of a task into a stream under delivery `strict`: sifted, then counted in a ledger.
+
+Every row that can be known to fail is taken out before an atomic batch is made of the others, since
+a server refuses a batch as a whole and does not say which row was at fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from penstock.bulk.publish_frames import RowError
+from penstock.spark.write.bad_rows import BATCH_BYTES, HEADER_BYTES, Sieve
+from penstock.spark.write.sink_ids import BadRow
+from penstock.spark.write.sink_report import Written
+from penstock.spark.write.sink_rows import payload_column
+from penstock.spark.write.subject_coverage import Coverage
+from penstock.spark.write.write_ledger import Ledger
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.spark.write.dead_letters import DeadLetters
+    from penstock.spark.write.sink_options import SinkOptions
+    from penstock.spark.write.sink_rows import Layout
+    from penstock.spark.write.sink_task import Task
+    from penstock.spark.write.worker_publisher import Outlet
+
+
+class LedgerWriter:
+    """Writes the rows of one task."""
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        layout: Layout,
+        task: Task,
+        options: SinkOptions,
+        letters: DeadLetters | None,
+    ) -> None:
+        subject = f"{options.ledger}.{task.ledger}.{task.partition}"
+        self._ledger = Ledger(outlet, subject, task.batch, task.query)
+        self._layout = layout
+        self._letters = letters
+        self._written = Written(task, base=outlet.last_seq)
+        self._sieve = Sieve(
+            outlet,
+            layout,
+            task,
+            Coverage(outlet),
+            policy=options.on_bad_row,
+            scope="",
+            letters=letters,
+            extra_bytes=HEADER_BYTES + BATCH_BYTES,
+            is_thorough=True,
+        )
+
+    def sift(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that can be stored."""
+        start = self._written.rows
+        self._written.rows += batch.num_rows
+        return self._sieve.sift(batch, start) if batch.num_rows else batch
+
+    def write(self, batch: pa.RecordBatch, *, is_last: bool) -> None:
+        """Store rows that were sifted, or see that they are stored."""
+        self._written.bytes += pc.sum(pc.binary_length(payload_column(batch))).as_py()
+        try:
+            self._ledger.write(self._layout.rows(batch), is_last=is_last)
+        except (BadRow, RowError) as error:
+            raise self._sieve.explained(batch, 0, error) from None
+
+    def finish(self) -> Written:
+        """What was done; every dead letter is kept."""
+        if self._letters is not None:
+            self._letters.finish()
+        self._written.repeated = self._ledger.skipped
+        self._written.refused = self._sieve.count
+        return self._written

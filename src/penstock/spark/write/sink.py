@@ -1,0 +1,205 @@
+"""The sink of `jetstream`: what Spark calls in the driver and in its workers to write rows.
+
+A writer is a value: Spark pickles it for every task and makes it anew for every batch, so it holds
+options and columns and no connection. A task stores its rows by itself and reports numbers; the
+commit checks and adds them up, since a stream shows every row as soon as it is stored. How often a
+row may be stored is the delivery's promise, kept in `row_writer`, `ledger_writer` and the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    WriterCommitMessage,
+)
+
+from penstock.spark.compat import DataSourceStreamArrowWriter
+from penstock.spark.options import OptionError, parse
+from penstock.spark.write.dead_letters import DeadLetters, dead_letters
+from penstock.spark.write.duplicates import check_tasks
+from penstock.spark.write.ledger_writer import LedgerWriter
+from penstock.spark.write.row_writer import RowWriter, ids_of_batch
+from penstock.spark.write.sink_ids import RowIds, row_ids
+from penstock.spark.write.sink_options import FAIL, Delivery, SinkOptions, check_sink
+from penstock.spark.write.sink_payloads import SinkPayloads
+from penstock.spark.write.sink_report import Written, numbers_of, report
+from penstock.spark.write.sink_rows import DATA, HEADERS, SUBJECT, Layout, check_columns
+from penstock.spark.write.sink_target import check_target
+from penstock.spark.write.sink_task import Task, this_task
+from penstock.spark.write.worker_publisher import outlet
+from penstock.spark.write.write_ledger import check_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+COLUMNS: Final = {
+    SUBJECT: ("string",),
+    DATA: ("binary", "string"),
+    HEADERS: ("map", "array"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All a task needs to know."""
+
+    options: SinkOptions
+    layout: Layout
+    id_columns: tuple[str, ...]
+    payloads: SinkPayloads | None = None
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        if self.payloads is not None:
+            batches = self.payloads.encoded(batches)
+        task = this_task(self.options.write_id)
+        letters = dead_letters(self.options, task)
+        try:
+            if self.options.delivery is Delivery.STRICT:
+                return write_strictly(self, task, batches, letters)
+            return write_rows(self, task, batches, letters)
+        finally:
+            if letters is not None:
+                letters.close()
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done: check what they could not see, each by itself, and report."""
+        options = self.options
+        written = [one for one in messages if isinstance(one, Written)]
+        numbers = numbers_of(f"stream {options.stream}", written)
+        if numbers is None:
+            return
+        if options.delivery is Delivery.STRICT:
+            task = written[0].task
+            partitions = [one.task.partition for one in written if one.rows > one.refused]
+            with outlet(options, options.stream, lambda _: None) as out:
+                check_partitions(out, f"{options.ledger}.{task.ledger}", task, partitions)
+        elif numbers.repeated and options.on_duplicate == FAIL:
+            with outlet(options, options.stream, lambda _: None) as out:
+                check_tasks(out, written)
+        report(numbers, options.report_path)
+
+
+def plan_sink(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
+) -> Plan:
+    """Read the options and find the columns; no server is asked, but for a schema in a bucket."""
+    if overwrite:
+        raise OptionError("a stream can only be added to: use mode append")
+    read = parse(SinkOptions, options, path="stream")
+    check_sink(read, is_streaming=is_streaming)
+    payloads = SinkPayloads.of(read, schema)
+    needed = ({DATA} if payloads is None else set()) | (set() if read.subject else {SUBJECT})
+    check_columns(schema, COLUMNS, needed)
+    ids = row_ids(
+        schema,
+        read.id_columns,
+        target="" if read.subject else SUBJECT,
+        scheme=read.id_scheme,
+        may_repeat=read.on_duplicate != FAIL,
+    )
+    if read.delivery is Delivery.EXACTLY_ONCE and not ids:
+        raise OptionError(
+            "delivery exactlyOnce needs a message id: add a column msgId, or keep the columns "
+            "stream and seq of a stream that was read, or set msgIdColumns; or use delivery "
+            "atLeastOnce"
+        )
+    layout = Layout(
+        subject=read.subject,
+        ids=ids if read.delivery is Delivery.EXACTLY_ONCE else RowIds(),
+        has_headers=HEADERS in schema.fieldNames(),
+        drops_obeyed=read.delivery is not Delivery.AT_LEAST_ONCE,
+    )
+    return Plan(read, layout, ids.columns, payloads)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._plan.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.finish(messages)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes a streaming query, batch by batch."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._plan.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._plan.finish(messages)
+
+
+def write_rows(
+    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+) -> Written:
+    """Publish every row, many in flight; a refusal of any fails the task, unless it may be bad."""
+    options = plan.options
+    for first in (full for full in batches if full.num_rows):
+        with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
+            layout = replace(plan.layout, ids=ids_of_batch(out, plan.layout, task, first))
+            writer = RowWriter(out, layout, task, options, letters)
+            for batch in chain((first,), batches):
+                if batch.num_rows:
+                    writer.write(batch)
+            return writer.finish()
+    return Written(task)
+
+
+def write_strictly(
+    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+) -> Written:
+    """Rows in atomic batches, each counted in the ledger of this partition."""
+    options = plan.options
+    if not task.ledger:
+        raise OptionError("delivery strict needs the id of a query, or writeId")
+    for first in (full for full in batches if full.num_rows):
+        with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
+            writer = LedgerWriter(out, plan.layout, task, options, letters)
+            sifted = map(writer.sift, chain((first,), batches))
+            for batch, is_last in in_slices(in_order(sifted, plan.id_columns), options.batch_rows):
+                writer.write(batch, is_last=is_last)
+            return writer.finish()
+    return Written(task)
+
+
+def in_order(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The partition in an order that a repetition has too: that of its ids, if it has any."""
+    if not names:
+        yield from batches
+        return
+    full = [batch for batch in batches if batch.num_rows]
+    if full:
+        table = pa.Table.from_batches(full).sort_by([(name, "ascending") for name in names])
+        yield from table.combine_chunks().to_batches()
+
+
+def in_slices(
+    batches: Iterable[pa.RecordBatch], rows_max: int
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Pieces of so many rows at most, and whether it is the last one."""
+    pieces = (
+        batch.slice(start, rows_max)
+        for batch in batches
+        for start in range(0, batch.num_rows, rows_max)
+    )
+    held = next(pieces, None)
+    while held is not None:
+        following = next(pieces, None)
+        yield held, following is None
+        held = following

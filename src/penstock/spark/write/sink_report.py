@@ -1,0 +1,138 @@
+"""The numbers of a sink: what tasks report, and where the driver shows their sum.
+
+Every batch is one log line of the logger `penstock.spark.sink`, a warning if rows were repeated in
+a batch whose tasks were all first attempts, and a JSON file if `reportPath` names a place for it.
+Spark itself shows only how many rows reached the sink (`sink.numOutputRows`).
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql.datasource import WriterCommitMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.spark.write.sink_task import Task
+
+LOGGER: Final = logging.getLogger("penstock.spark.sink")
+FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task did: `rows` it was given, of which `repeated` were in the stream before and
+    `refused` could not be stored. `base` is the stream's last sequence when it began, `seqs` are
+    the messages that its repeated rows are."""
+
+    task: Task
+    rows: int = 0
+    repeated: int = 0
+    refused: int = 0
+    bytes: int = 0
+    base: int = 0
+    seqs: array[int] = field(default_factory=lambda: array("q"))
+
+
+class SinkNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """The sum over the tasks of one batch. `rows` = `stored` + `repeated` + `refused`."""
+
+    target: str
+    query: str
+    write_id: str
+    batch: int
+    tasks: int
+    rows: int
+    stored: int
+    repeated: int
+    refused: int
+    bytes: int
+    retried: bool
+
+    @property
+    def name(self) -> str:
+        return report_name(self.query, self.write_id, self.batch)
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Rows were repeated, though Spark says that nothing was tried before."""
+        return bool(self.repeated) and not self.retried
+
+    def __str__(self) -> str:
+        what = f"query {self.query}, batch {self.batch}" if self.query else "batch write"
+        named = f" {self.write_id}" if self.write_id else ""
+        return (
+            f"{what}{named} to {self.target}: {self.rows} rows, {self.stored} stored, "
+            f"{self.repeated} repeated, {self.refused} refused, {self.bytes} bytes, "
+            f"{self.tasks} tasks"
+        )
+
+
+def numbers_of(target: str, written: Sequence[Written]) -> SinkNumbers | None:
+    """The sum; None if no task reported."""
+    if not written:
+        return None
+    task = written[0].task
+    rows = sum(one.rows for one in written)
+    repeated = sum(one.repeated for one in written)
+    refused = sum(one.refused for one in written)
+    return SinkNumbers(
+        target=target,
+        query=task.query,
+        write_id=task.write_id,
+        batch=task.batch,
+        tasks=len(written),
+        rows=rows,
+        stored=rows - repeated - refused,
+        repeated=repeated,
+        refused=refused,
+        bytes=sum(one.bytes for one in written),
+        retried=any(one.task.attempt for one in written),
+    )
+
+
+def report_name(query: str, write_id: str, batch: int) -> str:
+    """The file of a batch below `reportPath`."""
+    named = "-".join(part for part in (query, write_id) if part) or "write"
+    return f"{named}-{batch}.json"
+
+
+def report(numbers: SinkNumbers, path: str) -> None:
+    """Log the numbers, and write them below `path` if that is not empty."""
+    _show_log()
+    if numbers.is_suspicious:
+        LOGGER.warning(
+            "%s: rows were repeated in a first attempt, which is right only after a restart",
+            numbers,
+        )
+    else:
+        LOGGER.info("%s", numbers)
+    if path:
+        from penstock.spark.jobs.archive_storage import storage_for
+
+        storage_for(path).write(numbers.name, msgspec.json.encode(numbers))
+
+
+def read_report(path: str, query: str, batch: int, write_id: str = "") -> SinkNumbers | None:
+    """The numbers of a batch that `report` wrote below `path`; None if there are none."""
+    from penstock.spark.jobs.archive_storage import storage_for
+
+    try:
+        data = storage_for(path).read(report_name(query, write_id, batch))
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(data, type=SinkNumbers)
+
+
+def _show_log() -> None:
+    """Python processes beside the driver have no handlers: Spark shows what they print."""
+    if not LOGGER.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(FORMAT))
+        LOGGER.addHandler(handler)
+        LOGGER.setLevel(logging.INFO)

@@ -1,0 +1,78 @@
+"""Whether a stream can keep what a delivery promises: pure, over its configuration.
+
+Each refusal says what the stream lacks and what to set, on the stream or in the options.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.spark.write.sink_options import Delivery
+from penstock.spark.write.worker_publisher import SinkError
+
+if TYPE_CHECKING:
+    from penstock.spark.write.sink_options import SinkOptions
+
+MS_NS: Final = 1_000_000
+LIMITS: Final = "limits"
+
+
+def check_target(config: dict[str, Any], options: SinkOptions) -> None:
+    """Refuse a stream that cannot keep the promise."""
+    check_writable(config)
+    if options.delivery is Delivery.EXACTLY_ONCE:
+        _check_window(config, options)
+    if options.delivery is Delivery.STRICT:
+        _check_ledger(config, options)
+
+
+def check_writable(config: dict[str, Any]) -> None:
+    name = config["name"]
+    if config.get("mirror"):
+        raise SinkError(f"stream {name} is a mirror: write to its origin")
+    if config.get("sealed"):
+        raise SinkError(f"stream {name} is sealed: nothing can be added")
+    if config.get("no_ack"):
+        raise SinkError(f"stream {name} answers no publishes: set no_ack to false on the stream")
+
+
+def _check_window(config: dict[str, Any], options: SinkOptions) -> None:
+    window_ms = int(config.get("duplicate_window", 0)) // MS_NS
+    if window_ms < options.min_duplicate_window_ms:
+        raise SinkError(
+            f"stream {config['name']} remembers message ids for {window_ms} ms: a later replay "
+            "would store rows again. Set its duplicate_window to the longest outage to survive, or "
+            f"minDuplicateWindowMs (now {options.min_duplicate_window_ms}) to what you accept, or "
+            "use delivery strict"
+        )
+
+
+def _check_ledger(config: dict[str, Any], options: SinkOptions) -> None:
+    name = config["name"]
+    if not config.get("allow_atomic"):
+        raise SinkError(
+            f"stream {name} takes no atomic batches, which delivery strict needs: set allow_atomic "
+            "on the stream (nats-server 2.12 and later), or use delivery exactlyOnce"
+        )
+    if config.get("retention", LIMITS) != LIMITS:
+        raise SinkError(
+            f"stream {name} deletes what was consumed, and the ledger with it: delivery strict "
+            "needs retention limits"
+        )
+    sample = f"{options.ledger}.q.0"
+    if not any(covers(pattern, sample) for pattern in config.get("subjects", ())):
+        raise SinkError(
+            f"stream {name} does not take {options.ledger}.>, where delivery strict keeps its "
+            "ledger: add it to the stream's subjects, or set ledgerPrefix"
+        )
+
+
+def covers(pattern: str, subject: str) -> bool:
+    """Whether a stream's subject takes a literal one."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for at, token in enumerate(wanted):
+        if token == ">":
+            return len(given) > at
+        if at >= len(given) or token not in ("*", given[at]):
+            return False
+    return len(wanted) == len(given)

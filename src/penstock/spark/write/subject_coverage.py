@@ -1,0 +1,110 @@
+"""Which rows a stream would take, by subject, found before they are sent.
+
+Most are decided by the stream's own subjects, in Arrow. A subject that none of them takes may still
+arrive there by a mapping of the account, so the server is asked once about each such subject: with
+a publish that cannot succeed, as it expects a last message id that no message has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.bulk.errors import BulkError, NoResponders
+from penstock.wire.headers import EMPTY_BLOCK, added
+
+if TYPE_CHECKING:
+    from penstock.spark.write.worker_publisher import Outlet
+
+#: A wildcard alone is no token of a literal subject.
+TOKEN: Final = r"(?:[^\x00-\x20\x7f.*>][^\x00-\x20\x7f.]*|[*>][^\x00-\x20\x7f.]+)"
+SUBJECT: Final = rf"{TOKEN}(\.{TOKEN})*"
+SUBJECT_BYTES_MAX: Final = 4096
+#: Subjects of one task that the server is asked about; further ones are left to it.
+ASKED_MAX: Final = 256
+WRONG_LAST_MSG_ID: Final = 10070
+
+
+def pattern_of(subjects: list[str]) -> str:
+    """A regular expression for every literal subject that one of these takes; none for nothing."""
+    parts = []
+    for subject in subjects:
+        tokens = [
+            TOKEN if token == "*" else SUBJECT if token == ">" else re.escape(token)
+            for token in subject.split(".")
+        ]
+        parts.append(r"\.".join(tokens))
+    return f"^({'|'.join(parts)})$" if parts else r"^\x00$"
+
+
+class Coverage:
+    """Knows which subjects one stream takes; lives as long as a task."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._pattern = pattern_of(list(outlet.config.get("subjects") or ()))
+        self._known: dict[str, str] = {}
+
+    def faulty(self, subjects: pa.Array) -> list[tuple[pa.Array, str]]:
+        """Masks of rows whose subject is none, or one that the stream does not take."""
+        subjects = subjects.cast(pa.string())
+        empty = pc.is_null(subjects)
+        covered = pc.fill_null(pc.match_substring_regex(subjects, self._pattern), True)
+        if not pc.any(empty).as_py() and pc.all(covered, min_count=0).as_py():
+            return []
+        found = [(empty, "the row has no subject")]
+        others = pc.unique(subjects.filter(pc.invert(covered))).to_pylist()
+        for reason, named in self._sorted(others).items():
+            found.append((pc.is_in(subjects, value_set=pa.array(named, pa.string())), reason))
+        return found
+
+    def _sorted(self, subjects: list[str]) -> dict[str, list[str]]:
+        """Subjects by the reason why they are not taken."""
+        found: dict[str, list[str]] = {}
+        for subject in subjects:
+            reason = self._reason(subject)
+            if reason:
+                found.setdefault(reason, []).append(subject)
+        return found
+
+    def _reason(self, subject: str) -> str:
+        if not is_literal(subject):
+            return "nothing can be published to such a subject"
+        if subject not in self._known and len(self._known) < ASKED_MAX:
+            self._known[subject] = self._asked(subject)
+        return self._known.get(subject, "")
+
+    def _asked(self, subject: str) -> str:
+        name = self._outlet.config["name"]
+        try:
+            said = probe(self._outlet, subject)
+        except NoResponders:
+            return "no stream takes this subject"
+        except BulkError:
+            return ""  # not decided: the row is sent, and the server refuses it or not
+        code = said.get("error", {}).get("err_code", 0)
+        return "" if code == WRONG_LAST_MSG_ID else f"the subject does not belong to stream {name}"
+
+
+def is_literal(subject: str) -> bool:
+    is_short = len(subject.encode()) <= SUBJECT_BYTES_MAX
+    return is_short and re.fullmatch(SUBJECT, subject) is not None
+
+
+def probe(outlet: Outlet, subject: str, msg_id: bytes = b"") -> dict[str, Any]:
+    """Return the reply to a publish that is never stored: a refusal, or that the id is known.
+
+    Both servers look for the id first and then at the last message id that is expected.
+    """
+    header = added(EMPTY_BLOCK, b"Nats-Expected-Stream", outlet.config["name"].encode())
+    header = added(header, b"Nats-Expected-Last-Msg-Id", secrets.token_hex().encode())
+    if msg_id:
+        header = added(header, b"Nats-Msg-Id", msg_id)
+    heard = outlet.publisher.ask(subject, header=header)
+    said: dict[str, Any] = json.loads(heard.payload)
+    return said

@@ -1,0 +1,442 @@
+"""The subject index of one stream: every subject it holds, found by name or by pattern.
+
+A literal subject is one look-up in a hash table. Patterns are answered in three ways, by how many
+subjects they match. Few: a trie of the nodes that route messages finds them. Many: all subjects are
+looked at, one after the other. Many and asked again: a tally is kept up. The trie is planted when
+the first pattern needs it, in slices, so that nobody waits for it among a million subjects.
+
+A subject without messages is forgotten, so that streams of ever new subjects do not grow.
+"""
+
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memcpy, memmove
+
+from penstock.store.index.seq_list cimport prefetch, seqs_bytes, seqs_free
+from penstock.store.index.subject_tally cimport (
+    Pattern, add_pattern, count_in, decide, fits, free_nodes, free_pattern, free_tally, make_pattern,
+    new_large_tally, new_tally, rule_out,
+)
+from penstock.subjects.trie_nodes cimport (
+    LITERAL, Sub, descend, has_wildcard, hash_bytes, is_rest, is_star, new_node, prune,
+    token_length, valid_pattern, xrealloc, xzalloc,
+)
+
+cdef enum:
+    SLOTS_MIN = 16
+    AT_ONCE = 32               # names looked up together: their waits for memory overlap
+    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
+    NAME_BYTES = 16            # of a name that are likely looked at
+    FEW = 4096                 # subjects that are gone through rather than tallied
+    EFFORT = 8                 # nodes a walk may look at for each subject it may find
+    PLANT_SLICE = 16384        # subjects planted at a time: some milliseconds
+
+
+cdef class SubjectIndex:
+    def __cinit__(self, *, uint64_t seed=0):
+        self.seed = seed
+        self.few = FEW
+        self.plant_slice = PLANT_SLICE
+        self.tallied = []
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        if self.root != NULL:
+            free_nodes(self.root)
+        for i in range(self.ntallies):
+            free_tally(self.tallies[i])
+        for i in range(self.ids):
+            if self.by_id[i] != NULL:
+                seqs_free(&self.by_id[i].seqs)
+                free(self.by_id[i])
+        free(self.by_id)
+        free(self.free_ids)
+        free(self.slots)
+        free(self.found)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def memory(self) -> int:
+        """Bytes held, the subjects themselves and the trie's nodes left out."""
+        cdef uint32_t i
+        cdef size_t total = (self.ids_cap * sizeof(Subject*) + self.nslots * sizeof(Slot)
+                             + self.free_cap * sizeof(uint32_t))
+        for i in range(self.ids):
+            if self.by_id[i] != NULL:
+                total += seqs_bytes(&self.by_id[i].seqs)
+        return total
+
+    cdef Subject* find(self, const char* text, size_t n) noexcept nogil:
+        return self.find_hashed(text, n, <uint32_t>hash_bytes(text, n, self.seed))
+
+    cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
+        cdef uint32_t i
+        cdef Subject* subject
+        if self.nslots == 0:
+            return NULL
+        i = hashed & (self.nslots - 1)
+        while self.slots[i].number:
+            if self.slots[i].hash == hashed:
+                subject = self.by_id[self.slots[i].number - 1]
+                if subject.length == n and memcmp(subject_text(subject), text, n) == 0:
+                    return subject
+            i = (i + 1) & (self.nslots - 1)
+        return NULL
+
+    cdef Subject* intern(self, const char* text, size_t n) noexcept nogil:
+        """The subject, made if it is new."""
+        return self.intern_hashed(text, n, <uint32_t>hash_bytes(text, n, self.seed))
+
+    cdef Subject* intern_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
+        cdef Subject* subject = self.find_hashed(text, n, hashed)
+        if subject != NULL:
+            return subject
+        subject = <Subject*>xzalloc(sizeof(Subject) + n)
+        subject.hash = hashed
+        subject.length = <uint32_t>n
+        subject.odd = not valid_pattern(text, n)
+        memcpy(subject_text(subject), text, n)
+        if self.nfree:
+            self.nfree -= 1
+            subject.id = self.free_ids[self.nfree]
+        else:
+            if self.ids == self.ids_cap:
+                self.ids_cap = 2 * self.ids_cap + SLOTS_MIN
+                self.by_id = <Subject**>xrealloc(self.by_id, self.ids_cap * sizeof(Subject*))
+            subject.id = self.ids
+            self.ids += 1
+        self.by_id[subject.id] = subject
+        if 4 * (self.count + 1) > 3 * self.nslots:
+            self.grow()
+        self.place(subject.id + 1, hashed)
+        self.count += 1
+        self.enter(subject)
+        return subject
+
+    cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil:
+        """The subjects of many names. One by one they would each wait for memory three times."""
+        cdef uint32_t i, at, start, stop
+        cdef uint32_t numbers[AT_ONCE]
+        cdef Subject* subject
+        start = 0
+        while start < n:
+            stop = min(n, start + AT_ONCE)
+            for i in range(start, stop):
+                names[i].hash = <uint32_t>hash_bytes(names[i].text, names[i].length, self.seed)
+                if self.nslots:
+                    prefetch(self.slots + (names[i].hash & (self.nslots - 1)))
+            for i in range(start, stop):
+                at = names[i].hash & (self.nslots - 1)
+                while self.nslots and self.slots[at].number and self.slots[at].hash != names[i].hash:
+                    at = (at + 1) & (self.nslots - 1)
+                numbers[i - start] = self.slots[at].number if self.nslots else 0
+                if numbers[i - start]:
+                    prefetch(self.by_id + numbers[i - start] - 1)
+            for i in range(start, stop):
+                subject = self.by_id[numbers[i - start] - 1] if numbers[i - start] else NULL
+                names[i].subject = subject
+                if subject != NULL:
+                    prefetch(subject)
+                    prefetch(subject_text(subject))
+            for i in range(start, stop):
+                subject = names[i].subject
+                if (subject == NULL or subject.length != names[i].length
+                        or memcmp(subject_text(subject), names[i].text, names[i].length) != 0):
+                    names[i].subject = self.intern_hashed(names[i].text, names[i].length,
+                                                          names[i].hash)
+            start = stop
+
+    cdef void grow(self) noexcept nogil:
+        cdef Slot* old = self.slots
+        cdef uint32_t n = self.nslots, i
+        self.nslots = max(<uint32_t>SLOTS_MIN, 2 * n)
+        self.slots = <Slot*>xzalloc(self.nslots * sizeof(Slot))
+        for i in range(n):
+            if old[i].number:
+                self.place(old[i].number, old[i].hash)
+        free(old)
+
+    cdef void place(self, uint32_t number, uint32_t hashed) noexcept nogil:
+        cdef uint32_t i = hashed & (self.nslots - 1)
+        while self.slots[i].number:
+            i = (i + 1) & (self.nslots - 1)
+        self.slots[i] = Slot(number, hashed)
+
+    cdef void release(self, Subject* subject) noexcept nogil:
+        """Forgets a subject that holds nothing any more."""
+        cdef uint32_t mask = self.nslots - 1
+        cdef uint32_t i = subject.hash & mask, j, home
+        while self.slots[i].number != subject.id + 1:
+            i = (i + 1) & mask
+        j = i
+        while True:
+            self.slots[i].number = 0
+            while True:
+                j = (j + 1) & mask
+                if self.slots[j].number == 0:
+                    break
+                home = self.slots[j].hash & mask
+                if ((j - home) & mask) >= ((j - i) & mask):
+                    break
+            if self.slots[j].number == 0:
+                break
+            self.slots[i] = self.slots[j]
+            i = j
+        if subject.node != NULL:
+            subject.node.plain = NULL
+            prune(subject.node)
+        if self.nfree == self.free_cap:
+            self.free_cap = 2 * self.free_cap + SLOTS_MIN
+            self.free_ids = <uint32_t*>xrealloc(self.free_ids, self.free_cap * sizeof(uint32_t))
+        self.free_ids[self.nfree] = subject.id
+        self.nfree += 1
+        self.by_id[subject.id] = NULL
+        self.count -= 1
+        seqs_free(&subject.seqs)
+        free(subject)
+
+    cdef SubjectIndex renewed(self):
+        """Return an empty index that hashes as this one does."""
+        cdef SubjectIndex index = SubjectIndex(seed=self.seed)
+        index.few = self.few
+        index.plant_slice = self.plant_slice
+        return index
+
+    cdef bint release_some(self, uint32_t at_most) noexcept nogil:
+        """Forget so many subjects, whatever they hold; returns whether some are left."""
+        while self.ids and at_most:
+            self.ids -= 1
+            if self.by_id[self.ids] != NULL:
+                self.release(self.by_id[self.ids])
+                at_most -= 1
+        return self.ids > 0
+
+    # -- patterns
+
+    cdef void enter(self, Subject* subject) noexcept nogil:
+        """A new subject, told to whatever knows which subjects there are."""
+        cdef uint32_t i
+        if subject.id < self.planted:
+            self.plant(subject)
+        for i in range(self.ntallies):
+            if subject.odd:
+                rule_out(self.tallies[i], subject.id)
+            else:
+                decide(self.tallies[i], subject.id, subject_text(subject), subject.length)
+
+    cdef void plant(self, Subject* subject) noexcept nogil:
+        if subject.odd:
+            return
+        subject.node = descend(self.root, subject_text(subject), subject.length, self.seed, True)
+        subject.node.plain = <Sub*>subject      # the trie's own kind of member is never looked at
+
+    cdef bint plant_some(self) noexcept nogil:
+        """Goes on planting, no more than a slice; whether the trie has every subject now."""
+        cdef uint32_t stop = min(self.ids, self.planted + self.plant_slice)
+        if self.root == NULL:
+            self.root = new_node(NULL, LITERAL, b"", 0, 0)
+        while self.planted < stop:
+            if self.by_id[self.planted] != NULL:
+                self.plant(self.by_id[self.planted])
+            self.planted += 1
+        return self.planted == self.ids
+
+    cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil:
+        """How many subjects a pattern matches; `matched` gives them until the next call."""
+        cdef Subject* named
+        self.nfound = 0
+        if not valid_pattern(pattern, n):
+            return 0
+        if not has_wildcard(pattern, n):
+            named = self.find(pattern, n)
+            if named != NULL:
+                self.add_found(named)
+        elif not self.is_few(pattern, n):
+            self.scan(pattern, n)
+        return self.nfound
+
+    cdef Subject* matched(self, uint32_t i) noexcept nogil:
+        return self.found[i]
+
+    cdef void add_found(self, Subject* subject) noexcept nogil:
+        if self.nfound == self.found_cap:
+            self.found_cap = 2 * self.found_cap + SLOTS_MIN
+            self.found = <Subject**>xrealloc(self.found, self.found_cap * sizeof(Subject*))
+        self.found[self.nfound] = subject
+        self.nfound += 1
+
+    cdef bint is_few(self, const char* pattern, size_t n) noexcept nogil:
+        """Whether the trie finds few subjects for a pattern, with little effort; then they are
+        found. A trie that is still being planted finds none."""
+        if self.planted < self.ids and (
+                self.ids - self.planted > self.plant_slice or not self.plant_some()):
+            return False
+        self.nfound = 0
+        self.budget = EFFORT * self.few
+        if self.root != NULL and self.walk(self.root, pattern, pattern + n):
+            return True
+        self.nfound = 0
+        return self.root == NULL
+
+    cdef void scan(self, const char* pattern, size_t n) noexcept nogil:
+        """Finds by looking at every subject: in the order of memory, that takes little for each.
+
+        A pattern that matches few of many is worth going on planting.
+        """
+        cdef Pattern compiled = make_pattern(pattern, n)
+        cdef uint32_t i
+        cdef Subject* subject
+        for i in range(self.ids):
+            if i + FETCH_AHEAD < self.ids:
+                prefetch_subject(self.by_id[i + FETCH_AHEAD])
+            subject = self.by_id[i]
+            if subject != NULL and not subject.odd and fits(
+                    &compiled, subject_text(subject), subject.length):
+                self.add_found(subject)
+        free_pattern(&compiled)
+        if self.nfound <= self.few:
+            self.plant_some()
+
+    cdef bint walk(self, Node* level, const char* p, const char* end) noexcept nogil:
+        """Finds what is below a node and matches the tokens from `p` on; False: too much to do."""
+        cdef size_t n = token_length(p, end)
+        cdef uint32_t i
+        cdef Node* node
+        if is_rest(p, n):
+            return self.walk_below(level)
+        if not is_star(p, n):
+            node = descend(level, p, n, self.seed, False)
+            return node == NULL or self.go_on(node, p + n, end)
+        for i in range(level.nslots):
+            if level.slots[i] != NULL and not self.go_on(level.slots[i], p + n, end):
+                return False
+        # Subjects may have been stored whose tokens are these very characters.
+        if level.star != NULL and not self.go_on(level.star, p + n, end):
+            return False
+        return level.rest == NULL or self.go_on(level.rest, p + n, end)
+
+    cdef bint go_on(self, Node* node, const char* p, const char* end) noexcept nogil:
+        if p == end:
+            return self.take(node)
+        if self.budget == 0:
+            return False
+        self.budget -= 1
+        return self.walk(node, p + 1, end)
+
+    cdef bint walk_below(self, Node* level) noexcept nogil:
+        cdef uint32_t i
+        for i in range(level.nslots):
+            if level.slots[i] != NULL and not (
+                    self.take(level.slots[i]) and self.walk_below(level.slots[i])):
+                return False
+        if level.star != NULL and not (self.take(level.star) and self.walk_below(level.star)):
+            return False
+        return level.rest == NULL or self.take(level.rest)
+
+    cdef bint take(self, Node* node) noexcept nogil:
+        if self.budget == 0 or self.nfound > self.few:
+            return False
+        self.budget -= 1
+        if node.plain != NULL:
+            self.add_found(<Subject*>node.plain)
+        return True
+
+    # -- tallies
+
+    cdef Tally* tally(self, list patterns):
+        """How many messages the subjects have that some pattern matches, and which those are.
+
+        NULL if each matches so few that `matching` is the better way. Good until the next call.
+        """
+        cdef bytes key = b"\n".join(patterns), raw
+        cdef Tally* tally
+        cdef uint32_t i
+        cdef bint few = True
+        if key in self.tallied:
+            return self.used(self.tallied.index(key))
+        for raw in patterns:
+            few = few and (not has_wildcard(raw, len(raw)) or self.is_few(raw, len(raw)))
+        if few:
+            return NULL
+        tally = new_tally(<uint32_t>len(patterns))
+        for i, raw in enumerate(patterns):
+            tally.patterns[i] = make_pattern(raw, len(raw))
+        if count_all(self, tally) <= self.few:
+            self.plant_some()
+        return self.keep(tally, key)
+
+    cdef Tally* tally_many(self, tuple filters):
+        """As `tally`, of many patterns: never NULL, and found again by the tuple itself."""
+        cdef Tally* tally
+        cdef Subject* subject
+        cdef bytes raw
+        cdef uint32_t i
+        cdef bint is_wild = False
+        for i in range(self.ntallies, 0, -1):
+            if self.tallied[i - 1] is filters:
+                return self.used(i - 1)
+        tally = new_large_tally(self.seed)
+        raws = [text.encode("utf-8", "surrogateescape") for text in filters]
+        for raw in raws:
+            is_wild = is_wild or has_wildcard(raw, len(raw))
+            add_pattern(tally, raw, len(raw))
+        if is_wild:
+            count_all(self, tally)
+        elif self.ids:
+            rule_out(tally, self.ids - 1)              # makes room for all of them
+            for raw in raws:
+                subject = self.find(raw, len(raw))
+                if subject != NULL and not subject.odd and not is_counted(tally, subject.id):
+                    count_in(tally, subject.id)
+                    tally.msgs += subject.seqs.count
+        return self.keep(tally, filters)
+
+    cdef Tally* used(self, uint32_t i):
+        """The tally of this place, which goes last."""
+        cdef Tally* tally = self.tallies[i]
+        if i + 1 == self.ntallies:
+            return tally
+        memmove(self.tallies + i, self.tallies + i + 1, (self.ntallies - i - 1) * sizeof(Tally*))
+        self.tallies[self.ntallies - 1] = tally
+        self.tallied.append(self.tallied.pop(i))
+        return tally
+
+    cdef Tally* keep(self, Tally* tally, object key):
+        """Keeps a new tally true from now on, for the one that was not used for longest."""
+        if self.ntallies == TALLIES_MAX:
+            free_tally(self.tallies[0])
+            self.ntallies -= 1
+            memmove(self.tallies, self.tallies + 1, self.ntallies * sizeof(Tally*))
+            self.tallied.pop(0)
+        self.tallies[self.ntallies] = tally
+        self.ntallies += 1
+        self.tallied.append(key)
+        return tally
+
+    cdef void forget_tallies(self):
+        while self.ntallies:
+            self.ntallies -= 1
+            free_tally(self.tallies[self.ntallies])
+        self.tallied.clear()
+
+
+cdef inline void prefetch_subject(Subject* subject) noexcept nogil:
+    """Its name, and whether it is odd."""
+    if subject != NULL:
+        prefetch(&subject.length)
+        prefetch(subject_text(subject) + NAME_BYTES)
+
+cdef uint32_t count_all(SubjectIndex index, Tally* tally) noexcept nogil:
+    """Fills a new tally; answers how many subjects it has."""
+    cdef uint32_t i, subjects = 0
+    cdef Subject* subject
+    for i in range(index.ids):
+        if i + FETCH_AHEAD < index.ids:
+            prefetch_subject(index.by_id[i + FETCH_AHEAD])
+        subject = index.by_id[i]
+        if subject == NULL or subject.odd:
+            rule_out(tally, i)
+        elif decide(tally, i, subject_text(subject), subject.length):
+            tally.msgs += subject.seqs.count
+            subjects += 1
+    return subjects

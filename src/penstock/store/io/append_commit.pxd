@@ -1,0 +1,35 @@
+"""C surface of appending to the file of the open block."""
+
+from libc.stdint cimport uint64_t
+
+from penstock.store.index.block_list cimport Block
+from penstock.store.index.record_log cimport RecordLog
+
+
+cdef class OpenBlock:
+    cdef public object file
+    cdef public object frames     # None: the file has the image as it is
+    cdef public size_t written
+    cdef public size_t allocated  # its size, zeros included
+
+
+cdef class Appender:
+    cdef RecordLog log
+    cdef object disk
+    cdef object lender            # of descriptors; None: the disk has to be called
+    cdef readonly bint syncs
+    cdef OpenBlock open_block
+    cdef uint64_t number          # of the block whose file is open here; 0: others are at work
+    cdef bint wrote               # something that was not synced
+    cdef public bint is_direct    # the file system takes pages without a copy, as far as is known
+    cdef public uint64_t durable_seq
+    cdef public uint64_t durable_block
+    cdef public uint64_t durable_place
+    cdef public uint64_t reserved
+
+    cdef bint append(self) except -1
+    cdef bint put(self, Block* block) except -1
+    cdef bint put_in_c(self, Block* block) except -1
+    cdef bint write_pages(self, int fd, Block* block) noexcept nogil
+    cdef uint64_t reserve(self) noexcept nogil
+    cdef bint lacks(self, uint64_t wanted) noexcept nogil

@@ -1,0 +1,477 @@
+"""Blocking file work of a store: syncing, fetching, writing a block anew. Runs on any thread.
+
+A work holds copies and names, never the log: whatever the owner does meanwhile, it writes what was
+decided when it was made. One sync is out at a time, so it alone touches open block files. The
+order inside a sync is what makes it safe: data before names, removals only when the records that
+explain them are durable, a new file in place of an old one only when it is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from penstock.store.errors import DiskFull, NotFound
+from penstock.store.format.block_file import (
+    ERASED_SUFFIX,
+    NEW_SUFFIX,
+    Form,
+    Trailer,
+    block_name,
+    file_of,
+    header_at,
+    index_hash,
+    index_of,
+    read_image,
+    renewed_header,
+)
+from penstock.store.format.block_frames import FrameWriter
+from penstock.store.format.block_header import read_block_header
+from penstock.store.index.block_compactor import rewrite_image
+from penstock.store.io.append_commit import SMALL_WRITE_BYTES, OpenBlock
+
+if TYPE_CHECKING:
+    from penstock.store.format.block_file import Image, Sealing
+    from penstock.store.format.block_frames import Binding
+    from penstock.store.format.end_marker import EndMark
+    from penstock.store.index.block_compactor import Rewritten
+    from penstock.store.index.block_images import BlockFacts, Unwritten
+    from penstock.store.io.disk import Disk
+
+PREALLOCATE_BYTES: Final = 256 * 1024
+"""Zeros written ahead of small appends: a sync that grows no file is faster."""
+
+LONG_WRITE_BYTES: Final = 1_048_576
+"""A sync that writes more is run on a thread, however quick syncs are."""
+
+
+@dataclass(slots=True)
+class BlockFiles:
+    """The files of a store: what is open, and names that are not as they should be."""
+
+    disk: Disk
+    open: dict[int, OpenBlock] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    preallocates: bool = True
+
+    def name(self, number: int) -> str:
+        return self.names.get(number, block_name(number))
+
+    def close(self, number: int) -> None:
+        block = self.open.pop(number, None)
+        if block is not None:
+            self.disk.close_file(block.file)
+
+    def allocate(self, block: OpenBlock, end: int, n: int, block_bytes: int) -> None:
+        """Zeros behind what is about to be written, if that is little."""
+        if not self.preallocates or n > SMALL_WRITE_BYTES or end <= block.allocated:
+            return
+        size = min(end + PREALLOCATE_BYTES, max(end, block_bytes))
+        try:
+            self.disk.preallocate(block.file, size)
+        except DiskFull:
+            size = end  # the write itself may still fit
+        block.allocated = size
+
+    def remove(self, number: int) -> bool:
+        """Whether there was a file to remove."""
+        self.close(number)
+        try:
+            self.disk.unlink(self.names.pop(number, block_name(number)))
+        except NotFound:  # it came and went without ever being written
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class SyncWork:
+    """Writes, syncs and removals of one group commit."""
+
+    files: BlockFiles
+    sealing: Sealing
+    binding: Binding
+    pieces: list[Unwritten]
+    seq: int
+    place: tuple[int, int]
+    forms: dict[int, Form]
+    salts: dict[int, int] = field(default_factory=dict)
+    reserved: int = 0
+    footers: list[tuple[int, int, bytes]] = field(default_factory=list)
+    overwrites: list[tuple[int, int, bytes]] = field(default_factory=list)
+    rewrites: list[RewriteWork] = field(default_factory=list)
+    swaps: list[RewriteWork] = field(default_factory=list)
+    dirty: set[int] = field(default_factory=set)
+    doomed: list[int] = field(default_factory=list)
+    litter: list[str] = field(default_factory=list)
+    block_bytes: int = 0
+    write_only: bool = False
+    names_changed: bool = False
+    closing: bool = False
+    end: EndMark | None = None
+    swapped: list[RewriteWork] = field(default_factory=list)
+    """Whose new files are in place, also when something failed later."""
+    framed: dict[int, tuple[int, bytes]] = field(default_factory=dict, repr=False)
+    """What was made of the pieces of encrypted blocks."""
+
+    @property
+    def short(self) -> bool:
+        return (
+            len(self.pieces) == 1
+            and len(self.pieces[0].data) <= SMALL_WRITE_BYTES
+            and self.pieces[0].offset > 0
+            and not (self.footers or self.rewrites or self.swaps or self.doomed or self.litter)
+        )
+
+    @property
+    def is_long(self) -> bool:
+        written = sum(len(piece.data) for piece in self.pieces)
+        return written > LONG_WRITE_BYTES or bool(
+            self.doomed or self.litter or self.rewrites or self.swaps
+        )
+
+    def numbers(self) -> set[int]:
+        """Blocks whose files it changes."""
+        works = (*self.rewrites, *self.swaps)
+        return {piece.number for piece in self.pieces} | {work.number for work in works}
+
+    def run(self) -> None:
+        """Does it all. After DiskFull it can be run again, as often as it takes."""
+        disk = self.files.disk
+        touched = {number: self._block(number) for number in self.dirty}
+        for piece in self.pieces:
+            touched[piece.number] = block = self._block(piece.number)
+            self._write(block, piece)
+        if self.write_only:
+            return
+        for block in touched.values():
+            if self.closing:  # no zeros behind anything
+                disk.truncate(block.file, block.written)
+            disk.fdatasync(block.file)
+        if self.names_changed:
+            disk.sync_dir()
+        self._end_full()
+        self._erase()
+        self._swap()
+        for number, _, _ in self.footers:
+            self.files.close(number)
+        self._remove_dead()
+        if self.end is not None and (self.footers or self.swapped):
+            self.end.note(self.place, self.seq)
+
+    def _end_full(self) -> None:
+        """Footers behind full blocks. What they leave out has gone by records of later blocks, too,
+        or made way for messages there: all of that is durable before."""
+        erased = {number for number, _, _ in self.overwrites}
+        footed = {}
+        for number, place, data in self.footers:
+            if number not in erased:
+                footed[number] = self._block(number)
+                self._foot(footed[number], place, data)
+        for block in footed.values():
+            self.files.disk.fdatasync(block.file)
+
+    def _foot(self, block: OpenBlock, place: int, data: bytes) -> None:
+        self.files.disk.pwrite(block.file, data, place)
+        block.written = place + len(data)
+        self.files.disk.truncate(block.file, block.written)
+
+    def _erase(self) -> None:
+        """An overwriting that is cut short may leave nothing to be read: that the message is gone
+        is durable before, and its block's footer goes after it."""
+        touched = {}
+        for number, place, data in self.overwrites:
+            touched[number] = self._block(number)
+            self.files.disk.pwrite(touched[number].file, data, place)
+        for number, place, data in self.footers:
+            if number in touched:
+                self._foot(touched[number], place, data)
+        for block in touched.values():
+            self.files.disk.fdatasync(block.file)
+
+    def _block(self, number: int) -> OpenBlock:
+        block = self.files.open.get(number)
+        if block is None:
+            disk, name = self.files.disk, self.files.name(number)
+            try:
+                block = OpenBlock(disk.open(name))
+                block.written = block.allocated = disk.size(block.file)
+            except NotFound:
+                block = OpenBlock(disk.open(name, create=True))
+                self.names_changed = True
+            self.files.open[number] = block
+        return block
+
+    def _write(self, block: OpenBlock, piece: Unwritten) -> None:
+        disk = self.files.disk
+        if self.forms[piece.number] is not Form.FRAMES:
+            end = piece.offset + len(piece.data)
+            self.files.allocate(block, end, len(piece.data), self.block_bytes)
+            disk.pwrite(block.file, piece.data, piece.offset)
+            block.written = end
+            return
+        at, frames = self.framed.get(piece.number, (0, b""))
+        if not frames:
+            at, frames = self._framed(block, piece)
+            self.framed[piece.number] = (at, frames)  # a second run must write the very same
+        disk.pwrite(block.file, frames, at)
+        block.written = at + len(frames)
+
+    def _framed(self, block: OpenBlock, piece: Unwritten) -> tuple[int, bytes]:
+        """A piece as it lies in the file, and where."""
+        head = 0
+        if block.frames is None:
+            head = int.from_bytes(piece.data[8:12], "little") if piece.offset == 0 else 0
+            self.files.disk.pwrite(block.file, piece.data[:head], 0)
+            block.frames = FrameWriter(
+                self.binding._replace(block=piece.number),
+                self.salts[piece.number],
+                key=self.sealing.key,
+                position=head,
+                offset=head,
+            )
+        at = block.frames.position
+        return at, block.frames.frames(piece.data[head:])
+
+    def _swap(self) -> None:
+        for rewrite in self.rewrites:
+            if rewrite.result is None:
+                rewrite.run()
+        swapped = {id(work) for work in self.swapped}
+        works = [work for work in (*self.rewrites, *self.swaps) if id(work) not in swapped]
+        done = [work for work in works if work.result is not None]
+        for rewrite in done:
+            self.files.close(rewrite.number)
+            self.files.disk.rename(rewrite.new_name, self.files.name(rewrite.number))
+            self.swapped.append(rewrite)
+        if done:
+            self.files.disk.sync_dir()
+
+    def _remove_dead(self) -> None:
+        """Only now is it durable that nothing in these blocks is wanted.
+
+        Their going is made durable too: one that came back would bring erased messages along.
+        """
+        gone = [self.files.remove(number) for number in self.doomed]
+        for name in self.litter:
+            try:
+                self.files.disk.unlink(name)
+            except NotFound:
+                continue
+            gone.append(True)
+        if any(gone):
+            self.files.disk.sync_dir()
+
+
+@dataclass(slots=True)
+class AppendWork:
+    """The sync there is most often: one piece behind others in a file that is open, no more.
+
+    Does what SyncWork would, without asking for all that is not there.
+    """
+
+    files: BlockFiles
+    block: OpenBlock
+    piece: Unwritten
+    seq: int
+    place: tuple[int, int]
+    reserved: int
+    block_bytes: int
+
+    write_only: ClassVar = False
+    names_changed: ClassVar = False
+    swapped: ClassVar = ()
+    rewrites: ClassVar = ()
+    swaps: ClassVar = ()
+
+    @property
+    def pieces(self) -> list[Unwritten]:
+        return [self.piece]
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.piece.data) > LONG_WRITE_BYTES
+
+    @property
+    def short(self) -> bool:
+        return len(self.piece.data) <= SMALL_WRITE_BYTES
+
+    def numbers(self) -> set[int]:
+        return {self.piece.number}
+
+    def run(self) -> None:
+        block, disk = self.block, self.files.disk
+        _, offset, data = self.piece
+        end = offset + len(data)
+        self.files.allocate(block, end, len(data), self.block_bytes)
+        disk.pwrite(block.file, data, offset)
+        block.written = end
+        disk.fdatasync(block.file)
+
+
+@dataclass(slots=True)
+class FetchWork:
+    """Reads a cold block; or, given its place, a single record of one whose file is plain."""
+
+    disk: Disk
+    name: str
+    number: int
+    layout: int
+    head: int
+    form: Form
+    binding: Binding
+    sealing: Sealing
+    seq: int = 0
+    place: tuple[int, int] | None = None
+    data: bytes = field(default=b"", repr=False)
+    short: bool = False
+
+    def run(self) -> None:
+        if self.place is not None:
+            offset, length = self.place
+            file = self.disk.open(self.name, writable=False)
+            try:
+                # What a cut off file lacks fails its check, as in an image.
+                self.data = self.disk.pread(file, length, offset).ljust(length, b"\0")
+            finally:
+                self.disk.close_file(file)
+            return
+        header = header_at(self.head, self.form, self.binding)
+        self.data = read_image(self.disk, self.name, header, self.binding, self.sealing.keys).data
+
+
+@dataclass(slots=True)
+class RewriteWork:
+    """Writes a block anew beside its file: without dead records, in the form now wanted.
+
+    `result` is None until it ran, and after it if a record did not hold.
+    """
+
+    disk: Disk
+    name: str
+    facts: BlockFacts
+    form: Form
+    binding: Binding
+    sealing: Sealing
+    live: bytes = field(repr=False)
+    oldest_seq: int
+    loss_floor: int
+    losses: int
+    salt: int
+    mark: tuple[int, int]
+    image: bytes = field(default=b"", repr=False)
+    result: Rewritten | None = field(default=None, repr=False)
+    damaged: bool = False
+    stale: bool = False
+    """The block changed meanwhile."""
+    erases: bool = False
+    """Part of a sync, for a record that cannot be overwritten in place."""
+    short: bool = False
+
+    @property
+    def number(self) -> int:
+        return self.facts.number
+
+    @property
+    def new_name(self) -> str:
+        return block_name(self.number) + (ERASED_SUFFIX if self.erases else NEW_SUFFIX)
+
+    @property
+    def head(self) -> int:
+        """Of the new image, which has the header of the old one."""
+        return self.facts.head
+
+    def run(self) -> None:
+        facts = self.facts
+        if not self.image:
+            header = header_at(facts.head, self.form, self.binding)
+            found = read_image(self.disk, self.name, header, self.binding, self.sealing.keys)
+            self.image = found.data[: facts.used]
+        made = self._rewritten()
+        self.image = b""
+        index = made and index_of(made.image, self.head, facts.first_seq, self.live, self.binding)
+        if made is None or index is None:
+            self.damaged = True
+            return
+        self._put(
+            file_of(
+                made.image, index, self._trailer(made, index), self.sealing, self.salt, self.binding
+            )
+        )
+        self.result = made
+
+    def _rewritten(self) -> Rewritten | None:
+        facts, old = self.facts, read_block_header(self.image)
+        if old is None:
+            return None
+        return rewrite_image(
+            self.image,
+            facts.head,
+            renewed_header(old, self.binding, self.sealing.sealed_form),
+            incarnation=self.binding.incarnation,
+            number=self.number,
+            first_seq=facts.first_seq,
+            last_seq=facts.last_seq,
+            last_ts_ns=facts.last_ts_ns,
+            oldest_seq=self.oldest_seq,
+            loss_floor=self.loss_floor,
+            losses=self.losses,
+            live=self.live,
+        )
+
+    def _trailer(self, made: Rewritten, index: bytes) -> Trailer:
+        return trailer_of(
+            self.facts._replace(used=len(made.image), records=made.records, dead_bytes=0),
+            index,
+            self.mark,
+            self.sealing.sealed_form,
+            self.binding,
+        )
+
+    def _put(self, data: bytes) -> None:
+        file = self.disk.open(self.new_name, create=True)
+        try:
+            self.disk.truncate(file, 0)
+            self.disk.pwrite(file, data, 0)
+            self.disk.fdatasync(file)
+        finally:
+            self.disk.close_file(file)
+
+
+def trailer_of(
+    facts: BlockFacts, index: bytes, mark: tuple[int, int], form: Form, binding: Binding
+) -> Trailer:
+    return Trailer(
+        used=facts.used,
+        first_seq=facts.first_seq,
+        last_seq=facts.last_seq,
+        last_ts_ns=facts.last_ts_ns,
+        dead_bytes=facts.dead_bytes,
+        records=facts.records,
+        index_bytes=len(index),
+        index_hash=index_hash(index, binding),
+        lineage=facts.lineage,
+        previous=facts.previous,
+        mark_place=mark[1],
+        mark_block=mark[0],
+        head=facts.head,
+        form=form,
+    )
+
+
+def resumed(
+    files: BlockFiles, number: int, image: Image, binding: Binding, sealing: Sealing, salt: int
+) -> OpenBlock:
+    """The newest block, opened to be appended to where it ends."""
+    disk = files.disk
+    block = OpenBlock(disk.open(files.name(number)))
+    block.written = block.allocated = disk.size(block.file)
+    if image.position:
+        block.frames = FrameWriter(
+            binding,
+            salt,
+            key=sealing.key,
+            position=image.position,
+            number=image.frames,
+            offset=len(image.data),
+        )
+    return block

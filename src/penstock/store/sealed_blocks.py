@@ -1,0 +1,254 @@
+"""The sealed blocks of a store: footers, and blocks that are written anew.
+
+A block is written anew when half of it is dead, or when it is not stored as now wanted (form,
+compression, key). That takes three steps: a work is made of copies, runs on any thread and leaves
+a whole new file beside the old one; the next sync puts it in place; then, and only then, the log
+learns where its records lie now. An erasure meanwhile makes the work worthless, and is itself
+never lost. One work of `pending` is out at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.store.format.block_file import Form, footer_of, index_of
+from penstock.store.format.block_frames import Binding
+from penstock.store.index.block_images import (
+    block_facts,
+    blocks_of,
+    drop_image,
+    erase_image,
+    image_part,
+    image_view,
+    live_map,
+    move_records,
+    set_damaged,
+    set_footed,
+    unfooted,
+    warm_blocks,
+)
+from penstock.store.io.disk_jobs import RewriteWork, trailer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.store.format.block_file import Sealing
+    from penstock.store.index.block_images import BlockFacts
+    from penstock.store.index.message_log import MessageLog
+    from penstock.store.io.disk_jobs import AppendWork, BlockFiles, SyncWork
+
+DEAD_PARTS: Final = 2
+"""A block is written anew when one part in this many of it is dead."""
+
+
+class SealedBlocks:
+    """How the blocks of a log are stored, and what is being done about it."""
+
+    def __init__(
+        self,
+        log: MessageLog,
+        files: BlockFiles,
+        sealing: Sealing,
+        noise: Callable[[int], bytes],
+    ) -> None:
+        self.forms: dict[int, Form] = {}
+        self.stored: dict[int, tuple[int, int]] = {}
+        """Compression and key number of sealed bodies."""
+        self.erased: dict[int, list[tuple[int, int, int]]] = {}
+        """Sequence, place and length of records overwritten in images, not yet in files."""
+        self.swaps: list[RewriteWork] = []
+        self.litter: list[str] = []
+        self.cooled_up_to = 0
+        """The number of the next block when images were last let go; 0: some may have to go."""
+        self._rewriting: RewriteWork | None = None
+        self._footed_up_to = 0
+        self._log = log
+        self._files = files
+        self._sealing = sealing
+        self._noise = noise
+
+    def binding(self, number: int) -> Binding:
+        return Binding(self._log.incarnation, number)
+
+    def salt(self) -> int:
+        return int.from_bytes(self._noise(8), "little")
+
+    def form(self, number: int) -> Form:
+        return self.forms.get(number, Form(self._log.form))
+
+    def forget(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self.forms.pop(number, None)
+            self.stored.pop(number, None)
+            self.erased.pop(number, None)
+
+    @property
+    def is_stirred(self) -> bool:
+        """Whether there is more to do than appending."""
+        return bool(
+            self.erased or self.swaps or self.litter or self._footed_up_to != self._log.next_number
+        )
+
+    # -- footers
+
+    def pinned(self) -> set[int]:
+        """Blocks whose images are still needed."""
+        waiting = {number for number in unfooted(self._log) if self.form(number) is Form.PLAIN}
+        return waiting | set(self.erased)
+
+    def cool_down(self, warm_bytes_max: int) -> None:
+        """Lets go of the oldest images beyond a bound, unless they are needed."""
+        if self.cooled_up_to == self._log.next_number:
+            return
+        self.cooled_up_to = self._log.next_number
+        warm, pinned = warm_blocks(self._log), self.pinned()
+        excess = sum(size for _, size in warm) - warm_bytes_max
+        for number, size in warm:
+            if excess <= 0:
+                return
+            if number not in pinned:
+                drop_image(self._log, number)
+                excess -= size
+
+    def footers(self) -> list[tuple[int, int, bytes]]:
+        """Of plain blocks that lack one; frames get theirs when they are written anew."""
+        made: list[tuple[int, int, bytes]] = []
+        if self._footed_up_to == self._log.next_number:
+            return made  # no block was filled since, none changed
+        self._footed_up_to = self._log.next_number
+        for number in unfooted(self._log):
+            facts = block_facts(self._log, number)
+            if facts is None or self.form(number) is not Form.PLAIN:
+                continue
+            footer = self._footer(facts)
+            if footer is None:
+                set_damaged(self._log, number)
+            else:
+                made.append((number, facts.used, footer))
+                set_footed(self._log, number, True)
+        return made
+
+    def _footer(self, facts: BlockFacts) -> bytes | None:
+        binding = self.binding(facts.number)
+        live = live_map(self._log, facts.number)
+        with image_view(self._log, facts.number) as image:
+            index = index_of(image, facts.head, facts.first_seq, live, binding)
+        if index is None:
+            return None
+        mark = (self._log.mark_block, self._log.mark_place)
+        trailer = trailer_of(facts, index, mark, Form.PLAIN, binding)
+        return footer_of(index, trailer, binding)
+
+    # -- erasures
+
+    def note_erased(self, seq: int, number: int, place: int, length: int) -> None:
+        self.erased.setdefault(number, []).append((seq, place, length))
+        self._footed_up_to = 0
+        set_footed(self._log, number, False)  # it would still name the subject
+        for work in [work for work in self.swaps if work.number == number]:
+            self.swaps.remove(work)
+            self.litter.append(work.new_name)
+
+    def erases_frames(self) -> bool:
+        """Whether some erased record lies where it cannot be overwritten in place."""
+        return any(self.form(number) is not Form.PLAIN for number in self.erased)
+
+    def take_erased(self) -> tuple[list[tuple[int, int, bytes]], list[RewriteWork]]:
+        """What to overwrite, and the blocks to write anew because they cannot be overwritten."""
+        overwrites, rewrites = [], []
+        for number, erased in self.erased.items():
+            facts = block_facts(self._log, number)
+            if facts is None:
+                continue
+            if self.form(number) is not Form.PLAIN:
+                rewrites.append(self._rewrite(facts))
+                rewrites[-1].erases = True
+                continue
+            for _, place, length in erased:
+                overwrites.append((number, place, image_part(self._log, number, place, length)))
+        self.erased = {}
+        return overwrites, rewrites
+
+    # -- writing anew
+
+    def pending(self, working: SyncWork | AppendWork | None, dirty: set[int]) -> RewriteWork | None:
+        if self._rewriting is not None:
+            return None
+        waiting = {work.number for work in self.swaps} | set(self.erased) | dirty
+        if working is not None:
+            waiting |= working.numbers()
+        for facts in blocks_of(self._log):
+            if facts.number not in waiting and self._wants_rewrite(facts):
+                self._rewriting = self._rewrite(facts)
+                return self._rewriting
+        return None
+
+    def _wants_rewrite(self, facts: BlockFacts) -> bool:
+        if not facts.sealed or facts.damaged or not facts.written:
+            return False
+        form = self.form(facts.number)
+        if form is not self._sealing.sealed_form or not facts.footed:
+            return True
+        if form is Form.SEALED and self.stored.get(facts.number) != self._sealing.mark:
+            return True
+        return facts.dead_bytes * DEAD_PARTS > facts.used - facts.head
+
+    def _rewrite(self, facts: BlockFacts) -> RewriteWork:
+        number = facts.number
+        return RewriteWork(
+            self._files.disk,
+            self._files.name(number),
+            facts,
+            self.form(number),
+            self.binding(number),
+            self._sealing,
+            live_map(self._log, number),
+            self._log.oldest_seq(),
+            self._log.loss_floor,
+            self._log.losses,
+            self.salt(),
+            (self._log.mark_block, self._log.mark_place),
+            image_part(self._log, number, 0, facts.used) if facts.warm else b"",
+        )
+
+    def done(self, work: object, failure: Exception | None) -> None:
+        """The work of `pending` has run."""
+        rewrite = self._rewriting
+        if rewrite is None or work is not rewrite:
+            raise ValueError("this is not the work that was given out")
+        self._rewriting = None
+        facts = block_facts(self._log, rewrite.number)
+        if rewrite.damaged:
+            set_damaged(self._log, rewrite.number)
+        fits = facts is not None and facts.layout == rewrite.facts.layout
+        if failure is None and rewrite.result and fits and not rewrite.stale:
+            self.swaps.append(rewrite)
+        else:
+            self.litter.append(rewrite.new_name)
+
+    def outdate(self, number: int) -> None:
+        """A block changed: what is being made of it is worthless."""
+        if self._rewriting is not None and self._rewriting.number == number:
+            self._rewriting.stale = True
+
+    def adopt(self, rewrite: RewriteWork) -> None:
+        """The new file of a block is in place: from now on its records lie where it has them."""
+        made, number = rewrite.result, rewrite.number
+        self.cooled_up_to = 0
+        if made is None:
+            set_damaged(self._log, number)
+            return
+        self.forms[number] = self._sealing.sealed_form
+        self.stored[number] = self._sealing.mark
+        move_records(self._log, number, made.places, made.image, rewrite.head, made.records)
+        first, moved = rewrite.facts.first_seq, []
+        for seq, _, length in self.erased.pop(number, []):
+            # Erased while the file was changed: if the new one has it, it is at another place.
+            place = int.from_bytes(made.places[4 * (seq - first) :][:4], "little")
+            if place:
+                erase_image(self._log, number, place, seq, self._noise(length)[:length])
+                moved.append((seq, place, length))
+        if moved:
+            self.erased[number] = moved
+            self._footed_up_to = 0
+            set_footed(self._log, number, False)

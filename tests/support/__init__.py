@@ -1,0 +1,1 @@
+"""Shared helpers of the tests, one module per noun."""

@@ -1,0 +1,131 @@
+"""The tables of decisions, line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.fold.follow.repair_policy import (
+    Fate,
+    Held,
+    Mode,
+    Plan,
+    Start,
+    Trust,
+    fate,
+    how_to_start,
+    keeps_what_is_listed,
+    plan_repair,
+    trust_in_listing,
+)
+from penstock.kv.kv_types import LogInfo
+
+LOG = "KV_b@1"
+
+
+def log(first: int, last: int, **more: Any) -> LogInfo:
+    more.setdefault("evicts_current", False)
+    return LogInfo(identity=LOG, first_seq=first, last_seq=last, **more)
+
+
+@pytest.mark.parametrize(
+    ("held", "info", "start"),
+    [
+        (Held(), log(1, 9), Start.RELIST),
+        (Held(), log(5, 9), Start.RELIST),
+        (Held(0, False), log(1, 9), Start.UNANCHORED),
+        (Held(4, False, LOG), log(5, 9), Start.DELTA),
+        (Held(4, False, LOG), log(6, 9), Start.EXPIRED),
+        (Held(4, False, ""), log(1, 9), Start.DELTA),
+        (Held(9, False, LOG), log(1, 9), Start.DELTA),
+        (Held(10, False, LOG), log(1, 9), Start.RESET),
+        (Held(4, False, "KV_b@2"), log(1, 9), Start.RESET),
+        (Held(4, False, "KV_c@1"), log(1, 9), Start.FOREIGN),
+        (Held(0, True, "KV_c@1"), log(1, 9), Start.FOREIGN),
+        (Held(4, False, "other"), log(1, 9), Start.RESET),
+        (Held(2**64 - 1, False, LOG), log(1, 2**64 - 1), Start.RESET),
+        # A server that lost nothing is believed, wherever its log begins.
+        (Held(4, False, LOG), log(8, 9, loss_floor=0), Start.DELTA),
+        (Held(4, False, LOG), log(5, 9, loss_floor=4), Start.DELTA),
+        (Held(4, False, LOG), log(8, 9, loss_floor=4), Start.EXPIRED),
+        (Held(4, False, LOG), log(1, 9, loss_floor=5), Start.EXPIRED),
+    ],
+)
+def test_how_a_fold_begins(held: Held, info: LogInfo, start: Start) -> None:
+    assert how_to_start(held, info) is start
+
+
+@pytest.mark.parametrize(
+    ("held", "info", "trust"),
+    [
+        (Held(), None, Trust.UNKNOWN),
+        (Held(), log(7, 9), Trust.TRUE),
+        (Held(), log(7, 9, evicts_current=True), Trust.FALSE),
+        (Held(), log(1, 9, evicts_current=True), Trust.TRUE),
+        (Held(seen_evicting=True), log(7, 9), Trust.FALSE),
+        (Held(seen_evicting=True), log(1, 9), Trust.TRUE),
+    ],
+)
+def test_when_a_listing_is_the_truth(held: Held, info: LogInfo | None, trust: Trust) -> None:
+    assert trust_in_listing(held, info) is trust
+
+
+@pytest.mark.parametrize(
+    ("mode", "true", "false", "unknown"),
+    [
+        (Mode.NONE, Plan.RELIST_ONLY, Plan.RELIST_ONLY, Plan.RELIST_ONLY),
+        (Mode.RELIST, Plan.DIFF, Plan.REFUSE, Plan.DIFF),
+        (Mode.RESTORE, Plan.RESTORE, Plan.RESTORE, Plan.RESTORE),
+        (Mode.AUTO, Plan.DIFF, Plan.REFUSE, Plan.DIFF),
+    ],
+)
+def test_which_repair_without_artifacts(mode: Mode, true: Plan, false: Plan, unknown: Plan) -> None:
+    plans = {Trust.TRUE: true, Trust.FALSE: false, Trust.UNKNOWN: unknown}
+    for trust, plan in plans.items():
+        assert plan_repair(mode, trust, has_source=False) is plan
+
+
+def test_with_artifacts_only_a_trusted_listing_is_preferred() -> None:
+    plans = {Trust.TRUE: Plan.DIFF, Trust.FALSE: Plan.RESTORE, Trust.UNKNOWN: Plan.RESTORE}
+    for trust, plan in plans.items():
+        assert plan_repair(Mode.AUTO, trust, has_source=True) is plan
+
+
+def test_values_of_another_log_do_not_wait_for_what_may_age_out() -> None:
+    for start in (Start.RESET, Start.UNANCHORED):
+        assert keeps_what_is_listed(start, log(1, 9))
+        assert not keeps_what_is_listed(start, log(1, 9, evicts_current=True))
+    assert keeps_what_is_listed(Start.EXPIRED, log(5, 9, evicts_current=True))
+
+
+def test_a_mirror_takes_what_is_absent_for_gone() -> None:
+    for trust in Trust:
+        assert plan_repair(Mode.RELIST, trust, has_source=False, mirror=True) is Plan.DIFF
+
+
+@pytest.mark.parametrize(
+    ("local", "offered", "is_listed", "was_reset", "verdict"),
+    [
+        (None, 5, False, False, Fate.TAKE),
+        (4, 5, False, False, Fate.TAKE),
+        (5, 5, True, False, Fate.KEEP),
+        (6, 5, True, False, Fate.KEEP),
+        (6, 5, True, True, Fate.TAKE),
+        (6, None, True, False, Fate.KEEP),
+        (6, None, False, False, Fate.DELETE),
+        (6, None, False, True, Fate.DELETE),
+    ],
+)
+def test_what_becomes_of_a_key(
+    local: int | None, offered: int | None, is_listed: bool, was_reset: bool, verdict: Fate
+) -> None:
+    assert fate(local, offered, is_listed=is_listed, was_reset=was_reset) is verdict
+
+
+def test_a_log_that_lost_nothing_lists_everything_wherever_it_begins() -> None:
+    """Overwritten values moved its beginning; a listing is refused only where a value went."""
+    held = Held(cursor=3, is_empty=False, seen_evicting=True)
+    for floor, trust in ((0, Trust.TRUE), (4, Trust.FALSE), (None, Trust.FALSE)):
+        info = log(5, 9, evicts_current=True, loss_floor=floor)
+        assert trust_in_listing(held, info) is trust

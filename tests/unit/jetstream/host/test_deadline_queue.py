@@ -1,0 +1,22 @@
+"""Deadlines of many machines: who is due, and no more of them at a time than asked for."""
+
+from __future__ import annotations
+
+from penstock.jetstream.host.deadline_queue import Agenda
+
+
+class Machine:
+    """Told apart by identity."""
+
+
+def test_those_beyond_the_bound_are_still_due() -> None:
+    agenda: Agenda[Machine] = Agenda()
+    machines = [Machine() for _ in range(5)]
+    for at, machine in enumerate(machines):
+        agenda.note(machine, at)
+    assert agenda.due(3, at_most=2) == machines[:2]
+    assert agenda.next_ns == 2
+    assert agenda.due(3, at_most=2) == machines[2:4]
+    assert agenda.due(3, at_most=2) == []
+    assert agenda.due(9) == machines[4:]
+    assert agenda.next_ns is None
