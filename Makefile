@@ -137,7 +137,7 @@ fuzz-operations: setup ## random JetStream operations with restarts; OPERATIONS=
 
 # What the data plane is made of, and what clients can reach. Tests that measure memory are left out:
 # a sanitizer keeps freed memory for a while, to recognise a use of it.
-SANITIZED_TESTS := $(addprefix tests/unit/,wire subjects records store streams consumers bulk fold \
+SANITIZED_TESTS := $(addprefix tests/unit/,wire subjects records store bulk fold \
 	broker jetstream) tests/property tests/fuzz
 SANITIZED_OPERATIONS ?= 20000
 asan: setup ## tests and fuzzers with address and undefined-behaviour sanitizers

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load.asset_control import open_control
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 from penstock.bench.load.request_wave import ask_all
 from penstock.bench.process_stats import cpu_seconds, filesystem, rss_bytes
 from penstock.bench.server_process import our_command, reference_command
@@ -54,7 +54,7 @@ class Server:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self, streams: int) -> tuple[Endpoint, float]:
+    def start(self, streams: int) -> tuple[ServerEndpoint, float]:
         """Where it listens, and the seconds until it knew all its streams."""
         began = time.monotonic()
         flags = ["-js", "-sd", str(self._folder / "store"), "-a", "127.0.0.1", "-p", "-1"]
@@ -73,12 +73,12 @@ class Server:
                 raise BenchError(f"{self._command.label} does not come up")
             time.sleep(POLL_S)
 
-    def _endpoint(self) -> Endpoint | None:
+    def _endpoint(self) -> ServerEndpoint | None:
         try:
             ports = json.loads((self._folder / f"nats-server_{self.pid}.ports").read_text())
         except (OSError, ValueError):
             return None
-        return Endpoint.parse(ports["nats"][0])
+        return ServerEndpoint.parse(ports["nats"][0])
 
     @property
     def pid(self) -> int:
@@ -107,7 +107,7 @@ class Server:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
 
-def _known(endpoint: Endpoint) -> int:
+def _known(endpoint: ServerEndpoint) -> int:
     try:
         with open_control(endpoint) as control:
             return int(control.ask("$JS.API.STREAM.NAMES")["total"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compression import corpora
 from penstock.store.format.block_frames import Binding, FrameReader, FrameWriter
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import (
     Cipher,
     DataKey,
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 HERE = Binding(incarnation=1, block=1)
 ROUNDS = 3
-MODES: dict[str, tuple[Compression, Cipher]] = {
-    "framed only": (Compression.NONE, Cipher.NONE),
-    "zstd": (Compression.ZSTD, Cipher.NONE),
-    "aes": (Compression.NONE, Cipher.AES_256_GCM),
-    "chacha": (Compression.NONE, Cipher.CHACHA20_POLY1305),
-    "zstd, aes": (Compression.ZSTD, Cipher.AES_256_GCM),
-    "zstd, chacha": (Compression.ZSTD, Cipher.CHACHA20_POLY1305),
+MODES: dict[str, tuple[BlockCompression, Cipher]] = {
+    "framed only": (BlockCompression.NONE, Cipher.NONE),
+    "zstd": (BlockCompression.ZSTD, Cipher.NONE),
+    "aes": (BlockCompression.NONE, Cipher.AES_256_GCM),
+    "chacha": (BlockCompression.NONE, Cipher.CHACHA20_POLY1305),
+    "zstd, aes": (BlockCompression.ZSTD, Cipher.AES_256_GCM),
+    "zstd, chacha": (BlockCompression.ZSTD, Cipher.CHACHA20_POLY1305),
 }
 
 
@@ -53,7 +53,7 @@ def key_of(cipher: Cipher) -> DataKey | None:
     return DataKey(os.urandom(32), cipher) if cipher else None
 
 
-def whole_block(image: bytes, compression: Compression, cipher: Cipher) -> str:
+def whole_block(image: bytes, compression: BlockCompression, cipher: Cipher) -> str:
     key = key_of(cipher)
     keys = {key.number: key} if key else {}
     body = seal_body(image, HERE, 1, compression=compression, key=key)

@@ -30,7 +30,7 @@ from penstock.bulk.bulk_publisher import Publisher
 from penstock.bulk.login import split_urls
 from penstock.spark import session
 from penstock.spark.write.sink_ids import RowIds
-from penstock.spark.write.sink_rows import Layout
+from penstock.spark.write.sink_rows import RowLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,9 @@ def table_of(rows: int) -> pa.RecordBatch:
 
 
 def publish_alone(url: str, table: pa.RecordBatch, *, with_ids: bool) -> None:
-    layout = Layout(subject="", ids=RowIds(("msgId",)) if with_ids else RowIds(), has_headers=False)
+    layout = RowLayout(
+        subject="", ids=RowIds(("msgId",)) if with_ids else RowIds(), has_headers=False
+    )
     publisher = Publisher(Dialling(split_urls(url)[0]), stream=STREAM)
     with BlockingPublisher(publisher) as way:
         for start in range(0, table.num_rows, ARROW_ROWS):

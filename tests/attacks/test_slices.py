@@ -9,8 +9,8 @@ import pytest
 
 from penstock.server.config.options import Authorization, WebsocketOptions
 from penstock.server.net.codecs.websocket_frames import BINARY
-from support.codecs import frame
 from support.peers import Embedded, several, until
+from support.transport_codecs import frame
 from support.victims import MIB, Victim
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from penstock.base.nkeys import Kind, encode_seed, public_from_seed
+from penstock.base.nkeys import KeyKind, encode_seed, public_from_seed
 from support.claims import SHOP, Realm, creds_file, user_token
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from support.tls import Certificates
 
 TLS_HANDSHAKE = b"\x16"
-SEED = encode_seed(Kind.USER, bytes(range(32)))
+SEED = encode_seed(KeyKind.USER, bytes(range(32)))
 DENIED = """
 authorization { users: [
   {user: amy, password: hush, permissions: {publish: ["ok.>", "_INBOX.>"], subscribe: "_INBOX.>"}}

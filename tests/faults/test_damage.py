@@ -19,7 +19,7 @@ from faults.lives import HEADER, SECOND, opened
 from faults.verdicts import FILE_BYTES_MAX, contents
 from penstock.store.contract import Missing
 from penstock.store.errors import StoreError
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.store.tools.inspection import block_names
 from penstock.testing import damage
@@ -176,7 +176,7 @@ def verdict(
 
 STORES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "compressed": {"compression": Compression.ZSTD},
+    "compressed": {"compression": BlockCompression.ZSTD},
     "encrypted": {"key": ServerKey("secret")},
 }
 KEYS = "keys"

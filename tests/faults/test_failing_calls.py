@@ -15,7 +15,7 @@ import pytest
 from faults.lives import Life, opened
 from faults.verdicts import contents, judged, wrong_with
 from penstock.store.errors import StoreError, SyncFailed
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice, Lose
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ CALLS_MAX = 3000
 
 
 def struck(
-    seed: int, n: int, fault: Fault, options: dict[str, Any], *, for_ever: bool = True
+    seed: int, n: int, fault: DiskFault, options: dict[str, Any], *, for_ever: bool = True
 ) -> tuple[bool, list[str]]:
     """Whether the n-th call of this life failed, and what was wrong then."""
     disk = SimDisk()
@@ -79,9 +79,9 @@ def _refuses(life: Life) -> list[str]:
 
 
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
+@pytest.mark.parametrize("fault", list(DiskFault), ids=lambda fault: fault.value)
 def test_a_call_that_fails_costs_nothing_promised(
-    fault: Fault, for_ever: bool, rounds: int, tried: Counter[str]
+    fault: DiskFault, for_ever: bool, rounds: int, tried: Counter[str]
 ) -> None:
     for seed in range(101, 101 + rounds):
         for n in range(1, CALLS_MAX):
@@ -109,13 +109,15 @@ def test_a_store_that_takes_a_failed_sync_for_done_is_caught(
     monkeypatch.setattr(SimDisk, "sync_dir", careless(SimDisk.sync_dir))
     disk = SimDisk()
     life = Life(disk, 100, {})
-    disk.fail_nth(1, Fault.SYNC_ERROR, for_ever=True)
+    disk.fail_nth(1, DiskFault.SYNC_ERROR, for_ever=True)
     life.live(STEPS)
     assert judged(disk.crash(Lose()), life.versions[life.durable :], {}, plain=True) != []
 
 
-@pytest.mark.parametrize("fault", [Fault.EIO, Fault.SYNC_ERROR], ids=lambda fault: fault.value)
-def test_a_cold_store_whose_disk_fails_is_still_read(fault: Fault, tried: Counter[str]) -> None:
+@pytest.mark.parametrize(
+    "fault", [DiskFault.EIO, DiskFault.SYNC_ERROR], ids=lambda fault: fault.value
+)
+def test_a_cold_store_whose_disk_fails_is_still_read(fault: DiskFault, tried: Counter[str]) -> None:
     """Whether or not a block had been replaced by then."""
     for n in range(1, CALLS_MAX):
         failed, wrong = struck(105, n, fault, {"warm_bytes_max": 0})

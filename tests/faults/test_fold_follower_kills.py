@@ -21,7 +21,7 @@ import pytest
 
 import penstock
 from faults.fold_follower import Follow
-from penstock.fold.follow.repair_policy import Start, how_to_start
+from penstock.fold.follow.repair_policy import FoldStart, how_to_start
 from penstock.fold.follow.resume import held_by
 from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
@@ -149,7 +149,7 @@ async def wrong_with(task: Follow, bucket: NatsBucket) -> str:
     info, entries = await _info(bucket), await live(bucket)
     with DURABLE[task.kind].open(task.path) as store:
         found, held = contents(store), held_by(store)
-    if how_to_start(held, info) is not Start.DELTA:
+    if how_to_start(held, info) is not FoldStart.DELTA:
         return ""
     changed = await keys_changed_since(bucket, held.cursor)
     for key in (found.keys() | entries.keys()) - changed:

@@ -9,7 +9,7 @@ import pytest
 from faults.lives import Life
 from faults.verdicts import judged
 from penstock.store.errors import NotFound
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording_disk import RecordingDisk
@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
     "plain": (8, {}),
     "cold": (2, {"warm_bytes_max": 0}),
     "lazy": (3, {"sync_always": False}),
-    "compressed": (3, {"compression": Compression.ZSTD}),
+    "compressed": (3, {"compression": BlockCompression.ZSTD}),
     "encrypted": (3, {"key": ServerKey("secret")}),
 }
 """How many lives, and how the store is opened."""

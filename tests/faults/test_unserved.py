@@ -18,7 +18,7 @@ import penstock
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account import asset_files as asset_files
 from penstock.jetstream.account import asset_recovery
-from penstock.server.jetstream.account_runtime import AccountEdge
+from penstock.server.jetstream.account_runtime import AccountRuntime
 from penstock.store.io.disk import RealDisk
 from penstock.store.io.slots import SlotFile, state_key
 from support.assets import JetStream, Stream
@@ -183,9 +183,11 @@ def test_any_error_in_recovery_costs_one_stream(
 ) -> None:
     make(lives.start())
     lives.stop()
-    owner: Any = {"open": asset_files.AccountFiles, "host": asset_recovery, "serve": AccountEdge}[
-        place
-    ]
+    owner: Any = {
+        "open": asset_files.AccountDirectory,
+        "host": asset_recovery,
+        "serve": AccountRuntime,
+    }[place]
     name = {"open": "_open_stream", "host": "_recover_stream", "serve": "serve"}[place]
     whole = getattr(owner, name)
 

@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from penstock.server.config.command_line import Run, parse_command_line
+from penstock.server.config.command_line import RunServer, parse_command_line
 from penstock.server.config.config_reader import read_config
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ def test_the_container_runs_the_server_as_a_user_without_rights() -> None:
     flags = json.loads(final["CMD"])
     assert flags == ["-c", "/etc/penstock/server.conf"]
     command = parse_command_line(["-c", str(PACKAGING / "container.conf")], {})
-    assert isinstance(command, Run)
+    assert isinstance(command, RunServer)
     assert command.options.store_dir == final["VOLUME"]
     assert final["EXPOSE"].split() == [
         str(command.options.port),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMPILED = sorted((ROOT / "src").rglob("*.pyx"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-FILE_LINES_MAX = 480
+FILE_LINES_MAX = 500
 #: One compiled file is one unit of inlining, so a little more may stay together.
 COMPILED_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.jetstream.sources.source_reader import Feed
+from penstock.jetstream.sources.source_reader import SourceReader
 from support.patience import PATIENCE_SECONDS
 from support.servers import until
 from support.twins import clients_of, twins
@@ -162,13 +162,13 @@ def test_ordinary_copies_take_the_compiled_lane(
     clients: tuple[Client, Client], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_feed: list[object] = []
-    store = Feed._store
+    store = SourceReader._store
 
-    def counted(feed: Feed, *how: Any) -> None:
+    def counted(feed: SourceReader, *how: Any) -> None:
         by_feed.append(how)
         store(feed, *how)
 
-    monkeypatch.setattr(Feed, "_store", counted)
+    monkeypatch.setattr(SourceReader, "_store", counted)
     name = f"O{next(NAMES)}"
     of = {"name": name}
     config = {kind: of if kind == "mirror" else [of]}

@@ -15,7 +15,7 @@ from penstock.fold.store import pgss
 from penstock.fold.store.log_codec import encode_columns, encode_updates, fold_columns, fold_updates
 from penstock.kv.bucket_records import updates_of
 from penstock.kv.kv_types import KvUpdate, Op
-from penstock.kv.update_batch import Joined, Updates
+from penstock.kv.update_batch import JoinedUpdates, Updates
 from support.folds import at, contents, model
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_pieces_of_either_kind_are_one_batch(pieces: list[list[Row]]) -> None:
         parts.append(objects if number % 2 else columns)
         all_objects += objects
         first += len(part)
-    joined = Joined(parts)
+    joined = JoinedUpdates(parts)
     assert (len(joined), list(joined)) == (len(all_objects), all_objects)
     assert pgss.encode_batch(joined, at(9)) == pgss.encode_batch(all_objects, at(9))
     store = MemorySnapshot.open()

@@ -15,7 +15,7 @@ from penstock.fold.derive import extensions
 from penstock.fold.store.sqlite_rows import rows_of
 from penstock.kv.bucket_records import updates_of
 from penstock.kv.kv_types import KvEntry, KvUpdate, Op
-from penstock.kv.update_batch import Joined
+from penstock.kv.update_batch import JoinedUpdates
 from property.test_fold_columns import PREFIX, batch_of, rows
 from support.folds import KINDS, at, contents
 
@@ -130,5 +130,5 @@ def test_what_is_derived_is_true_after_any_life(
 @given(st.lists(rows, max_size=3))
 @settings(max_examples=100, deadline=None)
 def test_columns_become_the_rows_their_updates_become(pieces: list[list[Row]]) -> None:
-    columns = Joined([updates_of(batch_of(piece), len(PREFIX)) for piece in pieces])
+    columns = JoinedUpdates([updates_of(batch_of(piece), len(PREFIX)) for piece in pieces])
     assert rows_of(columns) == rows_of(list(columns))

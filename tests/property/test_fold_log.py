@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import pgss as naive
-from penstock.fold import StoreError
+from penstock.fold import FoldStoreError
 from penstock.fold.store import pgss
 from penstock.fold.store.log_codec import encode_entries, encode_updates, fold_updates
 from support.folds import model
@@ -34,7 +34,7 @@ def check(data: bytes) -> None:
         expected = None
     try:
         said = pgss.replay(data)
-    except StoreError:
+    except FoldStoreError:
         said = None
     if expected is None or said is None:
         assert said is expected

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.consumers.state.consumer_deltas import (
     ConsumerState,
-    Malformed,
+    MalformedDelta,
     replay,
     unpack,
 )
@@ -270,7 +270,7 @@ def test_consumer_states_that_cannot_be_are_malformed(checkpoint: bytes, body: b
     try:
         state, seq = ConsumerState.decode(checkpoint)
         replay(state, unpack(body))
-    except Malformed:
+    except MalformedDelta:
         return
     again, _ = ConsumerState.decode(state.encode(seq))
     assert again == state

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.jobs.job_inputs import Extent
+    from penstock.spark.jobs.job_inputs import InputExtent
     from support.servers import ServerUnderTest
 
 names = (f"ICE{n}" for n in itertools.count())
@@ -161,7 +161,7 @@ class Widened:
 
     origin: ServerOrigin
 
-    def extent(self) -> Extent:
+    def extent(self) -> InputExtent:
         return self.origin.extent()
 
     def rows(self, first: int, last: int) -> DataFrame:

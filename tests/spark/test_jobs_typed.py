@@ -19,7 +19,7 @@ from penstock.spark.jobs import (
     verify,
 )
 from penstock.spark.jobs.archive_removals import missing
-from penstock.spark.jobs.job_inputs import Extent, without_losses
+from penstock.spark.jobs.job_inputs import InputExtent, without_losses
 from support.cli import Cli, command_line
 from support.iceberg import PLACE, catalog_options
 from support.pipelines import fill, tell, url_of
@@ -176,7 +176,7 @@ class Overtaken:
     first: int
     last: int
 
-    def extent(self) -> Extent:
+    def extent(self) -> InputExtent:
         return self.origin.extent()
 
     def rows(self, first: int, last: int) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark.jobs import (
-    Selection,
+    MessageSelection,
     ServerOrigin,
     archive,
     draw,
@@ -17,7 +17,7 @@ from penstock.spark.jobs import (
     replay,
     verify,
 )
-from penstock.spark.jobs.parquet_writer import Layout, written
+from penstock.spark.jobs.parquet_writer import FileLayout, written
 from support.pipelines import fill, tell, url_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_a_replay_stores_each_message_once_however_often_it_is_run(
             name=target, subjects=[f"{target}.>"], duplicate_window=WINDOW_SECONDS
         ),
     )
-    chosen = Selection(first=11, subjects=(f"{stream}.0.>", f"{stream}.1.*"))
+    chosen = MessageSelection(first=11, subjects=(f"{stream}.0.>", f"{stream}.1.*"))
     for number in range(2):
         told = replay(
             spark, str(tmp_path), target, {"url": url_of(server)},
@@ -79,7 +79,7 @@ def test_what_is_sound_verifies_and_what_differs_is_named(
     assert told.is_well
     table = open_archive(str(tmp_path))
     base = table.current()
-    layout = Layout(table.storage, table.data, base.partition_by)
+    layout = FileLayout(table.storage, table.data, base.partition_by)
     batch = source.rows(20, 21).toArrow().to_batches()[0]
     table.commit(base, list(written(layout, [batch])))  # 20 and 21 are there twice now
     told = verify(spark, origin=source, archive=str(tmp_path))

@@ -14,39 +14,42 @@ import pytest
 from penstock.spark.options import parse
 from penstock.spark.write.sink_ids import RowIds
 from penstock.spark.write.sink_options import SinkOptions
-from penstock.spark.write.sink_rows import Layout
-from penstock.spark.write.worker_publisher import Outlet, SinkError, publisher_to
-from penstock.spark.write.write_ledger import Ledger
+from penstock.spark.write.sink_rows import RowLayout
+from penstock.spark.write.worker_publisher import SinkError, WorkerPublisher, publisher_to
+from penstock.spark.write.write_ledger import WriteLedger
 from support.spark_sinks import make_stream, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.write.sink_rows import Rows
+    from penstock.spark.write.sink_rows import SinkRows
     from support.servers import ServerUnderTest
 
 LEDGER = "ledger.OUT.q.0"
 ROWS = 60
-LAYOUT = Layout(subject="OUT.a", ids=RowIds(), has_headers=False)
+LAYOUT = RowLayout(subject="OUT.a", ids=RowIds(), has_headers=False)
 
 
 @pytest.fixture
-def outlets(server: ServerUnderTest) -> Iterator[tuple[Outlet, Outlet]]:
+def outlets(server: ServerUnderTest) -> Iterator[tuple[WorkerPublisher, WorkerPublisher]]:
     make_stream(server, "OUT", allow_atomic=True)
     options = parse(SinkOptions, {"url": server.url, "stream": "OUT"})
     with publisher_to(options, "OUT") as one, publisher_to(options, "OUT") as two:
-        yield Outlet(one, {"name": "OUT"}, "$JS.API"), Outlet(two, {"name": "OUT"}, "$JS.API")
+        yield (
+            WorkerPublisher(one, {"name": "OUT"}, "$JS.API"),
+            WorkerPublisher(two, {"name": "OUT"}, "$JS.API"),
+        )
 
 
-def rows(start: int, stop: int) -> Rows:
+def rows(start: int, stop: int) -> SinkRows:
     return LAYOUT.rows(pa.record_batch({"data": [f"{row}" for row in range(start, stop)]}))
 
 
 class Attempt:
     """Writes the partition in pieces of a size of its own."""
 
-    def __init__(self, out: Outlet, size: int, batch: int = 0) -> None:
-        self._ledger = Ledger(out, LEDGER, batch)
+    def __init__(self, out: WorkerPublisher, size: int, batch: int = 0) -> None:
+        self._ledger = WriteLedger(out, LEDGER, batch)
         self._size = size
         self._at = 0
 
@@ -60,7 +63,7 @@ class Attempt:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_attempts_side_by_side_store_every_row_once_and_in_order(
-    server: ServerUnderTest, outlets: tuple[Outlet, Outlet], seed: int
+    server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher], seed: int
 ) -> None:
     chance = random.Random(seed)
     running = [Attempt(out, chance.randint(3, 20)) for out in outlets]
@@ -72,7 +75,7 @@ def test_attempts_side_by_side_store_every_row_once_and_in_order(
 
 
 def test_an_attempt_that_comes_after_a_later_batch_writes_nothing(
-    server: ServerUnderTest, outlets: tuple[Outlet, Outlet]
+    server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher]
 ) -> None:
     straggler = Attempt(outlets[0], 10, batch=4)
     straggler.step()
@@ -87,10 +90,10 @@ def test_an_attempt_that_comes_after_a_later_batch_writes_nothing(
 
 
 def test_other_rows_in_the_place_of_those_counted_are_refused(
-    server: ServerUnderTest, outlets: tuple[Outlet, Outlet]
+    server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher]
 ) -> None:
     Attempt(outlets[0], 10).step()
-    other = Ledger(outlets[1], LEDGER, 0)
+    other = WriteLedger(outlets[1], LEDGER, 0)
     with pytest.raises(SinkError, match="rows now come differently"):
         other.write(rows(5, 40), is_last=False)
     assert len(stored(server, "OUT")) == 10
@@ -98,8 +101,8 @@ def test_other_rows_in_the_place_of_those_counted_are_refused(
 
 @pytest.mark.parametrize(("first", "then"), [(20, 10), (10, 20)])
 def test_fewer_or_more_rows_than_a_finished_partition_had_are_refused(
-    outlets: tuple[Outlet, Outlet], first: int, then: int
+    outlets: tuple[WorkerPublisher, WorkerPublisher], first: int, then: int
 ) -> None:
-    Ledger(outlets[0], LEDGER, 0).write(rows(0, first), is_last=True)
+    WriteLedger(outlets[0], LEDGER, 0).write(rows(0, first), is_last=True)
     with pytest.raises(SinkError, match="rows now come differently"):
-        Ledger(outlets[1], LEDGER, 0).write(rows(0, then), is_last=True)
+        WriteLedger(outlets[1], LEDGER, 0).write(rows(0, then), is_last=True)

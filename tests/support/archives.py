@@ -10,18 +10,18 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.account_usage import AccountLimits
-from penstock.api.advisories import ClientInfo
+from penstock.api.advisories import AdvisoryClient
 from penstock.api.stream_config import StreamConfig
 from penstock.api.stream_defaults import StreamContext
 from penstock.api.stream_requests import check_restored, plan_create
 from penstock.base.effects import Advise, Send
 from penstock.base.message import Inbound
 from penstock.jetstream.account.asset_factory import make_stream
-from penstock.jetstream.account.asset_files import AccountFiles
+from penstock.jetstream.account.asset_files import AccountDirectory
 from penstock.jetstream.account.assets import Assets, ServerRoom
 from penstock.jetstream.account.policy import Policy
 from penstock.jetstream.archive.restore_session import Restore
-from penstock.jetstream.host.environment import Ambient
+from penstock.jetstream.host.environment import Environment
 from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000
-CLIENT = ClientInfo(acc="$G")
+CLIENT = AdvisoryClient(acc="$G")
 STEPS_MAX = 100_000
 
 
@@ -42,7 +42,7 @@ def account(disk: Disk | None = None, **limits: int) -> Assets:
     """An account whose files, if any, are on this disk."""
     numbers = itertools.count(1)
     return Assets(
-        ambient=Ambient(
+        ambient=Environment(
             nuid=lambda: f"N{next(numbers)}",
             noise=bytes,
             seed=lambda: next(numbers),
@@ -51,7 +51,9 @@ def account(disk: Disk | None = None, **limits: int) -> Assets:
         ),
         limits=AccountLimits(**limits),
         room=ServerRoom(max_memory=-1, max_storage=-1),
-        files=None if disk is None else AccountFiles(disk, make_incarnation=lambda: next(numbers)),
+        files=None
+        if disk is None
+        else AccountDirectory(disk, make_incarnation=lambda: next(numbers)),
         policy=Policy(),
         in_flight=InFlight(),
     )

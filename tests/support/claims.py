@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.nkeys import Kind, encode_seed, public_from_seed, sign
+from penstock.base.nkeys import KeyKind, encode_seed, public_from_seed, sign
 from support.nkeys import url_safe
 from support.wire import Wire
 
@@ -34,7 +34,7 @@ UNLIMITED: dict[str, Any] = {
 class Issuer:
     """A key that vouches for others."""
 
-    def __init__(self, kind: Kind, number: int) -> None:
+    def __init__(self, kind: KeyKind, number: int) -> None:
         self.kind = kind
         self.seed = encode_seed(kind, number.to_bytes(32, "big"))
         self.public = public_from_seed(self.seed)
@@ -75,13 +75,13 @@ def _part(value: object) -> str:
     return url_safe(json.dumps(value).encode())
 
 
-OPERATOR = Issuer(Kind.OPERATOR, 1)
-SYSTEM = Issuer(Kind.ACCOUNT, 2)
-SHOP = Issuer(Kind.ACCOUNT, 3)
-GUEST = Issuer(Kind.ACCOUNT, 4)
-SIGNING_KEY = Issuer(Kind.ACCOUNT, 5)
-AMY = Issuer(Kind.USER, 6)
-BOB = Issuer(Kind.USER, 7)
+OPERATOR = Issuer(KeyKind.OPERATOR, 1)
+SYSTEM = Issuer(KeyKind.ACCOUNT, 2)
+SHOP = Issuer(KeyKind.ACCOUNT, 3)
+GUEST = Issuer(KeyKind.ACCOUNT, 4)
+SIGNING_KEY = Issuer(KeyKind.ACCOUNT, 5)
+AMY = Issuer(KeyKind.USER, 6)
+BOB = Issuer(KeyKind.USER, 7)
 
 
 @dataclass

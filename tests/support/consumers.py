@@ -13,7 +13,7 @@ from msgspec import structs
 
 from penstock.api.consumer_config import ConsumerConfig, CreateConsumerRequest
 from penstock.api.consumer_defaults import ConsumerCaps
-from penstock.api.consumer_requests import Surroundings, addressed, decide
+from penstock.api.consumer_requests import RequestContext, addressed, decide
 from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import ApiError
 from penstock.api.stream_config import StreamConfig
@@ -250,7 +250,7 @@ def asked(
         return meant
     made = decode(StreamConfig, json.dumps(stream).encode())
     made = structs.replace(made, num_replicas=made.num_replicas or 1)
-    around = Surroundings(made, caps, consumers, has_interest)
+    around = RequestContext(made, caps, consumers, has_interest)
     return decide(meant.config, request.action, around, pedantic=request.pedantic)
 
 

@@ -15,7 +15,7 @@ from penstock.api.consumer_defaults import ConsumerCaps, normalise
 from penstock.api.stream_config import StreamConfig
 from penstock.base.effects import Advise, Deliver, Send
 from penstock.jetstream.consumers.consumer import Consumer
-from penstock.jetstream.consumers.consumer_context import Surroundings
+from penstock.jetstream.consumers.consumer_context import ConsumerContext
 from penstock.jetstream.consumers.state.consumer_state import MemoryLog
 from penstock.store.contract import Appended
 from penstock.store.memstore import MemStore
@@ -75,7 +75,7 @@ class Stage:
         for subject in before:
             self._append(subject, b"", b"")
         self.log: StateLog = log or MemoryLog()
-        self.around = Surroundings(
+        self.around = ConsumerContext(
             stream_name="S",
             store=self.store,
             has_interest=lambda subject, group: subject not in self.deaf,

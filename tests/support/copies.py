@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.stream_config import StreamSource
 from penstock.base.effects import Fetch, Send
 from penstock.base.message import Inbound
-from penstock.jetstream.host.environment import Ambient
+from penstock.jetstream.host.environment import Environment
 from penstock.jetstream.host.stream_host import StreamHost
-from penstock.jetstream.sources.stream_sources import Upstream
+from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
@@ -46,7 +46,7 @@ class Copy:
 
     def open(self) -> None:
         """Starts, or starts again over the same store."""
-        ambient = Ambient(
+        ambient = Environment(
             nuid=lambda: str(next(self._numbers)),
             noise=bytes,
             seed=lambda: 0,
@@ -58,7 +58,7 @@ class Copy:
         while stream.recover(self.now_ns) is not None:
             pass
         self.host = StreamHost(stream, None)
-        self.upstream = Upstream(self.host, ambient)
+        self.upstream = StreamSources(self.host, ambient)
         self.host.upstream = self.upstream
         self.requests: list[Send] = []
         self.answers: list[Send] = []

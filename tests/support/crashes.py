@@ -11,10 +11,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from penstock.fold.follow.batch_commit import Committer
+from penstock.fold.follow.batch_commit import BatchCommitter
 from penstock.fold.follow.repair import Repair
 from penstock.fold.follow.store_worker import Worker
-from penstock.fold.follow.watch_loop import Application, FoldLoop, Surroundings
+from penstock.fold.follow.watch_loop import Application, FoldLoop, LoopContext
 from penstock.kv.kv_types import CaughtUp, KvUpdate, LogInfo, Scope, WatchCursor
 from support.folds import contents, model
 
@@ -80,7 +80,7 @@ class LogBucket:
             yield key
 
 
-class DyingCommitter(Committer):
+class DyingCommitter(BatchCommitter):
     """Dies before a commit, or after it."""
 
     steps: Steps
@@ -165,7 +165,7 @@ async def _one_life(
             committer=committer,
             repair=Repair.relist(bucket),
             application=Application(apply=apply),
-            around=Surroundings(),
+            around=LoopContext(),
             batch=batch,
         ).run()
     finally:

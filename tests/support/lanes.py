@@ -13,7 +13,7 @@ from penstock.base.effects import Deliver
 from penstock.broker.router import Router
 from penstock.jetstream.consumers.ack_lane import AckLane
 from penstock.jetstream.consumers.consumer_context import Outlet
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.subjects.trie import SubList, Subscription
 from support.consuming import Stage
 
@@ -34,7 +34,7 @@ class Subscribers:
         interest = SubList()
         self.outlet = Outlet(router, interest)
         self._armed: list[Callable[[], None]] = []
-        self._plane = Plane(
+        self._plane = IoLoop(
             router=router, arm=lambda _, call: self._armed.append(call), write_deadline_ns=10**10
         )
         self._plane.add_interest(interest)

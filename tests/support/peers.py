@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from penstock.server.server_state import Service
-    from support.codecs import WebSocketClient
+    from penstock.server.server_state import ServerState
     from support.tls import Certificates
+    from support.transport_codecs import WebSocketClient
 
 RECEIVE_BYTES = 1 << 18
 QUIET = {"verbose": False, "pedantic": False}
@@ -101,7 +101,7 @@ class Peer:
         self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
 
     def _upgrade(self, *, compression: bool) -> None:
-        from support.codecs import WebSocketClient
+        from support.transport_codecs import WebSocketClient
 
         self._websocket = WebSocketClient(compression=compression)
         self.socket.sendall(self._websocket.request())
@@ -254,7 +254,7 @@ class Embedded:
         return self._server.port
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ServerState:
         """For counters, which any thread may read."""
         return self._server._server.service
 

@@ -30,7 +30,7 @@ SECONDS = 900  # not how long it takes: six Java machines may share two busy cor
 POLL_SECONDS = 0.05
 EXECUTOR_MEMORY = "512m"
 DAEMON_MEMORY = "512m"  # the least that a Connect server starts with
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def environment(place: Path) -> dict[str, str]:
 def spark_home() -> str:
     import pyspark
 
-    return str(Path(pyspark.__file__).parent)
+    return str(Path(pyspark.__file__).parents[1])
 
 
 def command(name: str) -> str:

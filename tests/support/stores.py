@@ -203,7 +203,10 @@ KINDS = {
     "file, compressed": Kind(
         DiskPlace,
         Step.REOPEN,
-        lambda: {"block_bytes": SMALL, "compression": named("compression", "Compression").ZSTD},
+        lambda: {
+            "block_bytes": SMALL,
+            "compression": named("format.compression", "BlockCompression").ZSTD,
+        },
         compacts=True,
     ),
     "file, encrypted": Kind(

@@ -3,7 +3,7 @@
 Kept as data, so that the codec and a live reference can be asked the same questions.
 """
 
-from support.codecs import KEY, upgrade_request
+from support.transport_codecs import KEY, upgrade_request
 
 FIRST_LINE = "GET / HTTP/1.1"
 

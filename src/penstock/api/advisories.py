@@ -16,7 +16,7 @@ ADVISORY_TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."
 
 
-class ClientInfo(Struct, frozen=True, kw_only=True):
+class AdvisoryClient(Struct, frozen=True, kw_only=True):
     """Who asked."""
 
     start: Time | None = None
@@ -60,7 +60,7 @@ class ApiAudit(Event, frozen=True, kw_only=True):
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}api_audit"
     server: Annotated[str, EMIT] = ""
-    client: Annotated[ClientInfo | None, EMIT] = None
+    client: Annotated[AdvisoryClient | None, EMIT] = None
     subject: Annotated[str, EMIT] = ""
     request: str = ""
     response: Annotated[str, EMIT] = ""
@@ -85,7 +85,7 @@ class StreamAction(Event, frozen=True, kw_only=True):
     domain: str = ""
 
 
-class ConsumerAction(Event, frozen=True, kw_only=True):
+class ConsumerActionAdvisory(Event, frozen=True, kw_only=True):
     """A consumer was created or deleted."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}consumer_action"
@@ -161,7 +161,7 @@ class SnapshotCreate(Event, frozen=True, kw_only=True):
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}snapshot_create"
     stream: Annotated[str, EMIT] = ""
     state: Annotated[StreamState, EMIT] = StreamState()
-    client: Annotated[ClientInfo | None, EMIT] = None
+    client: Annotated[AdvisoryClient | None, EMIT] = None
     domain: str = ""
 
 
@@ -172,7 +172,7 @@ class SnapshotComplete(Event, frozen=True, kw_only=True):
     stream: Annotated[str, EMIT] = ""
     start: Annotated[Time, EMIT] = 0
     end: Annotated[Time, EMIT] = 0
-    client: Annotated[ClientInfo | None, EMIT] = None
+    client: Annotated[AdvisoryClient | None, EMIT] = None
     domain: str = ""
     error: str = ""
 
@@ -182,7 +182,7 @@ class RestoreCreate(Event, frozen=True, kw_only=True):
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}restore_create"
     stream: Annotated[str, EMIT] = ""
-    client: Annotated[ClientInfo | None, EMIT] = None
+    client: Annotated[AdvisoryClient | None, EMIT] = None
     domain: str = ""
 
 
@@ -194,7 +194,7 @@ class RestoreComplete(Event, frozen=True, kw_only=True):
     start: Annotated[Time, EMIT] = 0
     end: Annotated[Time, EMIT] = 0
     bytes: Annotated[int, EMIT] = 0
-    client: Annotated[ClientInfo | None, EMIT] = None
+    client: Annotated[AdvisoryClient | None, EMIT] = None
     domain: str = ""
 
 

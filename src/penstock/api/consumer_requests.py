@@ -52,7 +52,7 @@ class Addressed(NamedTuple):
     config: ConsumerConfig
 
 
-class Surroundings(NamedTuple):
+class RequestContext(NamedTuple):
     """What a consumer is created or changed in the midst of."""
 
     stream: StreamConfig
@@ -98,14 +98,14 @@ def addressed(
 
 
 def decide(
-    cfg: ConsumerConfig, action: ConsumerAction, around: Surroundings, *, pedantic: bool = False
+    cfg: ConsumerConfig, action: ConsumerAction, around: RequestContext, *, pedantic: bool = False
 ) -> ConsumerConfig | ApiError:
     """Return the configuration to store for the consumer `cfg.name`, or why not."""
     return finish(decide_sliced(cfg, action, around, pedantic=pedantic))
 
 
 def decide_sliced(
-    cfg: ConsumerConfig, action: ConsumerAction, around: Surroundings, *, pedantic: bool = False
+    cfg: ConsumerConfig, action: ConsumerAction, around: RequestContext, *, pedantic: bool = False
 ) -> Sliced[ConsumerConfig | ApiError]:
     """As `decide`, in slices."""
     old = around.consumers.get(cfg.durable_name or cfg.name)
@@ -162,7 +162,7 @@ def _kept(old: ConsumerConfig, new: ConsumerConfig) -> ConsumerConfig:
 
 
 def _changed(
-    old: ConsumerConfig, new: ConsumerConfig, action: ConsumerAction, around: Surroundings
+    old: ConsumerConfig, new: ConsumerConfig, action: ConsumerAction, around: RequestContext
 ) -> Sliced[ConsumerConfig | ApiError]:
     if action is ConsumerAction.CREATE:
         if _without_level(old) != _without_level(new):
@@ -179,7 +179,7 @@ def _changed(
     return new
 
 
-def _created(cfg: ConsumerConfig, around: Surroundings) -> Sliced[ConsumerConfig | ApiError]:
+def _created(cfg: ConsumerConfig, around: RequestContext) -> Sliced[ConsumerConfig | ApiError]:
     if not is_internal(cfg):
         refused = yield from _crowded(cfg, around)
         if refused is not None:
@@ -191,7 +191,7 @@ def _created(cfg: ConsumerConfig, around: Surroundings) -> Sliced[ConsumerConfig
     return cfg
 
 
-def _crowded(cfg: ConsumerConfig, around: Surroundings) -> Sliced[ApiError | None]:
+def _crowded(cfg: ConsumerConfig, around: RequestContext) -> Sliced[ApiError | None]:
     """What the consumers that are there already say to one more."""
     most = _max_consumers(around.stream, around.caps)
     is_queue = around.stream.retention is Retention.WORKQUEUE

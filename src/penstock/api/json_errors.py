@@ -26,7 +26,7 @@ _NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 92:
 _NO_CHARACTER: Final = 0xDC00
 
 
-class _Fault(Exception):
+class _JsonFault(Exception):
     """The first fault, as text; raised to leave the walk."""
 
 
@@ -38,7 +38,7 @@ def explain(raw: bytes, at: int = 0) -> str:
         at = _blank(raw, at)
         while at < len(raw):
             at = _blank(raw, _value(raw, at))
-    except _Fault as fault:
+    except _JsonFault as fault:
         return str(fault)
     return ""
 
@@ -51,7 +51,7 @@ def explain_one(raw: bytes) -> str:
         at = _blank(raw, _value(raw, _blank(raw, 0)))
         if at < len(raw):
             raise _unexpected(raw, at, "after top-level value")
-    except _Fault as fault:
+    except _JsonFault as fault:
         text = str(fault)
         return "unexpected end of JSON input" if text == ENDS_EARLY else _OFFSET.sub("", text)
     return ""
@@ -131,13 +131,15 @@ def _string(raw: bytes, at: int) -> int:
         at = escape.end()
 
 
-def _bad_escape(raw: bytes, at: int) -> _Fault:
+def _bad_escape(raw: bytes, at: int) -> _JsonFault:
     is_unicode = raw[at + 1 : at + 2] == b"u"
     length = _UNICODE_ESCAPE_BYTES if is_unicode else 2
     shown = raw[at : at + length]
     if len(shown) < length and _HEX.fullmatch(shown, 2):
-        return _Fault(ENDS_EARLY)
-    return _Fault(f"invalid escape sequence {_quoted(shown)} in string at offset {at + len(shown)}")
+        return _JsonFault(ENDS_EARLY)
+    return _JsonFault(
+        f"invalid escape sequence {_quoted(shown)} in string at offset {at + len(shown)}"
+    )
 
 
 def _quoted(raw: bytes) -> str:
@@ -200,10 +202,10 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
     return found.end()
 
 
-def _unexpected(raw: bytes, at: int, where: str) -> _Fault:
+def _unexpected(raw: bytes, at: int, where: str) -> _JsonFault:
     if at >= len(raw):
-        return _Fault(ENDS_EARLY)
+        return _JsonFault(ENDS_EARLY)
     character = raw[at : at + 4].decode("utf-8", "surrogateescape")[0]
     shown = "\\'" if character == "'" else _shown(character)
     end = at + len(character.encode("utf-8", "surrogateescape"))
-    return _Fault(f"invalid character '{shown}' {where} at offset {end}")
+    return _JsonFault(f"invalid character '{shown}' {where} at offset {end}")

@@ -25,7 +25,7 @@ _SEED_MARK: Final = 0x90
 _BASE32_GROUP: Final = 8
 
 
-class Kind(IntEnum):
+class KeyKind(IntEnum):
     """What a key stands for; the value is its prefix byte."""
 
     ACCOUNT = 0x00
@@ -44,7 +44,7 @@ class NkeyError(ValueError):
 class PublicKey:
     """A decoded public key."""
 
-    kind: Kind
+    kind: KeyKind
     key: bytes
 
 
@@ -52,7 +52,7 @@ class PublicKey:
 class Seed:
     """A decoded seed: enough to sign, so it is never shown."""
 
-    kind: Kind
+    kind: KeyKind
     seed: bytes = field(repr=False)
 
 
@@ -61,12 +61,12 @@ def crc16(data: bytes) -> int:
     return binascii.crc_hqx(data, 0)
 
 
-def encode_public(kind: Kind, key: bytes) -> str:
+def encode_public(kind: KeyKind, key: bytes) -> str:
     """The text of a public key, 56 characters."""
     return _encode(bytes((kind,)) + _checked_length(key))
 
 
-def decode_public(text: str, kind: Kind | None = None) -> PublicKey:
+def decode_public(text: str, kind: KeyKind | None = None) -> PublicKey:
     """Read a public key, of a certain kind if one is given."""
     raw = _decode(text, PUBLIC_CHARS)
     found = _kind_of(raw[0])
@@ -75,7 +75,7 @@ def decode_public(text: str, kind: Kind | None = None) -> PublicKey:
     return PublicKey(found, raw[1:])
 
 
-def is_public(text: str, kind: Kind) -> bool:
+def is_public(text: str, kind: KeyKind) -> bool:
     """Whether the text is a well-formed public key of this kind."""
     try:
         decode_public(text, kind)
@@ -84,7 +84,7 @@ def is_public(text: str, kind: Kind) -> bool:
     return True
 
 
-def encode_seed(kind: Kind, seed: bytes) -> str:
+def encode_seed(kind: KeyKind, seed: bytes) -> str:
     """The text of a seed, 58 characters."""
     prefix = bytes((_SEED_MARK | kind >> 5, (kind & 31) << 3))
     return _encode(prefix + _checked_length(seed))
@@ -100,7 +100,7 @@ def decode_seed(text: str) -> Seed:
 
 def server_id(random: bytes) -> str:
     """The id of a server: 32 random bytes in the form of a public server key, `N...`."""
-    return encode_public(Kind.SERVER, random)
+    return encode_public(KeyKind.SERVER, random)
 
 
 def public_from_seed(seed: str) -> str:
@@ -154,9 +154,9 @@ def _decode(text: str, chars: int) -> bytes:
     return body
 
 
-def _kind_of(prefix: int) -> Kind:
+def _kind_of(prefix: int) -> KeyKind:
     try:
-        return Kind(prefix)
+        return KeyKind(prefix)
     except ValueError:
         raise NkeyError("nkey is of an unknown kind") from None
 

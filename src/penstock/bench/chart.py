@@ -39,7 +39,7 @@ STYLE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """One scenario; a factor that was not measured is None and gets no bar."""
 
     label: str
@@ -67,7 +67,7 @@ class Axis:
         return [2.0**power for power in range(ceil(self.low), floor(self.high) + 1)]
 
 
-def render(title: str, rows: Sequence[Row]) -> str:
+def render(title: str, rows: Sequence[ChartRow]) -> str:
     """A complete SVG document."""
     axis = _axis(rows)
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
@@ -85,7 +85,7 @@ def render(title: str, rows: Sequence[Row]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _axis(rows: Sequence[Row]) -> Axis:
+def _axis(rows: Sequence[ChartRow]) -> Axis:
     factors = [factor for row in rows for factor in (row.cpu_advantage, row.rate_ratio) if factor]
     exponents = [log2(factor) for factor in factors]
     longest = max((len(row.label) for row in rows), default=0)
@@ -120,7 +120,7 @@ def _grid(axis: Axis, height: int) -> list[str]:
     return parts
 
 
-def _row(axis: Axis, row: Row, top: int) -> list[str]:
+def _row(axis: Axis, row: ChartRow, top: int) -> list[str]:
     right, middle = axis.left - LABEL_GAP, top + BAR_HEIGHT + 5
     parts = [f'<text x="{right}" y="{middle}" text-anchor="end">{escape(row.label)}</text>']
     parts += _bar(axis, "cpu", row.cpu_advantage, top)

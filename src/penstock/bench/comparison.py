@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from penstock.bench.bench_error import BenchError
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 from penstock.bench.load_result import Result
 from penstock.bench.measurement import MESSAGES_MIN, fitting_count, run_scenario
 from penstock.bench.sample_stats import Latency, Spread, ratio
@@ -96,7 +96,11 @@ class Comparison:
 
 
 def survey(
-    scenario: Scenario, endpoint: Endpoint, pid: int | None, effort: Effort, progress: Progress
+    scenario: Scenario,
+    endpoint: ServerEndpoint,
+    pid: int | None,
+    effort: Effort,
+    progress: Progress,
 ) -> Series:
     """Repeated runs against a server that is already there."""
     series = Series(str(endpoint), scenario)

@@ -7,7 +7,7 @@ byte of load to the last byte that proves it done. No runner lives here.
 from dataclasses import dataclass
 
 from penstock.bench import process_stats
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 from penstock.bench.sample_stats import Latency
 
 
@@ -44,7 +44,7 @@ class Result:
 class Load:
     """What a runner needs to know about one run."""
 
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
     messages: int
     pid: int | None
     deadline_ns: int
@@ -54,7 +54,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LoadTiming:
     """What a runner reports back."""
 
     messages: int

@@ -21,14 +21,20 @@ from penstock.bench.load.jetstream_load import run_get, run_publish, run_read
 from penstock.bench.load.load_frames import (
     HEADER_BLOCK,
     STAMP_DIGITS,
-    Batch,
+    FrameBatch,
     SubjectPlan,
     encode_batch,
     encode_request,
 )
-from penstock.bench.load.raw_client import NANOS, Client, Endpoint, deadline_after, open_client
+from penstock.bench.load.raw_client import (
+    NANOS,
+    Client,
+    ServerEndpoint,
+    deadline_after,
+    open_client,
+)
 from penstock.bench.load.request_reply_load import exchange
-from penstock.bench.load_result import Load, Result, Timing
+from penstock.bench.load_result import Load, LoadTiming, Result
 from penstock.bench.sample_stats import Latency
 from penstock.bench.scenarios import (
     BucketGet,
@@ -48,7 +54,7 @@ MESSAGES_MIN = 200
 
 def run_scenario(
     scenario: Scenario,
-    endpoint: Endpoint,
+    endpoint: ServerEndpoint,
     messages: int,
     pid: int | None = None,
     timeout_s: float = RUN_TIMEOUT_S,
@@ -68,7 +74,7 @@ def run_scenario(
     )
 
 
-def _run(scenario: Scenario, load: Load) -> Timing:
+def _run(scenario: Scenario, load: Load) -> LoadTiming:
     match scenario:
         case PubSub():
             return _run_pubsub(scenario, load)
@@ -82,7 +88,7 @@ def _run(scenario: Scenario, load: Load) -> Timing:
             return run_get(scenario, load)
 
 
-def fitting_count(scenario: Scenario, endpoint: Endpoint, seconds: float) -> int:
+def fitting_count(scenario: Scenario, endpoint: ServerEndpoint, seconds: float) -> int:
     """How many messages keep this server busy for about `seconds`; found by growing trials."""
     count = scenario.first_trial
     for _ in range(TRIALS_MAX):
@@ -94,7 +100,7 @@ def fitting_count(scenario: Scenario, endpoint: Endpoint, seconds: float) -> int
     return max(MESSAGES_MIN, wanted)
 
 
-def _run_pubsub(scenario: PubSub, load: Load) -> Timing:
+def _run_pubsub(scenario: PubSub, load: Load) -> LoadTiming:
     plan = SubjectPlan(f"bench.{secrets.token_hex(2)}", scenario.subjects)
     batch = encode_batch(plan, scenario.payload_bytes, headers=scenario.headers)
     share = max(1, load.messages // scenario.publishers)
@@ -112,10 +118,10 @@ def _run_pubsub(scenario: PubSub, load: Load) -> Timing:
         cpu_used = load.cpu_seconds() - cpu_before
         check_exact(receivers, messages * scenario.copies, load.deadline_ns)
     size = scenario.payload_bytes + (len(HEADER_BLOCK) if scenario.headers else 0)
-    return Timing(messages, messages * scenario.copies, size, start_ns, end_ns, cpu_used)
+    return LoadTiming(messages, messages * scenario.copies, size, start_ns, end_ns, cpu_used)
 
 
-def _stamp_cycle(scenario: PubSub, batch: Batch) -> int:
+def _stamp_cycle(scenario: PubSub, batch: FrameBatch) -> int:
     ordered = scenario.publishers == 1 and not scenario.queue
     return batch.count if ordered and scenario.payload_bytes >= STAMP_DIGITS else 0
 
@@ -130,7 +136,7 @@ def _race(
     publishers: Sequence[Client],
     receivers: Sequence[Client],
     tallies: Sequence[load_generator.Tally],
-    batch: Batch,
+    batch: FrameBatch,
     share: int,
     deadline_ns: int,
 ) -> tuple[int, int]:
@@ -183,7 +189,7 @@ def check_exact(receivers: Sequence[Client], deliveries: int, deadline_ns: int) 
         raise BenchError(f"{misordered} of {deliveries} deliveries were out of order")
 
 
-def _run_requests(scenario: RequestReply, load: Load) -> Timing:
+def _run_requests(scenario: RequestReply, load: Load) -> LoadTiming:
     subject = f"bench.{secrets.token_hex(2)}"
     samples = array("q", bytes(8 * load.messages))
     with ExitStack() as stack:
@@ -201,7 +207,7 @@ def _run_requests(scenario: RequestReply, load: Load) -> Timing:
         cpu_before = load.cpu_seconds()
         start_ns, end_ns = exchange(requests, responder.fd, token_at, samples, load.deadline_ns)
         cpu_used = load.cpu_seconds() - cpu_before
-    return Timing(
+    return LoadTiming(
         load.messages,
         2 * load.messages,
         scenario.payload_bytes,
@@ -212,5 +218,5 @@ def _run_requests(scenario: RequestReply, load: Load) -> Timing:
     )
 
 
-def _open_many(stack: ExitStack, endpoint: Endpoint, count: int) -> list[Client]:
+def _open_many(stack: ExitStack, endpoint: ServerEndpoint, count: int) -> list[Client]:
     return [stack.enter_context(open_client(endpoint)) for _ in range(count)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.bench import process_stats
 from penstock.bench.bench_error import BenchError
-from penstock.bench.chart import Row, render
+from penstock.bench.chart import ChartRow, render
 from penstock.bench.comparison import Comparison, Effort, Series
 from penstock.bench.probes.figures import Figure
 from penstock.bench.sample_stats import Spread
@@ -134,7 +134,7 @@ def figures_json(title: str, columns: Mapping[str, Sequence[Figure]]) -> str:
 
 
 def comparison_chart(comparisons: Sequence[Comparison]) -> str:
-    rows = [Row(one.scenario.title, one.cpu_advantage, one.rate_ratio) for one in comparisons]
+    rows = [ChartRow(one.scenario.title, one.cpu_advantage, one.rate_ratio) for one in comparisons]
     first = comparisons[0]
     return render(f"{first.ours.label} against {first.reference.label}", rows)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.bench.bench_error import BenchError
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
@@ -40,7 +40,7 @@ class RunningServer:
 
     label: str
     pid: int
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
 
 
 def our_command(override: str | None = None) -> ServerCommand:
@@ -97,7 +97,7 @@ def _write_config(folder: Path, jetstream: str) -> str:
 
 def _await_listening(
     command: ServerCommand, child: subprocess.Popen[bytes], folder: Path, log: Path
-) -> Endpoint:
+) -> ServerEndpoint:
     ports = folder / f"nats-server_{child.pid}.ports"
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
@@ -106,7 +106,7 @@ def _await_listening(
             raise BenchError(_start_failure(command, reason, log))
         # The file may be there before its content: an unfinished one is looked at again.
         with contextlib.suppress(OSError, ValueError, LookupError):
-            return Endpoint.parse(str(json.loads(ports.read_text())["nats"][0]))
+            return ServerEndpoint.parse(str(json.loads(ports.read_text())["nats"][0]))
         time.sleep(START_POLL_S)
     raise BenchError(_start_failure(command, f"not listening in {START_TIMEOUT_S:.0f} s", log))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.broker.share_values import Export, Import, Kind
+from penstock.broker.share_values import Export, Import, ShareKind
 from penstock.subjects.match import collides, is_subset
 from penstock.subjects.pattern_rewrite import Renaming
 from penstock.subjects.tokens import SEPARATOR, has_wildcard, is_valid_subject, token_at
@@ -42,7 +42,7 @@ class Shares(NamedTuple):
     imports: Sequence[Import]
 
 
-class Joined(NamedTuple):
+class ResolvedImports(NamedTuple):
     """An import that works: subjects of `exporter` under the importer's own names."""
 
     importer: str
@@ -57,8 +57,8 @@ class Joined(NamedTuple):
 class Sharing(NamedTuple):
     """All imports of a server, in the order in which they were configured."""
 
-    streams: tuple[Joined, ...] = ()
-    services: tuple[Joined, ...] = ()
+    streams: tuple[ResolvedImports, ...] = ()
+    services: tuple[ResolvedImports, ...] = ()
 
 
 def join(accounts: Iterable[Shares]) -> Sharing:
@@ -70,7 +70,7 @@ def join(accounts: Iterable[Shares]) -> Sharing:
     joiner = _Joiner(by_name)
     for name, wanted in _imports_of(by_name):
         joiner.add(name, wanted)
-    return Sharing(tuple(joiner.joined[Kind.STREAM]), tuple(joiner.joined[Kind.SERVICE]))
+    return Sharing(tuple(joiner.joined[ShareKind.STREAM]), tuple(joiner.joined[ShareKind.SERVICE]))
 
 
 def tolerate(accounts: Iterable[Shares]) -> tuple[dict[str, Shares], list[tuple[str, str]]]:
@@ -100,7 +100,7 @@ def tolerate(accounts: Iterable[Shares]) -> tuple[dict[str, Shares], list[tuple[
 
 def _imports_of(accounts: dict[str, Shares]) -> Iterator[tuple[str, Import]]:
     """All imports with their importers: first of streams, then of services."""
-    for kind in (Kind.STREAM, Kind.SERVICE):
+    for kind in (ShareKind.STREAM, ShareKind.SERVICE):
         for shares in accounts.values():
             for wanted in shares.imports:
                 if wanted.kind is kind:
@@ -121,7 +121,10 @@ class _Joiner:
 
     def __init__(self, accounts: dict[str, Shares]) -> None:
         self._accounts = accounts
-        self.joined: dict[Kind, list[Joined]] = {Kind.STREAM: [], Kind.SERVICE: []}
+        self.joined: dict[ShareKind, list[ResolvedImports]] = {
+            ShareKind.STREAM: [],
+            ShareKind.SERVICE: [],
+        }
 
     def add(self, importer: str, wanted: Import) -> None:
         kind = wanted.kind.value
@@ -129,7 +132,7 @@ class _Joiner:
             raise SharingFault(f'"{wanted.account}" account not defined for {kind} import')
         try:
             joined = self._join(importer, wanted)
-            if wanted.kind is Kind.STREAM:
+            if wanted.kind is ShareKind.STREAM:
                 self._check_stream(joined)
             else:
                 self._check_service(joined)
@@ -138,10 +141,10 @@ class _Joiner:
             raise SharingFault(text) from None
         self.joined[wanted.kind].append(joined)
 
-    def _join(self, importer: str, wanted: Import) -> Joined:
+    def _join(self, importer: str, wanted: Import) -> ResolvedImports:
         ours = _name_here(wanted)
         is_valid = is_valid_subject(wanted.subject) and is_valid_subject(ours)
-        if wanted.kind is Kind.SERVICE and not is_valid:
+        if wanted.kind is ShareKind.SERVICE and not is_valid:
             raise SharingFault(INVALID_SUBJECT)
         export = _export_for(self._accounts[wanted.account].exports, wanted, importer)
         if export is None or not is_valid:
@@ -150,24 +153,24 @@ class _Joiner:
             renaming = Renaming(wanted.subject, ours)
         except TransformFault as fault:
             raise SharingFault(_no_transform(wanted, ours, fault)) from None
-        is_traced = (wanted if wanted.kind is Kind.STREAM else export).allow_trace
-        return Joined(importer, wanted.account, renaming, export, wanted.share, is_traced)
+        is_traced = (wanted if wanted.kind is ShareKind.STREAM else export).allow_trace
+        return ResolvedImports(importer, wanted.account, renaming, export, wanted.share, is_traced)
 
-    def _check_stream(self, joined: Joined) -> None:
+    def _check_stream(self, joined: ResolvedImports) -> None:
         theirs, ours = joined.renaming.theirs, joined.renaming.ours
         for subject in (ours, theirs):
             self._check_streams_round(joined.exporter, subject, {joined.importer})
         if any(
             (other.importer, other.exporter, other.renaming.theirs)
             == (joined.importer, joined.exporter, theirs)
-            for other in self.joined[Kind.STREAM]
+            for other in self.joined[ShareKind.STREAM]
         ):
             raise SharingFault(DUPLICATE_STREAM)
 
-    def _check_service(self, joined: Joined) -> None:
+    def _check_service(self, joined: ResolvedImports) -> None:
         ours = joined.renaming.ours
         self._check_services_round(joined.exporter, ours, {joined.importer})
-        for other in self.joined[Kind.SERVICE]:
+        for other in self.joined[ShareKind.SERVICE]:
             same = (other.importer, other.exporter, other.renaming.ours)
             if same == (joined.importer, joined.exporter, ours):
                 raise SharingFault(
@@ -177,12 +180,12 @@ class _Joiner:
 
     # -- ways round
 
-    def _of(self, kind: Kind, account: str) -> Iterator[Joined]:
+    def _of(self, kind: ShareKind, account: str) -> Iterator[ResolvedImports]:
         return (one for one in self.joined[kind] if one.importer == account)
 
     def _check_services_round(self, account: str, asked: str, visited: set[str]) -> None:
         """Whether what is asked for in `account` is passed on to somebody who was there."""
-        for one in self._of(Kind.SERVICE, account):
+        for one in self._of(ShareKind.SERVICE, account):
             if not collides(asked, one.renaming.theirs):
                 continue
             ours = one.renaming.ours
@@ -192,9 +195,9 @@ class _Joiner:
 
     def _check_streams_round(self, account: str, subject: str, visited: set[str]) -> None:
         exports = self._accounts[account].exports
-        if not any(e.kind is Kind.STREAM and is_subset(subject, e.subject) for e in exports):
+        if not any(e.kind is ShareKind.STREAM and is_subset(subject, e.subject) for e in exports):
             return
-        for one in self._of(Kind.STREAM, account):
+        for one in self._of(ShareKind.STREAM, account):
             ours = one.renaming.ours
             if not collides(subject, ours):
                 continue
@@ -211,7 +214,7 @@ class _Joiner:
 
 
 def _name_here(wanted: Import) -> str:
-    if wanted.kind is Kind.STREAM and wanted.prefix:
+    if wanted.kind is ShareKind.STREAM and wanted.prefix:
         if has_wildcard(wanted.prefix) or not is_valid_subject(wanted.prefix.rstrip(SEPARATOR)):
             raise SharingFault(BAD_PREFIX)
         return f"{wanted.prefix.removesuffix(SEPARATOR)}{SEPARATOR}{wanted.subject}"
@@ -237,7 +240,7 @@ def _may_import(export: Export, wanted: Import, importer: str) -> bool:
 
 def _no_transform(wanted: Import, ours: str, fault: TransformFault) -> str:
     kind = wanted.kind.value
-    pair = (ours, wanted.subject) if wanted.kind is Kind.SERVICE else (wanted.subject, ours)
+    pair = (ours, wanted.subject) if wanted.kind is ShareKind.SERVICE else (wanted.subject, ours)
     return (
         f"failed to create mapping transform for {kind} import subject "
         f'from "{pair[0]}" to "{pair[1]}": {fault}'

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.share_values import Response
+from penstock.broker.share_values import ResponseKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.broker.import_resolver import Joined
+    from penstock.broker.import_resolver import ResolvedImports
 
 OPEN_MAX: Final = 1_048_576
 """Replies awaited by one account's services."""
@@ -26,7 +26,7 @@ class Awaited:
 
     __slots__ = ("account", "joined", "since_ns", "subject")
 
-    def __init__(self, account: str, subject: str, joined: Joined, now_ns: int) -> None:
+    def __init__(self, account: str, subject: str, joined: ResolvedImports, now_ns: int) -> None:
         self.account: Final = account
         self.subject: Final = subject
         self.joined: Final = joined
@@ -34,7 +34,7 @@ class Awaited:
 
     @property
     def is_single(self) -> bool:
-        return self.joined.export.response is Response.SINGLETON
+        return self.joined.export.response is ResponseKind.SINGLETON
 
     @property
     def due_ns(self) -> int:
@@ -57,7 +57,7 @@ class Replies:
     def __len__(self) -> int:
         return len(self._awaited)
 
-    def open(self, account: str, subject: str, joined: Joined, now_ns: int) -> str:
+    def open(self, account: str, subject: str, joined: ResolvedImports, now_ns: int) -> str:
         """The subject the service sees instead of the requester's."""
         if len(self._awaited) >= OPEN_MAX:
             del self._awaited[next(iter(self._awaited))]

@@ -16,14 +16,14 @@ from msgspec import Meta, Struct
 RESPONSE_THRESHOLD_NS_DEFAULT = 120_000_000_000
 
 
-class Kind(enum.Enum):
+class ShareKind(enum.Enum):
     """What is shared: messages that come, or a service that is asked."""
 
     STREAM = "stream"
     SERVICE = "service"
 
 
-class Response(enum.Enum):
+class ResponseKind(enum.Enum):
     """How many answers a service gives to one request."""
 
     SINGLETON = "singleton"
@@ -34,11 +34,11 @@ class Response(enum.Enum):
 class Export(Struct, frozen=True, kw_only=True):
     """What other accounts may import."""
 
-    kind: Annotated[Kind, Meta(description="Stream or service.")]
+    kind: Annotated[ShareKind, Meta(description="Stream or service.")]
     subject: Annotated[str, Meta(description="What is shared.")]
     accounts: Annotated[tuple[str, ...], Meta(description="Who may; empty: everybody.")] = ()
-    response: Annotated[Response, Meta(description="singleton, stream or chunked.")] = (
-        Response.SINGLETON
+    response: Annotated[ResponseKind, Meta(description="singleton, stream or chunked.")] = (
+        ResponseKind.SINGLETON
     )
     threshold_ns: Annotated[int, Meta(description="How long an answer may take.")] = (
         RESPONSE_THRESHOLD_NS_DEFAULT
@@ -54,7 +54,7 @@ class Export(Struct, frozen=True, kw_only=True):
 class Import(Struct, frozen=True, kw_only=True):
     """What an account takes of another."""
 
-    kind: Annotated[Kind, Meta(description="Stream or service.")]
+    kind: Annotated[ShareKind, Meta(description="Stream or service.")]
     account: Annotated[str, Meta(description="Whose it is.")]
     subject: Annotated[str, Meta(description="What it is called there.")]
     to: Annotated[str, Meta(description="What it is called here; empty: the same.")] = ""

@@ -3,9 +3,9 @@
 from penstock.bulk.blocking_publisher import BlockingPublisher
 from penstock.bulk.blocking_reader import BlockingReader
 from penstock.bulk.bulk_connection import Dialling
-from penstock.bulk.bulk_publisher import Publisher, Refusal
+from penstock.bulk.bulk_publisher import Publisher, PublishRefusal
 from penstock.bulk.bulk_reader import BulkReader
-from penstock.bulk.bulk_requests import StreamState
+from penstock.bulk.bulk_requests import StreamSummary
 from penstock.bulk.errors import (
     AccessDenied,
     AnswerLate,
@@ -18,7 +18,7 @@ from penstock.bulk.errors import (
     Refused,
 )
 from penstock.bulk.login import Address, Credentials
-from penstock.bulk.ordered_consumer import CaughtUp, Following, Idle, PastEnd
+from penstock.bulk.ordered_consumer import EndReached, Following, Idle, PastEnd
 from penstock.bulk.record_batch import Batch
 
 __all__ = [
@@ -30,10 +30,10 @@ __all__ = [
     "BlockingReader",
     "BulkError",
     "BulkReader",
-    "CaughtUp",
     "ConnectFailed",
     "Credentials",
     "Dialling",
+    "EndReached",
     "Evicted",
     "Following",
     "Idle",
@@ -41,8 +41,8 @@ __all__ = [
     "NoResponders",
     "NotPermitted",
     "PastEnd",
+    "PublishRefusal",
     "Publisher",
-    "Refusal",
     "Refused",
-    "StreamState",
+    "StreamSummary",
 ]

@@ -13,7 +13,7 @@ from penstock.bulk.loop_thread import LoopThread
 from penstock.bulk.publish_frames import encode
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_publisher import Publisher, Refusal, Repeat
+    from penstock.bulk.bulk_publisher import Publisher, PublishRefusal, Repeat
     from penstock.bulk.publish_frames import Values
     from penstock.bulk.wire_reader import Heard
 
@@ -99,7 +99,7 @@ class BlockingPublisher:
         """Wait until every row is answered."""
         self._thread.call(self._publisher.settle())
 
-    def take_refused(self) -> list[Refusal]:
+    def take_refused(self) -> list[PublishRefusal]:
         """Refusals since this was last asked."""
         return self._publisher.take_refused()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from penstock.bulk.bulk_reader import BulkReader
-    from penstock.bulk.bulk_requests import StreamState
+    from penstock.bulk.bulk_requests import StreamSummary
     from penstock.bulk.record_batch import Batch
 
 
@@ -38,7 +38,7 @@ class BlockingReader:
         """End the thread; iterators that were left in the middle end with it."""
         self._thread.close()
 
-    def stream_state(self, stream: str) -> StreamState:
+    def stream_state(self, stream: str) -> StreamSummary:
         return self._thread.call(self._reader.stream_state(stream))
 
     def range(
@@ -51,7 +51,7 @@ class BlockingReader:
         headers_only: bool = False,
         skip_evicted: bool = False,
         heartbeat: float = RANGE_HEARTBEAT_SECONDS,
-        check: Callable[[StreamState, int], None] | None = None,
+        check: Callable[[StreamSummary, int], None] | None = None,
         pulls: bool = True,
     ) -> Iterator[Batch]:
         """As `BulkReader.range`."""

@@ -1,7 +1,7 @@
 """One connection of a bulk reader: requests with their answers, and one followed subscription.
 
 Runs on an event loop, with TLS or without. Everything a server says passes through the compiled
-`Intake`; records never become Python objects here. A link is used once: when it is lost it says so
+`WireReader`; records never become Python objects here. A link is used once: when it is lost it says so
 to whoever waits, and a new one is opened by whoever needs it.
 """
 
@@ -28,8 +28,15 @@ from penstock.bulk.errors import (
     NotPermitted,
 )
 from penstock.bulk.login import Address, Credentials, connect_line
-from penstock.bulk.subscription_feed import Broken, CaughtUpMark, Denied, Feed, PastEndMark, Status
-from penstock.bulk.wire_reader import Heard, Intake, WireError
+from penstock.bulk.subscription_feed import (
+    Broken,
+    CaughtUpMark,
+    Denied,
+    PastEndMark,
+    Status,
+    SubscriptionFeed,
+)
+from penstock.bulk.wire_reader import Heard, WireError, WireReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -48,7 +55,7 @@ PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
 MSG_NEXT: Final = ".CONSUMER.MSG.NEXT."
 
-L = TypeVar("L", bound="Link")
+L = TypeVar("L", bound="BulkConnection")
 
 _VIOLATION: Final = re.compile(
     r'permissions violation for (publish|subscription) to "([^"]*)"', re.I
@@ -71,7 +78,7 @@ class Dialling:
     answer_seconds: float = ANSWER_SECONDS
 
 
-class Link(asyncio.BufferedProtocol):
+class BulkConnection(asyncio.BufferedProtocol):
     """A connection that introduced itself; made by `open_link`."""
 
     def __init__(self, dialling: Dialling) -> None:
@@ -89,14 +96,14 @@ class Link(asyncio.BufferedProtocol):
         self._deaf = ""
         self._numbers = itertools.count(ANSWERS_SID + 1)
         self._followed = 0
-        self._feed: Feed | None = None
+        self._feed: SubscriptionFeed | None = None
         self._on_arrival: Callable[[], None] | None = None
         self._paused = False
         self._error = ""
         self.info: dict[str, Any] = {}
 
-    def _new_intake(self, dialling: Dialling) -> Intake:
-        return Intake(
+    def _new_intake(self, dialling: Dialling) -> WireReader:
+        return WireReader(
             frame_bytes_max=FRAME_BYTES_MAX,
             records_max=dialling.records_max,
             bytes_max=dialling.batch_bytes_max,
@@ -176,7 +183,7 @@ class Link(asyncio.BufferedProtocol):
         mark_caught_up: bool = False,
         whole_batches: bool = False,
         on_arrival: Callable[[], None] | None = None,
-    ) -> tuple[str, Feed]:
+    ) -> tuple[str, SubscriptionFeed]:
         """Subscribe to a new subject, for a consumer to deliver to; ends what was followed.
 
         `on_arrival` is called after each read from the socket.
@@ -185,7 +192,7 @@ class Link(asyncio.BufferedProtocol):
         self._followed = next(self._numbers)
         subject = f"{self._inbox}.d.{self._followed}"
         self._intake.follow(self._followed, stop_seq=stop_seq, mark_caught_up=mark_caught_up)
-        self._feed = Feed(self._intake, self._resume, whole_batches=whole_batches)
+        self._feed = SubscriptionFeed(self._intake, self._resume, whole_batches=whole_batches)
         self._on_arrival = on_arrival
         self._write(b"SUB %b %d\r\n" % (subject.encode(), self._followed))
         return subject, self._feed
@@ -385,9 +392,9 @@ class Link(asyncio.BufferedProtocol):
         self._transport = secured
 
 
-async def open_link(dialling: Dialling) -> Link:
+async def open_link(dialling: Dialling) -> BulkConnection:
     """A link to the first server that has us."""
-    return await open_as(Link, dialling)
+    return await open_as(BulkConnection, dialling)
 
 
 async def open_as(kind: Callable[[Dialling], L], dialling: Dialling) -> L:

@@ -17,7 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.bulk.bulk_connection import FRAME_BYTES_MAX, Link, open_as
+from penstock.bulk.bulk_connection import FRAME_BYTES_MAX, BulkConnection, open_as
 from penstock.bulk.errors import (
     AccessDenied,
     AnswerLate,
@@ -25,7 +25,7 @@ from penstock.bulk.errors import (
     LinkLost,
     NotPermitted,
 )
-from penstock.bulk.publish_acks import AckIntake, Window
+from penstock.bulk.publish_acks import PublishAcks, Window
 from penstock.bulk.subscription_feed import Status
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.bulk.bulk_connection import Dialling
     from penstock.bulk.publish_frames import Frames
-    from penstock.bulk.wire_reader import Heard, Intake
+    from penstock.bulk.wire_reader import Heard, WireReader
 
 WINDOW_SLOTS: Final = 16_384
 WINDOW_BYTES_MAX: Final = 32 << 20
@@ -51,7 +51,7 @@ PASSING: Final = frozenset({10008, 10009, 10023, 10158, 10167})
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PublishRefusal:
     """A publish that was not stored where it should be. `err_code` is 0 if the server gave none."""
 
     number: int
@@ -68,7 +68,7 @@ class Repeat:
     seq: int
 
 
-class PublishLink(Link):
+class PublishLink(BulkConnection):
     """A link that gives the answers of one inbox to a window, and tells `owner` of the others."""
 
     def __init__(self, dialling: Dialling, owner: Publisher) -> None:
@@ -77,13 +77,13 @@ class PublishLink(Link):
         self._answers_sid = next(self._numbers)
         self.is_stuffed = False
 
-    def _new_intake(self, dialling: Dialling) -> Intake:
-        return AckIntake(
+    def _new_intake(self, dialling: Dialling) -> WireReader:
+        return PublishAcks(
             frame_bytes_max=FRAME_BYTES_MAX, records_max=1, bytes_max=dialling.batch_bytes_max
         )
 
     def listen(self, inbox: str, window: Window) -> None:
-        assert isinstance(self._intake, AckIntake)
+        assert isinstance(self._intake, PublishAcks)
         self._intake.answer_to(self._answers_sid, window)
         self._write(b"SUB %b.* %d\r\n" % (inbox.encode(), self._answers_sid))
 
@@ -139,7 +139,7 @@ class Publisher:
         self._tries: dict[int, int] = {}
         self._due: set[int] = set()
         self._due_at = 0.0
-        self._refused: list[Refusal] = []
+        self._refused: list[PublishRefusal] = []
         self._repeats: list[Repeat] = []
         self._resent_stop = 0  # numbers below it may be duplicates of our own first sending
         self._denied = ""
@@ -194,7 +194,7 @@ class Publisher:
         """Wait until everything is answered."""
         await self._until(lambda: self._window.oldest == self._window.next)
 
-    def take_refused(self) -> list[Refusal]:
+    def take_refused(self) -> list[PublishRefusal]:
         """Refusals since this was last asked."""
         taken, self._refused = self._refused, []
         return taken
@@ -335,20 +335,20 @@ class Publisher:
                 self._link.write(data)
 
 
-def refusal_of(number: int, heard: Heard) -> Refusal:
+def refusal_of(number: int, heard: Heard) -> PublishRefusal:
     """What an answer other than the ordinary one means."""
     status = Status.read(heard.header, "") if heard.header else None
     if status is not None and status.code == NO_RESPONDERS:
-        return Refusal(number, "no stream takes this subject", NO_RESPONDERS)
+        return PublishRefusal(number, "no stream takes this subject", NO_RESPONDERS)
     try:
         said: dict[str, Any] = json.loads(heard.payload)
     except ValueError:
-        return Refusal(number, "the answer is not that of a stream")
+        return PublishRefusal(number, "the answer is not that of a stream")
     if error := said.get("error"):
-        return Refusal(
+        return PublishRefusal(
             number, error.get("description", ""), error.get("code", 0), error.get("err_code", 0)
         )
-    return Refusal(number, f"the subject belongs to stream {said.get('stream')}")
+    return PublishRefusal(number, f"the subject belongs to stream {said.get('stream')}")
 
 
 def _now() -> float:

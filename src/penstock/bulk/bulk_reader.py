@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.bulk.bulk_connection import Dialling, open_link
-from penstock.bulk.bulk_requests import Questions, Selection, StreamState
+from penstock.bulk.bulk_requests import Questions, StreamSummary, SubjectSelection
 from penstock.bulk.direct_range import SINGLE_WINDOW, DirectReading, stored_row
 from penstock.bulk.errors import Evicted, Refused
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
-from penstock.bulk.ordered_consumer import RECONNECT_SECONDS, CaughtUp, Following, PastEnd
+from penstock.bulk.ordered_consumer import RECONNECT_SECONDS, EndReached, Following, PastEnd
 from penstock.bulk.pulled_range import PulledRange
 from penstock.bulk.record_batch import Batch
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.bulk_connection import BulkConnection
     from penstock.bulk.connection_pool import LinkPool
-    from penstock.bulk.direct_range import Row
+    from penstock.bulk.direct_range import DirectRow
 
 #: A range ends soon after its last record went missing, so it is asked for often.
 RANGE_HEARTBEAT_SECONDS: Final = 1.0
@@ -74,10 +74,12 @@ class BulkReader:
             reconnect_seconds=reconnect_seconds,
         )
 
-    async def lookup(self, stream: str, questions: Sequence[dict[str, object]]) -> list[Row | None]:
+    async def lookup(
+        self, stream: str, questions: Sequence[dict[str, object]]
+    ) -> list[DirectRow | None]:
         """Return a record, or None if there is none, for each question (`seq`, `last_by_subj`)."""
         subject = f"{self._questions.prefix}.STREAM.MSG.GET.{stream}"
-        rows: list[Row | None] = []
+        rows: list[DirectRow | None] = []
         async with self._linked() as link:
             for start in range(0, len(questions), SINGLE_WINDOW):
                 asked = questions[start : start + SINGLE_WINDOW]
@@ -87,7 +89,7 @@ class BulkReader:
                 rows += [stored_row(one.payload) for one in heard]
         return rows
 
-    async def stream_state(self, stream: str) -> StreamState:
+    async def stream_state(self, stream: str) -> StreamSummary:
         async with self._linked() as link:
             return await self._questions.stream_state(link, stream)
 
@@ -101,7 +103,7 @@ class BulkReader:
         headers_only: bool = False,
         skip_evicted: bool = False,
         heartbeat: float = RANGE_HEARTBEAT_SECONDS,
-        check: Callable[[StreamState, int], None] | None = None,
+        check: Callable[[StreamSummary, int], None] | None = None,
         pulls: bool = True,
     ) -> AsyncGenerator[Batch, None]:
         """Records with start <= sequence < stop; the whole stream as it is now by default.
@@ -118,7 +120,7 @@ class BulkReader:
         last = state.last_seq if stop is None else min(stop - 1, state.last_seq)
         if last < max(start or FIRST_SEQ, state.first_seq):
             return
-        selection = Selection(
+        selection = SubjectSelection(
             tuple(filters),
             start,
             headers_only=headers_only,
@@ -179,7 +181,7 @@ class BulkReader:
         A subject written meanwhile may come again, and an older record of it in front if the
         consumer has to be made anew: the last one of a subject is the one that counts.
         """
-        selection = Selection(
+        selection = SubjectSelection(
             tuple(filters),
             last_per_subject=True,
             headers_only=headers_only,
@@ -198,25 +200,27 @@ class BulkReader:
         filters: Sequence[str] = (">",),
         after: int | None = None,
         heartbeat: float = WATCH_HEARTBEAT_SECONDS,
-        check: Callable[[StreamState, int], None] | None = None,
+        check: Callable[[StreamSummary, int], None] | None = None,
     ) -> Following:
         """A watch without end: behind `after`, or from the newest record of each subject on.
 
         The caller begins and closes it. `check` is asked before and after every start behind a
         sequence, and raises to refuse it.
         """
-        selection = Selection(tuple(filters), last_per_subject=after is None, heartbeat=heartbeat)
+        selection = SubjectSelection(
+            tuple(filters), last_per_subject=after is None, heartbeat=heartbeat
+        )
         return self._following(stream, selection, after=after, check=check)
 
     def _following(
         self,
         stream: str,
-        selection: Selection,
+        selection: SubjectSelection,
         *,
         after: int | None = None,
         stop_seq: int = 0,
         whole_batches: bool = False,
-        check: Callable[[StreamState, int], None] | None = None,
+        check: Callable[[StreamSummary, int], None] | None = None,
     ) -> Following:
         return Following(
             self._dial,
@@ -233,10 +237,10 @@ class BulkReader:
 
     def _pulled(
         self,
-        state: StreamState,
-        selection: Selection,
+        state: StreamSummary,
+        selection: SubjectSelection,
         last: int,
-        check: Callable[[StreamState, int], None] | None,
+        check: Callable[[StreamSummary, int], None] | None,
     ) -> PulledRange:
         return PulledRange(
             self._dial,
@@ -252,19 +256,19 @@ class BulkReader:
         )
 
     @contextlib.asynccontextmanager
-    async def _linked(self) -> AsyncIterator[Link]:
+    async def _linked(self) -> AsyncIterator[BulkConnection]:
         link = await self._dial()
         try:
             yield link
         finally:
             await self._release(link)
 
-    async def _dial(self) -> Link:
+    async def _dial(self) -> BulkConnection:
         if self.pool is not None:
             return await self.pool.take()
         return await open_link(self.dialling)
 
-    async def _release(self, link: Link) -> None:
+    async def _release(self, link: BulkConnection) -> None:
         if self.pool is not None:
             await self.pool.give_back(link)
         else:
@@ -279,7 +283,7 @@ async def _until(following: Following, last: int | None = None) -> AsyncGenerato
             event = await following.next()
             if isinstance(event, Batch):
                 yield event
-            if isinstance(event, CaughtUp | PastEnd):
+            if isinstance(event, EndReached | PastEnd):
                 return
             if last is not None and (following.position or 0) >= last:
                 return
@@ -287,6 +291,6 @@ async def _until(following: Following, last: int | None = None) -> AsyncGenerato
         await following.close()
 
 
-def _check_not_evicted(state: StreamState, position: int) -> None:
+def _check_not_evicted(state: StreamSummary, position: int) -> None:
     if state.first_seq > position + 1:
         raise Evicted(state.name, wanted=position + 1, first_seq=state.first_seq)

@@ -16,7 +16,7 @@ from penstock.api.timestamps import format_time, parse_time
 from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.bulk_connection import BulkConnection
 
 SECOND_NS: Final = 1_000_000_000
 #: How long the server keeps a consumer whose reader vanished without a word.
@@ -25,7 +25,7 @@ ASK_IDENTITY: Final = f"NATS/1.0\r\n{PENSTOCK_HEADER}: 1\r\n\r\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamSummary:
     """What a stream holds now, and which stream it is."""
 
     name: str
@@ -40,7 +40,7 @@ class StreamState:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SubjectSelection:
     """What an ordered consumer delivers. Without `start_seq` from the beginning, or, if
     `last_per_subject`, the newest record of each subject and then what is new."""
 
@@ -58,10 +58,10 @@ class Questions:
     def __init__(self, domain: str = "", prefix: str = "") -> None:
         self.prefix = prefix or (domain_api(domain) if domain else API)
 
-    async def stream_state(self, link: Link, stream: str) -> StreamState:
+    async def stream_state(self, link: BulkConnection, stream: str) -> StreamSummary:
         info = await self.call(link, f"STREAM.INFO.{stream}", {}, header=ASK_IDENTITY)
         state = info["state"]
-        return StreamState(
+        return StreamSummary(
             name=stream,
             created_ns=parse_time(info["created"]),
             first_seq=state["first_seq"],
@@ -72,7 +72,7 @@ class Questions:
             penstock=info.get("penstock"),
         )
 
-    async def first_since(self, link: Link, stream: str, time_ns: int) -> int | None:
+    async def first_since(self, link: BulkConnection, stream: str, time_ns: int) -> int | None:
         """The sequence of the first record at or after a time; None if there is none."""
         body = {"start_time": format_time(time_ns), "next_by_subj": ">"}
         try:
@@ -83,7 +83,7 @@ class Questions:
             raise
         return int(found["message"]["seq"])
 
-    async def time_of(self, link: Link, stream: str, seq: int) -> int | None:
+    async def time_of(self, link: BulkConnection, stream: str, seq: int) -> int | None:
         """The time of the first record at or after a sequence; None if there is none."""
         try:
             found = await self.call(
@@ -95,7 +95,7 @@ class Questions:
             raise
         return parse_time(found["message"]["time"])
 
-    async def newest_payload(self, link: Link, stream: str, subject: str) -> bytes | None:
+    async def newest_payload(self, link: BulkConnection, stream: str, subject: str) -> bytes | None:
         """The payload of the newest record of a subject; None if there is none."""
         try:
             found = await self.call(link, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
@@ -106,7 +106,12 @@ class Questions:
         return base64.b64decode(found["message"].get("data", ""))
 
     async def create_consumer(
-        self, link: Link, stream: str, name: str, deliver: str, selection: Selection
+        self,
+        link: BulkConnection,
+        stream: str,
+        name: str,
+        deliver: str,
+        selection: SubjectSelection,
     ) -> int:
         """Make an ordered consumer; how many records it had to deliver when it was made."""
         subject = f"CONSUMER.CREATE.{stream}.{name}"
@@ -119,17 +124,19 @@ class Questions:
         # Delivery may have begun before the answer was made: those count as well.
         return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
 
-    async def pending_of(self, link: Link, stream: str, name: str) -> int:
+    async def pending_of(self, link: BulkConnection, stream: str, name: str) -> int:
         """How many records a consumer has still to deliver."""
         info = await self.call(link, f"CONSUMER.INFO.{stream}.{name}", {})
         return int(info["num_pending"])
 
-    async def delete_consumer(self, link: Link, stream: str, name: str, seconds: float) -> None:
+    async def delete_consumer(
+        self, link: BulkConnection, stream: str, name: str, seconds: float
+    ) -> None:
         await self.call(link, f"CONSUMER.DELETE.{stream}.{name}", {}, seconds)
 
     async def call(
         self,
-        link: Link,
+        link: BulkConnection,
         subject: str,
         body: dict[str, Any],
         seconds: float | None = None,
@@ -144,7 +151,7 @@ class Questions:
         return answer
 
 
-def ordered_config(name: str, deliver: str, selection: Selection) -> dict[str, Any]:
+def ordered_config(name: str, deliver: str, selection: SubjectSelection) -> dict[str, Any]:
     """A consumer in memory that never redelivers: pushed to `deliver` under flow control, or a
     pull consumer if that is empty."""
     config: dict[str, Any] = {

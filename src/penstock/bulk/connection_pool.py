@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.bulk.bulk_connection import open_link
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_connection import Dialling, Link
+    from penstock.bulk.bulk_connection import BulkConnection, Dialling
 
 IDLE_LINKS_MAX: Final = 4
 
@@ -22,16 +22,16 @@ class LinkPool:
 
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling
-        self._idle: list[Link] = []
+        self._idle: list[BulkConnection] = []
 
-    async def take(self) -> Link:
+    async def take(self) -> BulkConnection:
         while self._idle:
             link = self._idle.pop()
             if link.is_open:
                 return link
         return await open_link(self._dialling)
 
-    async def give_back(self, link: Link) -> None:
+    async def give_back(self, link: BulkConnection) -> None:
         if link.is_open and len(self._idle) < IDLE_LINKS_MAX:
             self._idle.append(link)
         else:

@@ -28,7 +28,7 @@ from penstock.subjects.match import match_literal
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.bulk_connection import BulkConnection
     from penstock.bulk.wire_reader import Heard
 
 DIRECT_RECORDS: Final = 2000
@@ -45,7 +45,7 @@ _CRLF: Final = b"\r\n"
 
 
 @dataclass(slots=True)
-class Row:
+class DirectRow:
     """One record."""
 
     seq: int
@@ -59,7 +59,7 @@ class Row:
 class DirectReading:
     """Ranges of one stream over one link."""
 
-    link: Link
+    link: BulkConnection
     prefix: str
     stream: str
     filters: Sequence[str]
@@ -77,13 +77,13 @@ class DirectReading:
                 return
             start = following
 
-    async def _many(self, start: int, stop: int) -> tuple[list[Row], int | None]:
+    async def _many(self, start: int, stop: int) -> tuple[list[DirectRow], int | None]:
         """Some records, and where the next request begins; None if there is nothing there."""
         body: dict[str, Any] = {"seq": start, "batch": min(DIRECT_RECORDS, stop - start)}
         body["max_bytes"] = DIRECT_BYTES
         if len(self.filters) == 1:
             body["next_by_subj"] = self.filters[0]
-        rows: list[Row] = []
+        rows: list[DirectRow] = []
         subject = f"{self.prefix}.DIRECT.GET.{self.stream}"
         answers = self.link.request_many(subject, json.dumps(body).encode())
         async with aclosing(answers):
@@ -94,12 +94,12 @@ class DirectReading:
                 rows.append(row_of(heard))
         return rows, rows[-1].seq + 1 if rows else None
 
-    async def _singles(self, start: int, stop: int) -> tuple[list[Row], int | None]:
+    async def _singles(self, start: int, stop: int) -> tuple[list[DirectRow], int | None]:
         following = min(start + SINGLE_WINDOW, stop)
         found = await asyncio.gather(*map(self._single, range(start, following)))
         return [row for row in found if row is not None], following
 
-    async def _single(self, seq: int) -> Row | None:
+    async def _single(self, seq: int) -> DirectRow | None:
         subject = f"{self.prefix}.STREAM.MSG.GET.{self.stream}"
         return stored_row((await self.link.request(subject, b'{"seq":%d}' % seq)).payload)
 
@@ -115,7 +115,7 @@ class DirectReading:
         return known
 
 
-def stored_row(reply: bytes) -> Row | None:
+def stored_row(reply: bytes) -> DirectRow | None:
     """The record in a reply to STREAM.MSG.GET; None if there is none."""
     answer: dict[str, Any] = json.loads(reply)
     if error := answer.get("error"):
@@ -123,7 +123,7 @@ def stored_row(reply: bytes) -> Row | None:
             return None
         raise Refused.said(error)
     told = answer["message"]
-    return Row(
+    return DirectRow(
         seq=told["seq"],
         time_ns=parse_time(told["time"]),
         subject=told["subject"].encode(),
@@ -137,12 +137,12 @@ def _check_end(status: Status) -> None:
         raise Refused(status.text or "direct get was refused", code=status.code)
 
 
-def row_of(heard: Heard) -> Row:
+def row_of(heard: Heard) -> DirectRow:
     """A record out of an answer; its place stands behind the headers it was stored with."""
     at = heard.header.rindex(_PLACE)
     place = dict(line.split(b": ", 1) for line in heard.header[at + 2 : -4].split(_CRLF))
     own = heard.header[:at]
-    return Row(
+    return DirectRow(
         seq=int(place[b"Nats-Sequence"]),
         time_ns=parse_time(place[b"Nats-Time-Stamp"].decode()),
         subject=place[b"Nats-Subject"],
@@ -151,7 +151,7 @@ def row_of(heard: Heard) -> Row:
     )
 
 
-def batch_of(rows: Sequence[Row]) -> Batch:
+def batch_of(rows: Sequence[DirectRow]) -> Batch:
     """Rows as columns."""
     return Batch(
         len(rows),

@@ -1,4 +1,4 @@
-class Columns:
+class HeaderColumns:
     valid: bytes
     starts: bytes
     names: bytes
@@ -9,5 +9,5 @@ class Columns:
     name_count: int
     value_count: int
 
-def header_columns(blocks: bytes, offsets: bytes) -> Columns: ...
+def header_columns(blocks: bytes, offsets: bytes) -> HeaderColumns: ...
 def without_sizes(blocks: bytes, offsets: bytes) -> tuple[bytes, bytes, bytes]: ...

@@ -30,7 +30,7 @@ cdef struct Texts:
     int32_t count
 
 
-cdef class Columns:
+cdef class HeaderColumns:
     """What `header_columns` found: `valid` has a bit for each record that has a block."""
 
     cdef readonly bytes valid
@@ -100,11 +100,11 @@ cdef bint ascend(const int32_t* at, Py_ssize_t count) noexcept nogil:
     return True
 
 
-cdef Columns columns(
+cdef HeaderColumns columns(
     uint8_t* valid, Py_ssize_t count, int32_t* starts, int32_t* value_starts,
     Texts* names, Texts* values,
 ):
-    cdef Columns made = Columns.__new__(Columns)
+    cdef HeaderColumns made = HeaderColumns.__new__(HeaderColumns)
     made.valid = PyBytes_FromStringAndSize(<char*> valid, count // 8 + 1)
     made.starts = PyBytes_FromStringAndSize(<char*> starts, (count + 1) * sizeof(int32_t))
     made.names = PyBytes_FromStringAndSize(names.data, names.used)

@@ -33,9 +33,9 @@ from penstock.bulk.subscription_feed import Broken, CaughtUpMark, Denied, PastEn
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.bulk.bulk_connection import Link
-    from penstock.bulk.bulk_requests import Questions, Selection, StreamState
-    from penstock.bulk.subscription_feed import Feed, Item
+    from penstock.bulk.bulk_connection import BulkConnection
+    from penstock.bulk.bulk_requests import Questions, StreamSummary, SubjectSelection
+    from penstock.bulk.subscription_feed import Item, SubscriptionFeed
 
 #: So many heartbeats may stay out before the consumer counts as gone.
 HEARTBEATS_MISSED_MAX: Final = 3
@@ -59,7 +59,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class EndReached:
     """Everything the stream held has been delivered: nothing was pending behind the last record.
 
     A count taken at the start would not do. A record it counted may be overwritten before its turn,
@@ -77,7 +77,7 @@ class Quiet:
     """A heartbeat is missing. The stream may have been deleted; comes once for each silence."""
 
 
-Event = Batch | Idle | CaughtUp | PastEnd | Quiet
+Event = Batch | Idle | EndReached | PastEnd | Quiet
 
 
 class Following:
@@ -85,17 +85,17 @@ class Following:
 
     def __init__(
         self,
-        dial: Callable[[], Awaitable[Link]],
+        dial: Callable[[], Awaitable[BulkConnection]],
         questions: Questions,
         stream: str,
-        selection: Selection,
+        selection: SubjectSelection,
         *,
         after: int | None = None,
         stop_seq: int = 0,
         whole_batches: bool = False,
-        check: Callable[[StreamState, int], None] | None = None,
+        check: Callable[[StreamSummary, int], None] | None = None,
         reconnect_seconds: float = RECONNECT_SECONDS,
-        release: Callable[[Link], Awaitable[None]] | None = None,
+        release: Callable[[BulkConnection], Awaitable[None]] | None = None,
     ) -> None:
         self._dial = dial
         self._release = release or _close
@@ -106,8 +106,8 @@ class Following:
         self._whole_batches = whole_batches
         self._check = check
         self._reconnect_seconds = reconnect_seconds
-        self._link: Link | None = None
-        self._feed: Feed | None = None
+        self._link: BulkConnection | None = None
+        self._feed: SubscriptionFeed | None = None
         self._consumer = ""
         self._initial = 0
         self._unconfirmed: int | None = None
@@ -150,7 +150,7 @@ class Following:
             if event is not None:
                 return event
 
-    async def state(self) -> StreamState:
+    async def state(self) -> StreamSummary:
         """The stream now; once begun, a server that is away is waited for."""
         return await (self._patiently(self._state) if self._has_begun else self._state())
 
@@ -231,9 +231,9 @@ class Following:
         except BulkError:
             return False  # the next heartbeat asks again
 
-    def _caught_up(self) -> CaughtUp:
+    def _caught_up(self) -> EndReached:
         self._is_caught_up = True
-        return CaughtUp()
+        return EndReached()
 
     def _answer(self, subject: str) -> None:
         if self._link is not None:
@@ -264,7 +264,7 @@ class Following:
             await asyncio.sleep(pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
-    async def _state(self) -> StreamState:
+    async def _state(self) -> StreamSummary:
         link = await self._connected()
         return await self._questions.stream_state(link, self._stream)
 
@@ -285,13 +285,19 @@ class Following:
         self._handed = 0
         self._feed = feed
 
-    def _subscribe(self, link: Link) -> tuple[str, Feed]:
+    def _subscribe(self, link: BulkConnection) -> tuple[str, SubscriptionFeed]:
         """Listen for deliveries; the subject a consumer shall push to, if it shall."""
         return link.follow(
             stop_seq=self._stop_seq, mark_caught_up=True, whole_batches=self._whole_batches
         )
 
-    async def _create(self, link: Link, feed: Feed, deliver: str, selection: Selection) -> int:
+    async def _create(
+        self,
+        link: BulkConnection,
+        feed: SubscriptionFeed,
+        deliver: str,
+        selection: SubjectSelection,
+    ) -> int:
         """How many records the consumer had to deliver; 1 if the answer is lost behind some.
 
         A server may deliver before it answers, and those records are good without the answer:
@@ -316,7 +322,7 @@ class Following:
             self._check(await self._state(), self._unconfirmed)
         self._unconfirmed = None
 
-    async def _connected(self) -> Link:
+    async def _connected(self) -> BulkConnection:
         if self._link is None or not self._link.is_open:
             self._link = await self._dial()
         return self._link
@@ -327,7 +333,7 @@ class Following:
             self._link.abort()
             self._link = None
 
-    async def _delete(self, link: Link) -> None:
+    async def _delete(self, link: BulkConnection) -> None:
         """Best effort: a consumer without a reader ends by itself after a while."""
         name, self._consumer = self._consumer, ""
         if not name:
@@ -337,5 +343,5 @@ class Following:
             await self._questions.delete_consumer(link, self._stream, name, DELETE_SECONDS)
 
 
-async def _close(link: Link) -> None:
+async def _close(link: BulkConnection) -> None:
     await link.close()

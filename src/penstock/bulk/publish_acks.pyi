@@ -1,4 +1,4 @@
-from penstock.bulk.wire_reader import Intake
+from penstock.bulk.wire_reader import WireReader
 
 class Window:
     oldest: int
@@ -13,5 +13,5 @@ class Window:
     def settle(self, number: int) -> bool: ...
     def take_repeats(self) -> list[tuple[int, int]]: ...
 
-class AckIntake(Intake):
+class PublishAcks(WireReader):
     def answer_to(self, sid: int, window: Window) -> None: ...

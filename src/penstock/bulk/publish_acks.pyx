@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp
 
-from penstock.bulk.wire_reader cimport STEP_MESSAGE, WANTING, Intake, Step, number_in
+from penstock.bulk.wire_reader cimport STEP_MESSAGE, WANTING, WireReader, Step, number_in
 
 cdef enum:
     SLOTS_MAX = 1048576
@@ -102,7 +102,7 @@ cdef class Window:
         return True
 
 
-cdef class AckIntake(Intake):
+cdef class PublishAcks(WireReader):
     """An intake that settles ordinary answers of one subscription itself."""
 
     cdef long long answers_sid
@@ -115,7 +115,7 @@ cdef class AckIntake(Intake):
     cdef Step sort_out(self) noexcept nogil:
         if self.answers_sid != 0 and self.delivery.sid == self.answers_sid:
             return WANTING if self.settled() else STEP_MESSAGE
-        return Intake.sort_out(self)
+        return WireReader.sort_out(self)
 
     cdef bint settled(self) noexcept nogil:
         """Whether this was an ordinary answer."""

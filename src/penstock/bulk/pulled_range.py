@@ -23,9 +23,9 @@ from penstock.bulk.ordered_consumer import DELETE_SECONDS, IDLE_CODE, Following
 from penstock.bulk.pull_window import REQUEST_BYTES_MAX, PullWindow
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_connection import Link
+    from penstock.bulk.bulk_connection import BulkConnection
     from penstock.bulk.ordered_consumer import Event
-    from penstock.bulk.subscription_feed import Feed, Status
+    from penstock.bulk.subscription_feed import Status, SubscriptionFeed
 
 #: How long a request waits for messages; the server ends it then and it is sent again.
 REQUEST_SECONDS: Final = 30.0
@@ -52,7 +52,7 @@ class PulledRange(Following):
 
     # -- beginning
 
-    def _subscribe(self, link: Link) -> tuple[str, Feed]:
+    def _subscribe(self, link: BulkConnection) -> tuple[str, SubscriptionFeed]:
         self._inbox, feed = link.follow(
             stop_seq=self._stop_seq,
             mark_caught_up=True,
@@ -73,7 +73,7 @@ class PulledRange(Following):
         self._window = PullWindow(self._stop_seq, before, expected, mean)
         self._request()
 
-    async def _expected(self, link: Link, before: int) -> int:
+    async def _expected(self, link: BulkConnection, before: int) -> int:
         """Messages between `before` and the end of the range."""
         in_range = self._stop_seq - before
         if self._initial >= self._last_seq - before:

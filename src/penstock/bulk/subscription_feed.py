@@ -18,7 +18,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.bulk.wire_reader import Intake
+    from penstock.bulk.wire_reader import WireReader
 
 #: Beyond this the socket is not read: twice what a server sends before flow control stops it.
 FEED_BYTES_MAX: Final = 64 << 20
@@ -81,7 +81,7 @@ class Denied:
 Item = Batch | Status | CaughtUpMark | PastEndMark | Broken | Denied
 
 
-class Feed:
+class SubscriptionFeed:
     """A queue with one reader; `on_room` is called when there is room again.
 
     A watch wants records as soon as there are some. A read that ends wants few large batches, since
@@ -91,7 +91,7 @@ class Feed:
     """
 
     def __init__(
-        self, intake: Intake, on_room: Callable[[], None], *, whole_batches: bool = False
+        self, intake: WireReader, on_room: Callable[[], None], *, whole_batches: bool = False
     ) -> None:
         self._intake = intake
         self._on_room = on_room

@@ -49,7 +49,7 @@ cdef class Heard:
     cdef readonly bytes payload
 
 
-cdef class Intake:
+cdef class WireReader:
     cdef char* room
     cdef size_t size
     cdef size_t start

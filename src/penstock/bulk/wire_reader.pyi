@@ -22,7 +22,7 @@ class Heard:
     header: bytes
     payload: bytes
 
-class Intake:
+class WireReader:
     gap_at: int
     last_seq: int
     delivered_bytes: int

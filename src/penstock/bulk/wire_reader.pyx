@@ -57,7 +57,7 @@ cdef class Heard:
         return f"Heard({self.kind}, {self.subject!r}, {self.header!r}, {self.payload!r})"
 
 
-cdef class Intake:
+cdef class WireReader:
     """One connection's bytes. `frame_bytes_max` bounds a message, `records_max` and `bytes_max`
     a batch, which one message may overshoot."""
 

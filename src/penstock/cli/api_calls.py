@@ -1,7 +1,7 @@
 """The JetStream API as commands use it: a subject and a document in, a document out.
 
 Documents are passed on as the server wrote them, so that fields this version does not know are
-neither lost from what is shown nor from what is sent back. A refusal is raised as `Refused`, with
+neither lost from what is shown nor from what is sent back. A refusal is raised as `RequestRefused`, with
 the server's code; silence and missing JetStream have words of their own.
 """
 
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.cli_errors import Failure, Misuse, Refused
+from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -39,7 +39,7 @@ def checked_name(name: str, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class FetchedMessage:
     """A message as a stream keeps it."""
 
     subject: str
@@ -98,13 +98,13 @@ class Api:
             raise Failure(NO_STREAM)
         return read_answer(message.data)
 
-    async def message(self, stream: str, query: Mapping[str, Any]) -> Stored:
+    async def message(self, stream: str, query: Mapping[str, Any]) -> FetchedMessage:
         """One stored message, by sequence or subject."""
         import base64
 
         found = (await self.call(f"STREAM.MSG.GET.{stream}", query))["message"]
         raw = base64.b64decode(found.get("hdrs", ""))
-        return Stored(
+        return FetchedMessage(
             found["subject"],
             found["seq"],
             found["time"],
@@ -143,7 +143,7 @@ def read_answer(raw: bytes) -> Document:
     if not isinstance(answer, dict):
         raise Failure("the answer is not a JSON object")
     if "error" in answer:
-        raise Refused(answer["error"])
+        raise RequestRefused(answer["error"])
     answer.pop("type", None)
     return answer
 

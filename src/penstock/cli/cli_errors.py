@@ -37,7 +37,7 @@ class Misuse(Failure):
     exit_code = EXIT_USAGE
 
 
-class Refused(Failure):
+class RequestRefused(Failure):
     """A server said no to a request of its API."""
 
     def __init__(self, error: dict[str, Any]) -> None:

@@ -18,7 +18,13 @@ from penstock.cli.argument_values import SECOND_NS
 from penstock.cli.cli_errors import Failure, told
 from penstock.cli.command_spec import ANSWER_SECONDS
 from penstock.cli.output import Screen, show_duration
-from penstock.cli.server_target import Target, Watch, close_client, open_client, resolve
+from penstock.cli.server_target import (
+    ConnectionWatch,
+    ServerTarget,
+    close_client,
+    open_client,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -30,14 +36,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """A connected client, the API behind it, and where to print."""
 
     client: Client
     api: Api
     screen: Screen
-    watch: Watch
-    target: Target
+    watch: ConnectionWatch
+    target: ServerTarget
 
 
 async def hold(online: Online, screen: Screen, options: Namespace, *, streams: bool) -> None:
@@ -55,8 +61,8 @@ async def hold(online: Online, screen: Screen, options: Namespace, *, streams: b
 @contextlib.asynccontextmanager
 async def _connected(
     screen: Screen, options: Namespace, *, lasting: bool
-) -> AsyncIterator[Session]:
-    target, watch = resolve(options, os.environ), Watch(screen.remark)
+) -> AsyncIterator[CommandSession]:
+    target, watch = resolve(options, os.environ), ConnectionWatch(screen.remark)
     client = await open_client(target, watch, lasting=lasting)
     from nats.errors import ConnectionClosedError
 
@@ -64,7 +70,7 @@ async def _connected(
     prefix = f"$JS.{target.domain}.API" if target.domain else "$JS.API"
     api = Api(client, prefix, timeout_ns / SECOND_NS)
     try:
-        yield Session(client, api, screen, watch, target)
+        yield CommandSession(client, api, screen, watch, target)
     except ConnectionClosedError:
         reason = told(client.last_error or watch.last or ConnectionClosedError())
         raise Failure(f"the server closed the connection: {reason}") from None

@@ -29,9 +29,6 @@ from penstock.cli.cli_errors import (
 )
 from penstock.cli.output import Screen
 
-if TYPE_CHECKING:
-    from penstock.cli.command_session import Session
-
 ANSWER_SECONDS: Final = 5
 
 
@@ -49,7 +46,10 @@ def argument(*names: str, group: str = "", **settings: Any) -> Argument:
     return Argument(names, settings, group)
 
 
-Online = Callable[["Session", argparse.Namespace], Coroutine[Any, Any, None]]
+if TYPE_CHECKING:
+    from penstock.cli.command_session import CommandSession
+
+Online = Callable[["CommandSession", argparse.Namespace], Coroutine[Any, Any, None]]
 Local = Callable[[Screen, argparse.Namespace], None]
 Declared = Callable[[], Sequence[Argument]]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
-    from penstock.cli.api_calls import Stored
+    from penstock.cli.api_calls import FetchedMessage
 
 
 def payload_document(data: bytes) -> dict[str, str]:
@@ -45,7 +45,7 @@ def message_document(message: Msg) -> dict[str, Any]:
     }
 
 
-def stored_document(message: Stored) -> dict[str, Any]:
+def stored_document(message: FetchedMessage) -> dict[str, Any]:
     """A message that a stream keeps."""
     return {
         "subject": message.subject,
@@ -64,7 +64,7 @@ def message_text(title: str, headers: Mapping[str, str] | None, data: bytes) -> 
     return "\n".join([*lines, payload_text(data), ""])
 
 
-def stored_text(message: Stored) -> str:
+def stored_text(message: FetchedMessage) -> str:
     """A stored message for people."""
     title = f"[{message.seq}] {message.subject} at {show_time(message.time)}"
     return message_text(title, message.headers, message.data)

@@ -1,6 +1,6 @@
 """What commands print: tables for people, JSON for programs, bars for the impatient.
 
-A command hands over its answer once, as a document and as blocks (`Facts`, `Listing`, text); the
+A command hands over its answer once, as a document and as blocks (`Facts`, `TableListing`, text); the
 screen prints one or the other, so `--json` works everywhere. Documents go to standard output,
 bars and remarks to standard error. What came from a server is made harmless before a terminal
 sees it. Nothing is decided here.
@@ -38,7 +38,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TableListing:
     """A row for each of many; headings that start with `>` stand over numbers."""
 
     title: str
@@ -47,7 +47,7 @@ class Listing:
     empty: str = "nothing"
 
 
-Block = Facts | Listing | str
+Block = Facts | TableListing | str
 
 
 class Screen:
@@ -84,13 +84,13 @@ class Screen:
     def _show(self, block: Block) -> None:
         if isinstance(block, str):
             print(printable(block))
-        elif isinstance(block, Listing) and not block.rows:
+        elif isinstance(block, TableListing) and not block.rows:
             print(printable(f"{block.title}: {block.empty}"))
         else:
             self._draw(block)
 
     @staticmethod
-    def _draw(block: Facts | Listing) -> None:
+    def _draw(block: Facts | TableListing) -> None:
         from rich.console import Console
         from rich.text import Text
 
@@ -160,7 +160,7 @@ class Screen:
             yield show
 
 
-def _table(block: Facts | Listing) -> Any:
+def _table(block: Facts | TableListing) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text

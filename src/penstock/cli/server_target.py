@@ -2,7 +2,7 @@
 
 What a command line leaves open is taken from the named context, from the environment, or from the
 selected context, in this order and never mixed where it matters: credentials are taken from one
-place only, and a server named otherwise gets none of a context's. Secrets live in `Target`, which
+place only, and a server named otherwise gets none of a context's. Secrets live in `ServerTarget`, which
 never shows them.
 """
 
@@ -45,7 +45,7 @@ HIDDEN: Final = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ServerTarget:
     """Where to connect, and as whom; files are named, not read."""
 
     server: str = ""
@@ -113,17 +113,17 @@ def _bare(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{HIDDEN}@{host}"))
 
 
-def given(options: Namespace) -> Target:
+def given(options: Namespace) -> ServerTarget:
     """What the command line itself says."""
-    return Target(**{name: getattr(options, name, "") or "" for name in Target.names()})
+    return ServerTarget(**{name: getattr(options, name, "") or "" for name in ServerTarget.names()})
 
 
-def from_environment(environment: Mapping[str, str]) -> Target:
+def from_environment(environment: Mapping[str, str]) -> ServerTarget:
     """What the usual variables say."""
-    return Target(**{name: environment.get(word, "") for word, name in VARIABLES.items()})
+    return ServerTarget(**{name: environment.get(word, "") for word, name in VARIABLES.items()})
 
 
-def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> Target:
+def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> ServerTarget:
     """Where the command goes."""
     from penstock.cli.commands.context_command import load, selected
 
@@ -136,14 +136,14 @@ def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> 
     if outside.server:
         return line.over(outside)
     chosen = selected()
-    base = load(chosen) if chosen else Target()
+    base = load(chosen) if chosen else ServerTarget()
     return line.over(outside.over(base))
 
 
 # -- the connection
 
 
-class Watch:
+class ConnectionWatch:
     """Hears what the client library has to tell beside its answers."""
 
     def __init__(self, remark: Callable[[str], None]) -> None:
@@ -171,7 +171,7 @@ class Watch:
             raise Failure(told(self.last) or repr(self.last))
 
 
-async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
+async def open_client(target: ServerTarget, watch: ConnectionWatch, *, lasting: bool) -> Client:
     """A connected client; one that is to last connects again when it loses its server."""
     client = _guarded_client(target)
     options = _login(target, client) | _tls(target)
@@ -204,7 +204,7 @@ async def open_client(target: Target, watch: Watch, *, lasting: bool) -> Client:
     return client
 
 
-def _guarded_client(target: Target) -> Client:
+def _guarded_client(target: ServerTarget) -> Client:
     """A client that says nothing in the clear to whoever was to speak TLS.
 
     The library encrypts only if the server asks for it: one that does not, or somebody in between
@@ -242,7 +242,7 @@ async def settle(client: Client) -> None:
     await client.flush()
 
 
-async def close_client(client: Client, watch: Watch) -> None:
+async def close_client(client: Client, watch: ConnectionWatch) -> None:
     """Ends the connection; what was sent has arrived, unless the server has gone."""
     from nats.errors import Error
 
@@ -255,7 +255,7 @@ async def close_client(client: Client, watch: Watch) -> None:
     await client.close()
 
 
-def _login(target: Target, client: Client) -> dict[str, Any]:
+def _login(target: ServerTarget, client: Client) -> dict[str, Any]:
     if target.creds:
         return _with_creds(target.creds)
     if target.nkey:
@@ -316,7 +316,7 @@ def _between(text: str, title: str) -> str:
     return lines[1].strip() if found and len(lines) > 1 else ""
 
 
-def _tls(target: Target) -> dict[str, Any]:
+def _tls(target: ServerTarget) -> dict[str, Any]:
     if not target.wants_tls:
         return {}
     if bool(target.tlscert) != bool(target.tlskey):
@@ -324,7 +324,7 @@ def _tls(target: Target) -> dict[str, Any]:
     return {"tls": tls_context(target), "tls_handshake_first": bool(target.tlsfirst)}
 
 
-def tls_context(target: Target) -> ssl.SSLContext:
+def tls_context(target: ServerTarget) -> ssl.SSLContext:
     """Whom to trust, and what to show."""
     import ssl
 

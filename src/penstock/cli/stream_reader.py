@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.api.timestamps import format_time
-from penstock.cli.api_calls import Api, Document, Stored
-from penstock.cli.cli_errors import Failure, Refused
+from penstock.cli.api_calls import Api, Document, FetchedMessage
+from penstock.cli.cli_errors import Failure, RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ _SHORT_ACK, _LONG_ACK = 9, 11
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReadMessage:
     """Where a delivered message comes from, told by its reply subject."""
 
     stream: str
@@ -51,7 +51,7 @@ class Delivery:
     pending: int
 
     @classmethod
-    def of(cls, reply: str) -> Delivery:
+    def of(cls, reply: str) -> ReadMessage:
         tokens = reply.split(".")
         if len(tokens) >= _LONG_ACK:
             del tokens[2:4]
@@ -61,9 +61,9 @@ class Delivery:
         return cls(tokens[2], tokens[3], *numbers)
 
 
-def stored(message: Msg, delivery: Delivery) -> Stored:
+def stored(message: Msg, delivery: ReadMessage) -> FetchedMessage:
     """A delivered message as the stream keeps it."""
-    return Stored(
+    return FetchedMessage(
         message.subject,
         delivery.stream_seq,
         format_time(delivery.time_ns),
@@ -73,7 +73,7 @@ def stored(message: Msg, delivery: Delivery) -> Stored:
 
 
 @dataclass(slots=True)
-class Start:
+class ReadStart:
     """Which messages, and from where on."""
 
     subjects: list[str] = field(default_factory=list)
@@ -101,10 +101,10 @@ class Start:
         return config
 
 
-class Reader:
+class StreamReader:
     """The messages of a stream from a start; `follow` goes on when there are no more."""
 
-    def __init__(self, api: Api, stream: str, start: Start, *, follow: bool = False) -> None:
+    def __init__(self, api: Api, stream: str, start: ReadStart, *, follow: bool = False) -> None:
         self._api = api
         self._stream = stream
         self._start = start
@@ -115,7 +115,7 @@ class Reader:
         #: Messages that were there when reading began, or since the last one read.
         self.pending = 0
 
-    async def __aenter__(self) -> Reader:
+    async def __aenter__(self) -> StreamReader:
         self._inbox = self._api.client.new_inbox()
         self._subscription: Subscription = await self._api.client.subscribe(
             f"{self._inbox}.*", pending_bytes_limit=BATCH_BYTES_MAX
@@ -149,13 +149,13 @@ class Reader:
         except Failure:
             return
 
-    async def __aiter__(self) -> AsyncIterator[Stored]:
+    async def __aiter__(self) -> AsyncIterator[FetchedMessage]:
         while self._follow or self.pending:
             message = await self._next()
             if message is None:
                 await self._make_anew()
                 continue
-            delivery = Delivery.of(message.reply)
+            delivery = ReadMessage.of(message.reply)
             if delivery.consumer != self._consumer:
                 continue
             if delivery.consumer_seq != self._expected:
@@ -164,7 +164,7 @@ class Reader:
             self._expected += 1
             self._wanted -= 1
             self.pending = delivery.pending
-            self._start = Start(
+            self._start = ReadStart(
                 self._start.subjects,
                 "by_start_sequence",
                 delivery.stream_seq + 1,
@@ -179,7 +179,7 @@ class Reader:
         while True:
             try:
                 return await self._make()
-            except Refused:
+            except RequestRefused:
                 raise
             except Failure:
                 if attempt == ATTEMPTS_MAX and not self._follow:

@@ -32,8 +32,8 @@ from penstock.fold.errors import (
     FoldError,
     FoldFormatError,
     FoldMismatch,
+    FoldStoreError,
     StaleArtifact,
-    StoreError,
     StoreIOError,
     StorePoisoned,
     TransportError,
@@ -62,7 +62,13 @@ from penstock.fold.ship.copy_sources import ArtifactSource, LocalArtifacts
 from penstock.fold.ship.export_round import ExportRound, export_round, repeat_rounds
 from penstock.fold.ship.lease import ExportLease, LeaseGuard, LeaseRecord
 from penstock.fold.ship.pointer import Published, PublishOutcome, Superseded
-from penstock.fold.store.append_log import AppendLogSnapshot, Snapshot, SnapshotWriter, load, read
+from penstock.fold.store.append_log import (
+    AppendLogSnapshot,
+    LogSnapshot,
+    SnapshotWriter,
+    load,
+    read,
+)
 from penstock.fold.store.contract import SnapshotReader, SnapshotStore
 from penstock.fold.store.fold_meta import SnapshotMeta
 from penstock.fold.store.lmdb_store import LmdbReader, LmdbSnapshot
@@ -128,6 +134,7 @@ __all__ = [
     "FoldSql",
     "FoldState",
     "FoldStatus",
+    "FoldStoreError",
     "FoldThread",
     "Index",
     "Json",
@@ -141,6 +148,7 @@ __all__ = [
     "LocalArtifacts",
     "LogInfo",
     "LogReset",
+    "LogSnapshot",
     "Manifest",
     "MemorySnapshot",
     "MessagePack",
@@ -164,7 +172,6 @@ __all__ = [
     "RocksDbReader",
     "RocksDbSnapshot",
     "Scope",
-    "Snapshot",
     "SnapshotMeta",
     "SnapshotReader",
     "SnapshotStore",
@@ -173,7 +180,6 @@ __all__ = [
     "SqliteSnapshot",
     "StaleArtifact",
     "StoreConfig",
-    "StoreError",
     "StoreIOError",
     "StorePoisoned",
     "Superseded",

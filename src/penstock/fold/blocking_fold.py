@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock.bulk.errors import Closed
 from penstock.bulk.loop_thread import LoopThread
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.fold import Fold
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class BlockingFold:
     @property
     def _opened(self) -> Fold:
         if self._fold is None or not self._thread.is_running:
-            raise StoreError("the fold is not open")
+            raise FoldStoreError("the fold is not open")
         return self._fold
 
     async def _open(self) -> Fold:
@@ -201,7 +201,7 @@ class BlockingFold:
         try:
             return self._thread.call(coroutine, timeout)
         except Closed:
-            raise StoreError("the fold is closed") from None
+            raise FoldStoreError("the fold is closed") from None
 
 
 async def _next(changes: Changes) -> Sequence[KvUpdate] | None:

@@ -18,9 +18,9 @@ __all__ = [
     "FoldError",
     "FoldFormatError",
     "FoldMismatch",
+    "FoldStoreError",
     "ObjectMissing",
     "StaleArtifact",
-    "StoreError",
     "StoreIOError",
     "StorePoisoned",
     "TransportError",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class StoreError(FoldError):
+class FoldStoreError(FoldError):
     """`path` is the store's, or the artifact's."""
 
     def __init__(
@@ -44,37 +44,37 @@ class StoreError(FoldError):
         self.path = str(path)
 
 
-class StoreIOError(StoreError):
+class StoreIOError(FoldStoreError):
     """A call to the file system or the engine failed; nothing of the batch is in the fold."""
 
     hint = "see to the path, its permissions and its disk; what was there is as it was"
 
 
-class FoldFormatError(StoreError):
+class FoldFormatError(FoldStoreError):
     """Not a fold of ours, not of this version, or a record that nobody wrote like this."""
 
     hint = "delete the store and rebuild it from the bucket or an artifact"
 
 
-class FoldCorruptedError(StoreError):
+class FoldCorruptedError(FoldStoreError):
     """A checksum failed before the tail: what was written there once is not there now."""
 
     hint = "delete the store and rebuild it from the bucket or an artifact"
 
 
-class FoldMismatch(StoreError):
+class FoldMismatch(FoldStoreError):
     """The fold is of another bucket or of other prefixes than it was opened for."""
 
     hint = "open it for what it is of, or make another at another path"
 
 
-class StorePoisoned(StoreError):
+class StorePoisoned(FoldStoreError):
     """An earlier failure left it open what is on disk; nothing more is written to it."""
 
     hint = "close the store and open it again"
 
 
-class WaitTimeout(StoreError, TimeoutError):
+class WaitTimeout(FoldStoreError, TimeoutError):
     """The fold did not reach a revision in time. `version` is what a write returned, if any."""
 
     hint = "the write, if there was one, is in the bucket; wait for its version again"
@@ -84,7 +84,7 @@ class WaitTimeout(StoreError, TimeoutError):
         self.version = version
 
 
-class VersionReset(StoreError):
+class VersionReset(FoldStoreError):
     """A version to wait for is of another log than the bucket's: it was recreated or restored."""
 
     hint = "read the key again; what was written to the other log is not in this one"
@@ -94,7 +94,7 @@ class VersionReset(StoreError):
         self.version = version
 
 
-class ArtifactInvalid(StoreError):
+class ArtifactInvalid(FoldStoreError):
     """The artifact cannot be used. The local store, if any, is as it was."""
 
     hint = "fetch another artifact, or read everything from the bucket"
@@ -118,7 +118,7 @@ class StaleArtifact(ArtifactInvalid):
     hint = "export more often than the bucket forgets"
 
 
-class TransportError(StoreError):
+class TransportError(FoldStoreError):
     """The store of objects refused, failed, or did not answer in time."""
 
     hint = "what was published before still is; try again"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from penstock.fold.artifact.store_detect import bytes_at
-from penstock.fold.errors import StoreError, WaitTimeout
+from penstock.fold.errors import FoldStoreError, WaitTimeout
 from penstock.fold.fold_status import FoldState, FoldStatus
 from penstock.fold.follow.batch_buffer import BatchConfig
 from penstock.fold.follow.keep_rules import Keep, keep_of
@@ -137,7 +137,7 @@ class Fold:
         if self.state is FoldState.FAILED and self._of.error is not None:
             raise self._of.error
         if self.state is FoldState.CLOSED:
-            raise StoreError("the fold is closed")
+            raise FoldStoreError("the fold is closed")
 
     async def wait_for(
         self,
@@ -205,7 +205,7 @@ class Fold:
     def store(self) -> SnapshotStore:
         """The store, to be read. Changing it is the fold's alone."""
         if self._of.store is None:
-            raise StoreError("the fold is not open: enter its context first")
+            raise FoldStoreError("the fold is not open: enter its context first")
         return self._of.store
 
     @property
@@ -332,7 +332,7 @@ class Fold:
     def outbox(self) -> Outbox:
         """Writes that are queued on disk and sent when the server is reached."""
         if self._of.outbox is None:
-            raise StoreError("the fold was opened without an outbox, or is not open")
+            raise FoldStoreError("the fold was opened without an outbox, or is not open")
         return self._of.outbox
 
     async def _writer(self, key: str) -> KvWriter:

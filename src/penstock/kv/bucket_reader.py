@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.bulk.bulk_reader import BulkReader
     from penstock.bulk.record_batch import Batch
     from penstock.kv.bucket_records import LastWrite
-    from penstock.kv.bucket_requests import Requests, Stored
+    from penstock.kv.bucket_requests import Requests, StoredRecord
 
 
 class NatsLister:
@@ -126,6 +126,6 @@ class NatsReader(NatsLister):
         stored = await self._newest(key)
         return None if stored is None else last_write(stored.seq, stored.header)
 
-    async def _newest(self, key: str) -> Stored | None:
+    async def _newest(self, key: str) -> StoredRecord | None:
         subject = subject_of(self._bucket, key)
         return await self._requests.newest(stream_of(self._bucket), subject, direct=self._direct)

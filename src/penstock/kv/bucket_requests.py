@@ -1,6 +1,6 @@
 """Requests of a bucket over the ordinary client: publishes with their acks, reads, the JSON API.
 
-Refusals come out as values of `Answer`, since the caller knows what one means to it; a client that
+Refusals come out as values of `ApiReply`, since the caller knows what one means to it; a client that
 is not connected, late, or alone is an error here.
 """
 
@@ -28,7 +28,7 @@ TOO_LARGE: Final = 10054
 STATUS_NOT_FOUND: Final = "404"
 
 
-class Stored(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """The newest record of a subject."""
 
     seq: int
@@ -36,7 +36,7 @@ class Stored(Struct, frozen=True):
     payload: bytes
 
 
-class Answer(Struct, frozen=True):
+class ApiReply(Struct, frozen=True):
     """What the API said: the document, or why not."""
 
     document: dict[str, Any]
@@ -59,7 +59,7 @@ class Requests:
         subject: str,
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
-    ) -> Answer:
+    ) -> ApiReply:
         """The JSON API."""
         from nats.errors import NoRespondersError
 
@@ -78,7 +78,7 @@ class Requests:
             raise refused(answer.description, answer.code, self._bucket)
         return answer.document
 
-    async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Answer:
+    async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> ApiReply:
         """Store a record; its sequence is in the answer."""
         from nats.errors import NoRespondersError
 
@@ -88,7 +88,7 @@ class Requests:
             raise refused("", STREAM_NOT_FOUND, self._bucket) from None
         return _answer(message.data)
 
-    async def newest(self, stream: str, subject: str, *, direct: bool) -> Stored | None:
+    async def newest(self, stream: str, subject: str, *, direct: bool) -> StoredRecord | None:
         """The newest record of a subject, from any copy if the stream allows it."""
         from nats.errors import NoRespondersError
 
@@ -101,13 +101,13 @@ class Requests:
         if answer.code:
             raise refused(answer.description, answer.code, self._bucket)
         message = answer.document["message"]
-        return Stored(
+        return StoredRecord(
             message["seq"],
             base64.b64decode(message.get("hdrs", "")),
             base64.b64decode(message.get("data", "")),
         )
 
-    async def _newest_direct(self, stream: str, subject: str) -> Stored | None:
+    async def _newest_direct(self, stream: str, subject: str) -> StoredRecord | None:
         message = await self._request(f"{self._api}.DIRECT.GET.{stream}.{subject}", b"")
         header = dict(message.headers or {})
         if header.get("Status"):
@@ -116,7 +116,7 @@ class Requests:
             raise OperationFailed(header.get("Description", ""), bucket=self._bucket)
         lines = "".join(f"{name}: {value}\r\n" for name, value in header.items())
         block = f"NATS/1.0\r\n{lines}\r\n".encode()
-        return Stored(int(header["Nats-Sequence"]), block, message.data)
+        return StoredRecord(int(header["Nats-Sequence"]), block, message.data)
 
     async def _request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
@@ -142,10 +142,10 @@ class Requests:
             raise OperationFailed(str(error), bucket=self._bucket) from error
 
 
-def _answer(data: bytes) -> Answer:
+def _answer(data: bytes) -> ApiReply:
     document: dict[str, Any] = json.loads(data)
     error = document.get("error")
     if not error:
-        return Answer(document)
+        return ApiReply(document)
     code = error.get("err_code") or error.get("code") or 0
-    return Answer(document, code, error.get("description", ""))
+    return ApiReply(document, code, error.get("description", ""))

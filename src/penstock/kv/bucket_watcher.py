@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from penstock.bulk.direct_range import batch_of
 from penstock.bulk.errors import BulkError
-from penstock.bulk.ordered_consumer import CaughtUp as StreamCaughtUp
+from penstock.bulk.ordered_consumer import EndReached as StreamCaughtUp
 from penstock.bulk.ordered_consumer import Idle, Quiet
 from penstock.bulk.record_batch import Batch
 from penstock.kv.bucket_records import filters_of, prefix_of, stream_of, updates_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from penstock.bulk.bulk_reader import BulkReader
-    from penstock.bulk.bulk_requests import StreamState
+    from penstock.bulk.bulk_requests import StreamSummary
     from penstock.bulk.ordered_consumer import Event
     from penstock.kv.kv_types import KvUpdate, LogInfo, WatchEvent
 
@@ -240,7 +240,7 @@ class Watch:
         if not is_same_log(self.identity, now.identity):
             raise self._reset(now)
 
-    def _check(self, state: StreamState, position: int) -> None:
+    def _check(self, state: StreamSummary, position: int) -> None:
         info = log_info(state)
         check_resume(
             info, position, identity=self.identity, bucket=self._bucket, losses=self._losses

@@ -13,7 +13,7 @@ from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.kv_types import REVISION_MAX, LogInfo, WatchCursor
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_requests import StreamState
+    from penstock.bulk.bulk_requests import StreamSummary
 
 IDENTITY_MARK: Final = "@"
 """What stands between the name of a log and the time it was made."""
@@ -23,7 +23,7 @@ INCARNATION_MARK: Final = "+"
 RESUMABLE_MAX: Final = REVISION_MAX - 1
 
 
-def log_info(state: StreamState) -> LogInfo:
+def log_info(state: StreamSummary) -> LogInfo:
     config = state.config
     is_limited = any(config.get(limit, -1) > 0 for limit in ("max_bytes", "max_msgs"))
     evicts = bool(

@@ -1,7 +1,7 @@
 """Updates by the thousand: columns as they came off the wire, and objects only for who wants them.
 
 `Updates` is a sequence of `KvUpdate` over a batch of records. Asking for one makes all of them,
-once; whoever can work on columns (`batch`, `skipped`, `ops`) makes none. `Joined` is several
+once; whoever can work on columns (`batch`, `skipped`, `ops`) makes none. `JoinedUpdates` is several
 sequences one behind the other, without copying. Both are immutable.
 """
 
@@ -82,7 +82,7 @@ class Updates(Sequence[KvUpdate]):
         return self._made
 
 
-class Joined(Sequence[KvUpdate]):
+class JoinedUpdates(Sequence[KvUpdate]):
     """Several sequences as one."""
 
     __slots__ = ("_count", "pieces")
@@ -112,4 +112,4 @@ class Joined(Sequence[KvUpdate]):
 
 def pieces_of(updates: Sequence[KvUpdate]) -> tuple[Sequence[KvUpdate], ...]:
     """The parts of joined updates; others have one."""
-    return updates.pieces if isinstance(updates, Joined) else (updates,)
+    return updates.pieces if isinstance(updates, JoinedUpdates) else (updates,)

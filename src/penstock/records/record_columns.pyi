@@ -4,7 +4,7 @@ from typing_extensions import Buffer
 
 from penstock.records.record_codec import RecordKeys
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     place: int
     rows: int
     seqs: bytes
@@ -26,7 +26,7 @@ def block_columns(
     *,
     rows_max: int,
     bytes_max: int,
-) -> Columns: ...
+) -> RecordColumns: ...
 def entry_columns(
     data: Buffer, start: int, *, rows_max: int, bytes_max: int, entry_bytes_max: int
-) -> tuple[Columns, bool]: ...
+) -> tuple[RecordColumns, bool]: ...

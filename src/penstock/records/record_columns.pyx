@@ -27,7 +27,7 @@ cdef enum:
 cdef size_t RUN_BYTES_MAX = 0x7fffffff - 65536   # offsets of a run have 31 bits
 
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     """Messages in order. `place` is where the next piece of the same bytes begins."""
 
     place: int
@@ -122,7 +122,7 @@ cdef tuple run_of(const Spans* spans, int part):
     return data, offsets
 
 cdef object columns_of(const Spans* spans, size_t place):
-    return Columns(
+    return RecordColumns(
         place, spans.count, numbers_of(spans, True), numbers_of(spans, False),
         *run_of(spans, 0), *run_of(spans, 1), *run_of(spans, 2),
     )

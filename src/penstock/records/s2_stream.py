@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.records.s2 import ENCODED_BYTES_MAX, crc32c, decode_block, encode_block
 
-__all__ = ["Deflater", "Inflater", "InvalidStream", "snappy_frames"]
+__all__ = ["Deflater", "InvalidStream", "S2Inflater", "snappy_frames"]
 
 START: Final = b"\xff\x06\x00\x00S2sTwO"
 """The frame every stream begins with."""
@@ -56,7 +56,7 @@ def snappy_frames(data: bytes) -> bytes:
     return b"".join(made)
 
 
-class Inflater:
+class S2Inflater:
     """Reads a stream."""
 
     __slots__ = ("_buffer", "_has_begun", "_to_skip")

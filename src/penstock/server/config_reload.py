@@ -19,17 +19,17 @@ from penstock.server.server_log import log
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.server.auth.login_values import Refused
+    from penstock.server.auth.login_values import LoginRefused
     from penstock.server.config.options import Options
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
 
 
 SLICE_NS: Final = 2_000_000
 """Spent on changed rights of clients before clients are served again."""
 
 
-def take_over(service: Service, fresh: Options) -> list[str]:
+def take_over(service: ServerState, fresh: Options) -> list[str]:
     """Makes the running server one of the fresh options; answers what that changed.
 
     Raises ConfigError, having changed nothing.
@@ -43,7 +43,7 @@ def take_over(service: Service, fresh: Options) -> list[str]:
     return changes
 
 
-def judge(service: Service, sessions: Iterable[Session]) -> None:
+def judge(service: ServerState, sessions: Iterable[ClientSession]) -> None:
     """Applies changed users and accounts to clients, or closes them; of many, most come later."""
     service.judged.add(sessions)
 
@@ -55,12 +55,12 @@ class JudgedSessions:
     rights that they had. Connections above a limit are closed after the last of them.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
-        self._waiting: dict[int, Session] = {}
+        self._waiting: dict[int, ClientSession] = {}
         self._is_armed = False
 
-    def add(self, sessions: Iterable[Session]) -> None:
+    def add(self, sessions: Iterable[ClientSession]) -> None:
         self._waiting |= {session.cid: session for session in sessions}
         self._run()
 
@@ -84,7 +84,7 @@ class JudgedSessions:
             _close_surplus(self._service)
         self._service.plane.settle()
 
-    def _judge(self, session: Session) -> None:
+    def _judge(self, session: ClientSession) -> None:
         if session.link.close_reason is None:
             session.link.set_traced(self._service.options.trace)
             session.apply_limits()
@@ -92,7 +92,7 @@ class JudgedSessions:
             _judge_again(session)
 
 
-def _judge_again(session: Session) -> None:
+def _judge_again(session: ClientSession) -> None:
     """Is the client still one of the users?"""
     service = session.service
     authenticator = service.authenticator(session.kind)
@@ -114,14 +114,14 @@ def _judge_again(session: Session) -> None:
         session.judged_again(decision)
 
 
-def _compared(session: Session, hashed: str, decision: Accepted | Refused) -> None:
+def _compared(session: ClientSession, hashed: str, decision: Accepted | LoginRefused) -> None:
     if isinstance(decision, Accepted):
         session.proved_hash = hashed
     else:
         session.judged_again(decision)
 
 
-def _close_surplus(service: Service) -> None:
+def _close_surplus(service: ServerState) -> None:
     """The limit may have fallen below what is there: the newest go first."""
     limit = service.options.max_connections
     staying = [s for s in service.sessions.values() if s.link.close_reason is None]

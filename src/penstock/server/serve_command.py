@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.server.config.command_line import (
     CheckConfig,
-    Run,
+    RunServer,
     SendSignal,
     ShowHelp,
     ShowVersion,
@@ -62,7 +62,7 @@ def _carry_out(command: Command) -> int:
     return 0
 
 
-def _serve(command: Run) -> int:
+def _serve(command: RunServer) -> int:
     import uvloop
 
     for warning in command.warnings:
@@ -75,7 +75,7 @@ def _serve(command: Run) -> int:
         output.close()
 
 
-async def _run_server(command: Run, output: LogOutput) -> int:
+async def _run_server(command: RunServer, output: LogOutput) -> int:
     from penstock.server.server_app import Server, StartError
     from penstock.server.system.gc_policy import Freezer
     from penstock.server.system.loop_watch import CollectorWatch
@@ -100,7 +100,7 @@ async def _run_server(command: Run, output: LogOutput) -> int:
     return 0
 
 
-def _rereader(command: Run) -> Callable[[], Options] | None:
+def _rereader(command: RunServer) -> Callable[[], Options] | None:
     if not command.options.config_file:
         return None
     return lambda: options_from(command.flags, os.environ).options

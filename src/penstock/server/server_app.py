@@ -34,7 +34,7 @@ from penstock.server.net.listener import (
 )
 from penstock.server.ports_file import PortsFile
 from penstock.server.server_log import log
-from penstock.server.server_state import Service
+from penstock.server.server_state import ServerState
 from penstock.server.system.lame_duck import retire
 from penstock.store.errors import StoreError
 
@@ -91,7 +91,7 @@ class Server:
         check_options(options)
         self.options = options
         self._reread = reread
-        self.service: Service
+        self.service: ServerState
         self._listeners: dict[str, Listener] = {}
         self._unserved: dict[str, socket.socket] = {}
         self._monitor: Monitor | None = None
@@ -112,7 +112,7 @@ class Server:
             self._store = TemporaryDirectory(prefix="penstock-")
             self.options = replace(self.options, store_dir=self._store.name)
         try:
-            self.service = Service(self.options, asyncio.get_running_loop())
+            self.service = ServerState(self.options, asyncio.get_running_loop())
         except ConfigError as error:
             raise StartError(str(error)) from error
         self.service.reload = self.reload

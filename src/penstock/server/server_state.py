@@ -23,17 +23,17 @@ from penstock.server.auth import (
     BCRYPT_CHECKS_MAX,
     BCRYPT_WAITING_MAX,
     Authenticator,
+    LoginRefused,
     NeedsBcrypt,
-    Refused,
 )
-from penstock.server.auth.operator_mode import Trusting
+from penstock.server.auth.operator_mode import OperatorMode
 from penstock.server.config_reload import JudgedSessions
 from penstock.server.monitor.sliced_pages import PageRoom
 from penstock.server.net.client_limits import tightest
 from penstock.server.net.client_record import Now, record_of
 from penstock.server.net.codecs.transport_facts import tls_of, upgrade_of
 from penstock.server.net.connect_info import FIXED_INFO, ServerInfo
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.server.net.refusal_log import ViolationLog
 from penstock.server.server_log import log
 from penstock.server.system.account_imports import Crossings
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from penstock.server.auth.login_values import Accepted, ConnectionType, PeerCertificate
     from penstock.server.config.options import Options
-    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.jetstream.runtime import JetStreamRuntime
     from penstock.server.net.client_record import ClientRecord
-    from penstock.server.net.client_session import Session
+    from penstock.server.net.client_session import ClientSession
     from penstock.server.system.system_account import System
 
 NONCE_BYTES: Final = 11
@@ -69,14 +69,14 @@ class Traffic:
     slow_consumers: int = 0
 
 
-class Service:
+class ServerState:
     """Everything connections share."""
 
     def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
         self.loop = loop
         self.signing_seed = nkeys.encode_seed(
-            nkeys.Kind.SERVER, secrets.token_bytes(nkeys.KEY_BYTES)
+            nkeys.KeyKind.SERVER, secrets.token_bytes(nkeys.KEY_BYTES)
         )
         # Only what is signed needs an id that is a key: making one loads the crypto library.
         self.server_id = (
@@ -88,7 +88,7 @@ class Service:
         self.start_ns = time.time_ns()
         self.config_load_ns = self.start_ns
         self.router = Router(seed=secrets.randbits(SEED_BITS))
-        self.plane = Plane(
+        self.plane = IoLoop(
             router=self.router,
             arm=self._arm,
             write_deadline_ns=options.write_deadline_ns,
@@ -97,9 +97,9 @@ class Service:
         self.watch = LoopWatch(self.plane)
         self.accounts = Accounts(self._make_interest)
         self.crossings = Crossings(self)
-        self.trusting = Trusting(self)
+        self.trusting = OperatorMode(self)
         self.violations = ViolationLog(loop.call_later)
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, ClientSession] = {}
         self.judged = JudgedSessions(self)
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
@@ -108,7 +108,7 @@ class Service:
         self.page_room = PageRoom()
         self.http_requests: collections.Counter[str] = collections.Counter()
         self.system: System | None = None
-        self.jetstream: JetStreamEdge | None = None
+        self.jetstream: JetStreamRuntime | None = None
         self.reload: Callable[[], object] | None = None  # set by who can
         self.undecided = 0  # connections whose first bytes are awaited, not links yet
         self.total_connections = 0
@@ -155,9 +155,9 @@ class Service:
     def open_storage(self) -> None:
         """Recovers what was persisted, before anybody can connect. Raises StoreError."""
         if self.options.jetstream:
-            from penstock.server.jetstream.runtime import JetStreamEdge
+            from penstock.server.jetstream.runtime import JetStreamRuntime
 
-            self.jetstream = JetStreamEdge(self)
+            self.jetstream = JetStreamRuntime(self)
             self.jetstream.start()
 
     def start(self) -> None:
@@ -199,11 +199,11 @@ class Service:
     def is_full(self) -> bool:
         return 0 <= self.options.max_connections <= len(self.plane) + self.undecided
 
-    def session_opened(self, session: Session) -> None:
+    def session_opened(self, session: ClientSession) -> None:
         self.sessions[session.cid] = session
         self.total_connections += 1
 
-    def session_closed(self, session: Session, reason: str) -> None:
+    def session_closed(self, session: ClientSession, reason: str) -> None:
         if self.sessions.pop(session.cid, None) is None:
             return
         record = record_of(session, Now.read(), reason=reason)
@@ -222,7 +222,7 @@ class Service:
     def authenticator(self, kind: ConnectionType) -> Authenticator:
         return self._authenticators["WEBSOCKET" if kind == "WEBSOCKET" else "STANDARD"]
 
-    def mapped_certificate(self, session: Session) -> PeerCertificate | None:
+    def mapped_certificate(self, session: ClientSession) -> PeerCertificate | None:
         """What a client's certificate says, where certificates are users."""
         websocket = self.options.websocket
         tls = self.options.tls
@@ -235,7 +235,7 @@ class Service:
 
         return read_certificate(facts.peer_der)
 
-    def cookie_credentials(self, session: Session) -> dict[str, str]:
+    def cookie_credentials(self, session: ClientSession) -> dict[str, str]:
         """Credentials that a browser sent as cookies with its upgrade request."""
         options = self.options.websocket
         upgrade = upgrade_of(session.link.codec)
@@ -256,13 +256,13 @@ class Service:
 
     def check_bcrypt(
         self,
-        session: Session,
+        session: ClientSession,
         decision: NeedsBcrypt,
-        checked: Callable[[Accepted | Refused], None],
+        checked: Callable[[Accepted | LoginRefused], None],
     ) -> None:
         """Compares on a thread; the link is not heard meanwhile."""
         if self._bcrypt_waiting >= BCRYPT_WAITING_MAX:
-            checked(Refused("too many logins are being checked"))
+            checked(LoginRefused("too many logins are being checked"))
             return
         if self._bcrypt is None:
             self._bcrypt = ThreadPoolExecutor(BCRYPT_CHECKS_MAX, thread_name_prefix="bcrypt")
@@ -273,9 +273,9 @@ class Service:
 
     def _bcrypt_done(
         self,
-        session: Session,
-        done: asyncio.Future[Accepted | Refused],
-        checked: Callable[[Accepted | Refused], None],
+        session: ClientSession,
+        done: asyncio.Future[Accepted | LoginRefused],
+        checked: Callable[[Accepted | LoginRefused], None],
     ) -> None:
         self._bcrypt_waiting -= 1
         if done.cancelled():
@@ -285,7 +285,7 @@ class Service:
             return  # the client has gone meanwhile
         if error is not None:
             log.error("%s - password check failed: %s", session, error)
-        checked(Refused("password check failed") if error is not None else done.result())
+        checked(LoginRefused("password check failed") if error is not None else done.result())
         self.plane.release(session.link)
 
     # -- what is told
@@ -309,7 +309,7 @@ class Service:
             return self.options.client_advertise, self.client_address[1]
         return host.strip("[]"), int(port)
 
-    def greeting_for(self, session: Session) -> ServerInfo:
+    def greeting_for(self, session: ClientSession) -> ServerInfo:
         """The first INFO of a connection: what its listener wants, and a nonce to sign."""
         authenticator = self.authenticator(session.kind)
         # As the reference: a browser is asked to log in even where there is a default user.
@@ -323,7 +323,7 @@ class Service:
             nonce=session.nonce,
         )
 
-    def info_for(self, session: Session, *, connect_info: bool = False) -> ServerInfo:
+    def info_for(self, session: ClientSession, *, connect_info: bool = False) -> ServerInfo:
         """A later INFO, as the reference fills it: of the server, whatever its listeners want."""
         options = self.options
         websocket = options.websocket

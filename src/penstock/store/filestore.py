@@ -18,7 +18,7 @@ from penstock.base.sequences import SEQ_MAX
 from penstock.store.contract import Limits
 from penstock.store.errors import StoreError
 from penstock.store.format.block_file import Form, Sealing
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.data_keys import open_keys
 from penstock.store.format.end_marker import EndMark
 from penstock.store.format.range_kinds import FLOOR, REMOVE, RESERVE
@@ -92,7 +92,7 @@ class FileStore(IndexedStore):
         block_bytes: int = BLOCK_BYTES,
         warm_bytes_max: int = WARM_BYTES_MAX,
         sync_always: bool = True,
-        compression: Compression = Compression.NONE,
+        compression: BlockCompression = BlockCompression.NONE,
         key: ServerKey | None = None,
         former_keys: tuple[ServerKey, ...] = (),
         key_salt: bytes | None = None,

@@ -39,7 +39,7 @@ from penstock.store.index.removal_index import (
 )
 from penstock.store.index.seq_set import SequenceSet
 from penstock.store.log_reader import LogReader
-from penstock.store.removal import Gone, by_request, first_aging
+from penstock.store.removal import Removal, by_request, first_aging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -98,14 +98,14 @@ class IndexedStore(LogReader):
         self._note_deadline(stored, deadline_ns)
         if self._limits.is_boundless:
             return Appended(stored, NOTHING_REMOVED)
-        return Appended(stored, self._enforce(Gone(), subject, ts_ns).removed())
+        return Appended(stored, self._enforce(Removal(), subject, ts_ns).removed())
 
     def append_packed(self, packed: bytes, ts_ns: int) -> Removed:
         self._check_writable()
         if self._limits.is_boundless:
             append_packed(self._log, packed, ts_ns)
             return NOTHING_REMOVED
-        gone = Gone()
+        gone = Removal()
         for subject, header, payload in unpacked(packed):
             self._log.append(subject, header, payload, ts_ns)
             self._enforce(gone, subject, ts_ns)
@@ -135,7 +135,7 @@ class IndexedStore(LogReader):
                 return Refusal.MAX_BYTES
         return None
 
-    def _enforce(self, gone: Gone, subject: str, ts_ns: int) -> Gone:
+    def _enforce(self, gone: Removal, subject: str, ts_ns: int) -> Removal:
         limits, log = self._limits, self._log
         self._is_front_first = self._is_front_first and self._is_front_over()
         if self._is_front_first:
@@ -151,7 +151,7 @@ class IndexedStore(LogReader):
             self._take_front(gone, ts_ns)
         return gone
 
-    def _take_front(self, gone: Gone, ts_ns: int) -> None:
+    def _take_front(self, gone: Removal, ts_ns: int) -> None:
         limits = self._limits
         if self._is_front_over():
             taken = take_front(self._log, limits.msgs_max, limits.bytes_max, SLICE_MSGS, ts_ns)
@@ -170,7 +170,7 @@ class IndexedStore(LogReader):
         self._log.skip(last, ts_ns)
 
     def set_limits(self, limits: Limits) -> Removed:
-        gone = Gone()
+        gone = Removal()
         self.change_limits(limits)
         while self.is_over:
             gone.add_removed(self.trim())
@@ -189,7 +189,7 @@ class IndexedStore(LogReader):
 
     def trim(self) -> Removed:
         self._check_writable()
-        log, gone = self._log, Gone()
+        log, gone = self._log, Removal()
         if self._is_front_first:
             self._take_front(gone, log.last_ts_ns)
             self._is_front_first = self._is_front_over()
@@ -292,7 +292,7 @@ class IndexedStore(LogReader):
         self._check_writable()
         with by_request(self._log):
             taken = take_span(self._log, first, last, self._log.last_ts_ns)
-        return Gone().add(self._taken(taken)).removed()
+        return Removal().add(self._taken(taken)).removed()
 
     def erase(self, seq: int) -> Removed | Cold | None:
         self._check_writable()
@@ -317,7 +317,7 @@ class IndexedStore(LogReader):
     def purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
     ) -> Removed:
-        gone = Gone()
+        gone = Removal()
         step: PurgeStep | None = self.begin_purge(subject=subject, before_seq=before_seq, keep=keep)
         while step is not None:
             removed, step = self.purge_slice(step)
@@ -362,7 +362,7 @@ class IndexedStore(LogReader):
                 log, subject, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
             )
         rest = step._replace(start=start) if start < bound else None
-        return Gone().add(self._taken(taken)).removed(), rest
+        return Removal().add(self._taken(taken)).removed(), rest
 
     def _purge_span(self, step: PurgeStep) -> tuple[Removed, PurgeStep | None]:
         log, bound = self._log, step.bound
@@ -372,7 +372,7 @@ class IndexedStore(LogReader):
         at_most = SLICE_MSGS if is_bounded else SEQ_MAX
         with by_request(self._log):
             taken = take_span(log, step.start, bound - 1, log.last_ts_ns, at_most=at_most)
-        removed = Gone().add(self._taken(taken)).removed()
+        removed = Removal().add(self._taken(taken)).removed()
         if is_bounded and removed.msgs == SLICE_MSGS:
             return removed, step._replace(start=removed.seqs[-1][1] + 1)
         if bound > log.last_seq + 1:
@@ -393,7 +393,7 @@ class IndexedStore(LogReader):
         self._taken(taken)
         self._age_from = min(self._age_from, seq + 1)
         self._forgotten(self._log.truncate(seq))
-        return Gone().add(taken).removed()
+        return Removal().add(taken).removed()
 
     # -- time
 
@@ -406,7 +406,7 @@ class IndexedStore(LogReader):
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
         self._check_writable()
-        gone = Gone()
+        gone = Removal()
         self._expire_old(now_ns, at_most, gone)
         if gone.msgs < at_most:
             for seq in list(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
@@ -416,7 +416,7 @@ class IndexedStore(LogReader):
                     gone.one(seq, size)
         return gone.removed()
 
-    def _expire_old(self, now_ns: int, at_most: int, gone: Gone) -> None:
+    def _expire_old(self, now_ns: int, at_most: int, gone: Removal) -> None:
         age_ns = self._limits.age_ns_max
         if age_ns <= 0:
             return

@@ -26,7 +26,7 @@ def by_request(log: RecordLog) -> Iterator[None]:
         log.is_requested = False
 
 
-class Gone:
+class Removal:
     """What one call takes out, by whatever ways."""
 
     __slots__ = ("bytes", "msgs", "ranges")
@@ -40,13 +40,13 @@ class Gone:
         self.bytes += size
         self.ranges.append((seq, seq))
 
-    def add(self, taken: Taken) -> Gone:
+    def add(self, taken: Taken) -> Removal:
         self.msgs += taken.msgs
         self.bytes += taken.bytes
         self.ranges += taken.ranges
         return self
 
-    def add_removed(self, removed: Removed) -> Gone:
+    def add_removed(self, removed: Removed) -> Removal:
         self.msgs += removed.msgs
         self.bytes += removed.bytes
         self.ranges += removed.seqs

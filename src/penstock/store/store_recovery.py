@@ -90,7 +90,7 @@ class Recovery:
 
 
 @dataclass(slots=True)
-class Mark:
+class SyncMark:
     """Everything before this place of this block is durable, and so are sequences up to `seq`."""
 
     block: int = 0
@@ -118,11 +118,11 @@ class Opening:
     litter: list[str] = field(default_factory=list)
     newest: Image | None = None
     reserved: int = 0
-    mark: Mark = field(default_factory=Mark)
+    mark: SyncMark = field(default_factory=SyncMark)
     lost: SequenceSet = field(default_factory=SequenceSet)
     torn: SequenceSet = field(default_factory=SequenceSet)
     losses: Losses = field(default_factory=Losses)
-    _inside: Mark = field(default_factory=Mark)
+    _inside: SyncMark = field(default_factory=SyncMark)
     _warm_bytes: int = 0
 
     def run(self) -> None:
@@ -213,7 +213,7 @@ class Opening:
         self._inside = self.mark
         if self.mark.covers(self.end.block, self.end.place):
             return
-        self.mark = Mark(*self.end)
+        self.mark = SyncMark(*self.end)
         self.log.next_number = max(self.log.next_number, self.end.block + 1)
 
     def _find_mark_inside(self, order: list[int]) -> None:
@@ -222,13 +222,13 @@ class Opening:
             found = self.files[number]
             self._read_index(found)
             if found.trailer is not None:
-                self.mark = Mark(found.trailer.mark_block, found.trailer.mark_place)
+                self.mark = SyncMark(found.trailer.mark_block, found.trailer.mark_place)
             else:
                 image = self._image(found)
                 seen = survey(image.data, found.header.length, *self._binding(found))
                 if seen.mark is None:
                     continue
-                self.mark = Mark(*seen.mark)
+                self.mark = SyncMark(*seen.mark)
             return
 
     def _image(self, found: BlockFile) -> Image:

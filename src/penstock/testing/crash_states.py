@@ -15,8 +15,8 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.testing.recording_disk import Call, Replay
-from penstock.testing.sim_files import PAGE, SECTOR, ByChance, Choice, Contents, Directory, Lose
+from penstock.testing.recording_disk import DiskCall, DiskReplay
+from penstock.testing.sim_files import PAGE, SECTOR, ByChance, Choice, Contents, Lose, SimDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,19 +67,19 @@ def crash_states(
 
 
 def _changes(event: object) -> bool:
-    return isinstance(event, Call) and event.call not in _READS
+    return isinstance(event, DiskCall) and event.call not in _READS
 
 
 def _moments(
     recording: RecordingDisk,
-) -> Iterator[tuple[int, Replay, Call | None, tuple[object, ...]]]:
+) -> Iterator[tuple[int, DiskReplay, DiskCall | None, tuple[object, ...]]]:
     """The state before every call that changes something, and at the end."""
-    replay = Replay(recording.base.crash(Choice()))
+    replay = DiskReplay(recording.base.crash(Choice()))
     marks: tuple[object, ...] = ()
-    last: Call | None = None
+    last: DiskCall | None = None
     point = 0
     for event in recording.events:
-        if not isinstance(event, Call):
+        if not isinstance(event, DiskCall):
             marks = (*marks, event.value)
             continue
         if _changes(event):
@@ -91,7 +91,7 @@ def _moments(
 
 
 def _cuts(
-    replay: Replay, last: Call | None, rng: Random, by_chance: int
+    replay: DiskReplay, last: DiskCall | None, rng: Random, by_chance: int
 ) -> Iterator[tuple[str, Choice]]:
     """The cuts worth trying here, the most telling first."""
     unsynced = _Unsynced(replay.disk.directory)
@@ -118,24 +118,24 @@ def _cuts(
 class _Unsynced:
     """What in a tree a power cut could still touch."""
 
-    def __init__(self, root: Directory) -> None:
+    def __init__(self, root: SimDirectory) -> None:
         self.files: list[Contents] = []
-        self.directories: list[Directory] = []
+        self.directories: list[SimDirectory] = []
         self._visit(root)
 
-    def _visit(self, directory: Directory) -> None:
+    def _visit(self, directory: SimDirectory) -> None:
         nodes = {id(node): node for node in directory.durable.values()}
         nodes.update((id(change.node), change.node) for change in directory.pending)
         if directory.pending:
             self.directories.append(directory)
         for node in nodes.values():
-            if isinstance(node, Directory):
+            if isinstance(node, SimDirectory):
                 self._visit(node)
             elif not node.is_synced():
                 self.files.append(node)
 
 
-def _torn(replay: Replay, last: Call) -> Iterator[tuple[str, Choice]]:
+def _torn(replay: DiskReplay, last: DiskCall) -> Iterator[tuple[str, Choice]]:
     contents = replay.contents(last)
     written = range(last.at, last.at + len(last.data))
     yield "the last write alone", _LastWriteAlone(contents, written)
@@ -147,7 +147,7 @@ def _torn(replay: Replay, last: Call) -> Iterator[tuple[str, Choice]]:
         yield f"torn, kept from {tear}", _Torn(contents, written, behind)
 
 
-def _names(directories: list[Directory]) -> Iterator[tuple[str, Choice]]:
+def _names(directories: list[SimDirectory]) -> Iterator[tuple[str, Choice]]:
     for directory in directories:
         pending = len(directory.pending)
         for n in range(max(1, pending - NAMES_MAX), pending):
@@ -161,11 +161,11 @@ def _names(directories: list[Directory]) -> Iterator[tuple[str, Choice]]:
 class _SomeNames(Choice):
     """Of one directory only some changes of names; all else is kept."""
 
-    def __init__(self, directory: Directory, kept: list[bool]) -> None:
+    def __init__(self, directory: SimDirectory, kept: list[bool]) -> None:
         self._directory = directory
         self._kept = kept
 
-    def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+    def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
         return self._kept if directory is self._directory else [True] * len(pending)
 
 

@@ -21,7 +21,7 @@ _COPY_BYTES: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DiskCall:
     """A call that succeeded: on the directory, and perhaps the file, of these numbers."""
 
     call: str
@@ -34,7 +34,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RecordedMark:
     """What the run wants known about this moment."""
 
     value: object
@@ -44,7 +44,7 @@ class _Log:
     """What the directories of one recording share."""
 
     def __init__(self) -> None:
-        self.events: list[Call | Mark] = []
+        self.events: list[DiskCall | RecordedMark] = []
         self.files: dict[File, int] = {}
         self.files_opened = 0
         self.directories_opened = 0
@@ -61,13 +61,13 @@ class RecordingDisk:
         self.base = copy_of(inner) if log is None else SimDisk()
 
     @property
-    def events(self) -> list[Call | Mark]:
+    def events(self) -> list[DiskCall | RecordedMark]:
         """Everything so far, of this directory and those below."""
         return self._log.events
 
     def mark(self, value: object) -> None:
         """Put a value into the log."""
-        self._log.events.append(Mark(value))
+        self._log.events.append(RecordedMark(value))
 
     @property
     def path(self) -> str:
@@ -161,10 +161,10 @@ class RecordingDisk:
     def _add(
         self, call: str, name: str, *, file: int = 0, new: str = "", data: bytes = b"", at: int = 0
     ) -> None:
-        self._log.events.append(Call(call, self._number, name, file, new, data, at))
+        self._log.events.append(DiskCall(call, self._number, name, file, new, data, at))
 
 
-class Replay:
+class DiskReplay:
     """Does the calls of a log again, one by one, on a simulated disk of its own."""
 
     def __init__(self, base: SimDisk) -> None:
@@ -172,7 +172,7 @@ class Replay:
         self._directories: dict[int, SimDisk] = {0: base}
         self._files: dict[int, File] = {}
 
-    def do(self, call: Call) -> None:
+    def do(self, call: DiskCall) -> None:
         """Do the next one."""
         disk = self._directories[call.directory]
         if call.call == "subdir":
@@ -188,11 +188,11 @@ class Replay:
         else:
             self._to_file(disk, self._files[call.file], call)
 
-    def contents(self, call: Call) -> Contents:
+    def contents(self, call: DiskCall) -> Contents:
         """The state of the file a call was about, whatever its name is by now."""
         return self.disk.contents_of(self._files[call.file])
 
-    def _to_file(self, disk: SimDisk, file: File, call: Call) -> None:
+    def _to_file(self, disk: SimDisk, file: File, call: DiskCall) -> None:
         if call.call == "pwrite":
             disk.pwrite(file, call.data, call.at)
         elif call.call == "fdatasync":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.store.errors import SyncFailed, failure
 from penstock.store.io.disk import Bytes, File, check_name
-from penstock.testing.sim_files import ByChance, Choice, Contents, Directory
+from penstock.testing.sim_files import ByChance, Choice, Contents, SimDirectory
 
 if TYPE_CHECKING:
     from penstock.store.io.disk import Disk
@@ -29,7 +29,7 @@ _FIRST_DESCRIPTOR: Final = 1000
 _CLOSED: Final = -1
 
 
-class Fault(Enum):
+class DiskFault(Enum):
     """How a call fails."""
 
     EIO = "EIO"
@@ -47,30 +47,30 @@ _WRITES: Final = frozenset({"pwrite", "preallocate"})
 _GROWS: Final = _WRITES | {"create", "mkdir"}
 _ANY: Final = _GROWS | _SYNCS | {"open", "pread", "truncate", "rename", "unlink", "rmdir", "list"}
 _STRIKES: Final = {
-    Fault.EIO: _ANY,
-    Fault.ENOSPC: _GROWS,
-    Fault.SHORT_WRITE: _WRITES,
-    Fault.SYNC_ERROR: _SYNCS,
+    DiskFault.EIO: _ANY,
+    DiskFault.ENOSPC: _GROWS,
+    DiskFault.SHORT_WRITE: _WRITES,
+    DiskFault.SYNC_ERROR: _SYNCS,
 }
-_ERRNO: Final = {Fault.ENOSPC: codes.ENOSPC, Fault.SHORT_WRITE: codes.ENOSPC}
+_ERRNO: Final = {DiskFault.ENOSPC: codes.ENOSPC, DiskFault.SHORT_WRITE: codes.ENOSPC}
 
 
 class _Machine:
     """What all directories of one simulated disk share."""
 
-    def __init__(self, root: Directory, capacity: int | None) -> None:
+    def __init__(self, root: SimDirectory, capacity: int | None) -> None:
         self.root = root
         self.capacity = capacity
         """None: as much as is asked for, and nothing is added up."""
         self.handles: dict[int, tuple[Contents, bool]] = {}
         self.descriptor = _FIRST_DESCRIPTOR
         self.number = root.number
-        self.fault: Fault | None = None
+        self.fault: DiskFault | None = None
         self.calls_left = 0
         self.for_ever = False
         self.struck = 0
 
-    def strikes(self, call: str) -> Fault | None:
+    def strikes(self, call: str) -> DiskFault | None:
         """Count a call; the fault it is to fail with, if it is its turn."""
         if self.fault is None or call not in _STRIKES[self.fault]:
             return None
@@ -102,11 +102,11 @@ class SimDisk:
         self,
         *,
         path: str = "sim",
-        directory: Directory | None = None,
+        directory: SimDirectory | None = None,
         machine: _Machine | None = None,
     ) -> None:
         self._path = path
-        self._directory = directory or Directory(number=0)
+        self._directory = directory or SimDirectory(number=0)
         self._machine = machine or _Machine(self._directory, None)
         self._closed = False
 
@@ -121,7 +121,7 @@ class SimDisk:
         machine.number = self._machine.number
         return SimDisk(directory=root, machine=machine)
 
-    def fail_nth(self, n: int, fault: Fault, *, for_ever: bool = False) -> None:
+    def fail_nth(self, n: int, fault: DiskFault, *, for_ever: bool = False) -> None:
         """Fail the n-th call from now that this fault can strike, and all later ones if so."""
         machine = self._machine
         machine.fault, machine.calls_left, machine.for_ever, machine.struck = fault, n, for_ever, 0
@@ -150,7 +150,7 @@ class SimDisk:
         return self._contents("open", file)
 
     @property
-    def directory(self) -> Directory:
+    def directory(self) -> SimDirectory:
         """The state of the names here, for damage and for tests of the simulator."""
         return self._directory
 
@@ -183,7 +183,7 @@ class SimDisk:
 
     def _handle(self, name: str, *, writable: bool) -> File:
         node = self._node("open", name)
-        if isinstance(node, Directory):
+        if isinstance(node, SimDirectory):
             raise failure(self._place(name), "open", codes.EISDIR)
         self._machine.descriptor += 1
         self._machine.handles[self._machine.descriptor] = (node, writable)
@@ -213,7 +213,7 @@ class SimDisk:
         fits = max(0, len(data) - growth + self._machine.room(growth))
         struck = self._machine.strikes(call)
         if struck is not None:
-            fits = len(data) // 2 if struck is Fault.SHORT_WRITE else 0
+            fits = len(data) // 2 if struck is DiskFault.SHORT_WRITE else 0
         contents.write(data[:fits], offset)
         if struck is not None:
             raise failure(self._place(file.name), call, _ERRNO.get(struck, codes.EIO))
@@ -274,12 +274,12 @@ class SimDisk:
 
     def _check_replaceable(self, old: str, node: Node, target: Node) -> None:
         refused = 0
-        if isinstance(node, Directory):
+        if isinstance(node, SimDirectory):
             if isinstance(target, Contents):
                 refused = codes.ENOTDIR
             elif target.names:
                 refused = codes.ENOTEMPTY
-        elif isinstance(target, Directory):
+        elif isinstance(target, SimDirectory):
             refused = codes.EISDIR
         if refused:
             raise failure(self._place(old), "rename", refused)
@@ -287,7 +287,7 @@ class SimDisk:
     def unlink(self, name: str) -> None:
         check_name(self._path, "unlink", name)
         self._begin("unlink", name)
-        if isinstance(self._node("unlink", name), Directory):
+        if isinstance(self._node("unlink", name), SimDirectory):
             raise failure(self._place(name), "unlink", codes.EISDIR)
         self._directory.remove(name)
 
@@ -296,7 +296,7 @@ class SimDisk:
         self._begin("mkdir", name)
         if name in self._directory.names:
             raise failure(self._place(name), "mkdir", codes.EEXIST)
-        self._directory.make(name, Directory(self._machine.next_number()))
+        self._directory.make(name, SimDirectory(self._machine.next_number()))
 
     def rmdir(self, name: str) -> None:
         check_name(self._path, "rmdir", name)
@@ -332,7 +332,9 @@ class SimDisk:
 
     def directories(self) -> list[str]:
         self._begin("list", "")
-        return sorted(n for n, node in self._directory.names.items() if isinstance(node, Directory))
+        return sorted(
+            n for n, node in self._directory.names.items() if isinstance(node, SimDirectory)
+        )
 
     # -- the protocol: the directory
 
@@ -374,7 +376,7 @@ class SimDisk:
         return f"{self._path}/{name}" if name else self._path
 
 
-def _used(directory: Directory) -> int:
+def _used(directory: SimDirectory) -> int:
     return sum(
         node.size if isinstance(node, Contents) else _used(node)
         for node in directory.names.values()

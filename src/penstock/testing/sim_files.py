@@ -121,7 +121,7 @@ class Contents:
             self.sizes.append(size)
 
 
-class Change(Enum):
+class FileChange(Enum):
     """What can happen to the names of a directory."""
 
     MADE = "made"
@@ -133,14 +133,14 @@ class Change(Enum):
 class NameChange:
     """One change since the last sync of the directory; it takes place wholly or not at all."""
 
-    change: Change
+    change: FileChange
     name: str
     node: Node
     new: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class Directory:
+class SimDirectory:
     """The names of one directory, those that are durable, and what happened since."""
 
     number: int
@@ -151,20 +151,20 @@ class Directory:
     owner: object = None
 
     def make(self, name: str, node: Node) -> None:
-        self._change(NameChange(Change.MADE, name, node))
+        self._change(NameChange(FileChange.MADE, name, node))
 
     def remove(self, name: str) -> None:
-        self._change(NameChange(Change.REMOVED, name, self.names[name]))
+        self._change(NameChange(FileChange.REMOVED, name, self.names[name]))
 
     def rename(self, old: str, new: str) -> None:
         if old != new:
-            self._change(NameChange(Change.RENAMED, old, self.names[old], new))
+            self._change(NameChange(FileChange.RENAMED, old, self.names[old], new))
 
     def sync(self) -> None:
         self.durable = self.names.copy()
         self.pending.clear()
 
-    def after_power_cut(self, choice: Choice) -> Directory:
+    def after_power_cut(self, choice: Choice) -> SimDirectory:
         """A directory with the names the choice let survive, and their files likewise."""
         names = self.durable
         if self.pending:
@@ -174,23 +174,23 @@ class Directory:
                 if keep:
                     _apply(names, change)
         survived = {name: node.after_power_cut(choice) for name, node in names.items()}
-        return Directory(self.number, survived, survived.copy())
+        return SimDirectory(self.number, survived, survived.copy())
 
     def _change(self, change: NameChange) -> None:
         self.pending.append(change)
         _apply(self.names, change)
 
 
-Node: TypeAlias = Contents | Directory
+Node: TypeAlias = Contents | SimDirectory
 
 
 def _apply(names: dict[str, Node], change: NameChange) -> None:
     """Do it, unless what it rests on did not happen: those go together."""
-    if change.change is Change.MADE:
+    if change.change is FileChange.MADE:
         names.setdefault(change.name, change.node)
     elif names.get(change.name) is change.node:
         del names[change.name]
-        if change.change is Change.RENAMED:
+        if change.change is FileChange.RENAMED:
             names[change.new] = change.node
 
 
@@ -205,7 +205,7 @@ class Choice:
         """One of the sizes the file has had, the durable one first."""
         return sizes[-1]
 
-    def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+    def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
         """Which of the changes took place."""
         return [True] * len(pending)
 
@@ -224,7 +224,7 @@ class Lose(Choice):
     def size(self, contents: Contents, sizes: list[int]) -> int:
         return sizes[self._sizes]
 
-    def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+    def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
         return [self._keep_names] * len(pending)
 
 
@@ -250,5 +250,5 @@ class ByChance(Choice):
     def size(self, contents: Contents, sizes: list[int]) -> int:
         return self._rng.choice(sizes)
 
-    def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+    def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
         return [self._rng.random() < 0.5 for _ in pending]

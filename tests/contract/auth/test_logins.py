@@ -21,9 +21,9 @@ from support.wire import Wire
 
 pytestmark = pytest.mark.skipif(REFERENCE is None, reason="no reference server")
 
-SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
+SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(range(32)))
 NKEY = nkeys.public_from_seed(SEED)
-OTHER_SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(32))
+OTHER_SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(32))
 HASH = bcrypt.hashpw(b"pw", bcrypt.gensalt(4)).decode()
 ALICE = UserOptions(user="alice", password="pw")
 HASHED = UserOptions(user="alice", password=HASH)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import SnapshotMeta, StoreError
+from penstock.fold import FoldStoreError, SnapshotMeta
 from penstock.fold.store.value_record import KEY_BYTES_MAX
 from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, WatchCursor
 from support.folds import at, contents, delete, entry, model, purge, put
@@ -165,9 +165,9 @@ def test_a_closed_store_refuses_and_may_be_closed_again(store: SnapshotStore) ->
     store.apply([put("a", b"1", 1)], at(1))
     store.close()
     store.close()
-    with pytest.raises(StoreError):
+    with pytest.raises(FoldStoreError):
         store.apply([put("a", b"1", 1)], at(1))
-    with pytest.raises(StoreError):
+    with pytest.raises(FoldStoreError):
         store.get("a")
-    with pytest.raises(StoreError):
+    with pytest.raises(FoldStoreError):
         list(store.range())

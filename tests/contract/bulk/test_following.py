@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from penstock.bulk import Batch, BulkReader, CaughtUp, Following, Idle, Refused
+from penstock.bulk import Batch, BulkReader, EndReached, Following, Idle, Refused
 from support.bulk import Made
 from support.patience import PATIENCE_SECONDS
 
@@ -43,7 +43,7 @@ class Followed:
 
     @property
     def caught_up(self) -> int:
-        return sum(isinstance(event, CaughtUp) for event in self.events)
+        return sum(isinstance(event, EndReached) for event in self.events)
 
 
 async def test_a_watch_tells_what_is_there_then_that_it_was_all_then_what_comes(
@@ -55,7 +55,7 @@ async def test_a_watch_tells_what_is_there_then_that_it_was_all_then_what_comes(
     await following.begin()
     seen = await Followed(following).until(lambda seen: seen.caught_up == 1)
     assert seen.payloads == [b"2", b"3"]
-    assert isinstance(seen.events[-1], CaughtUp)
+    assert isinstance(seen.events[-1], EndReached)
     await stream.publish("0", b"new")
     await seen.until(lambda seen: len(seen.payloads) == 3)
     assert (seen.payloads[-1], seen.caught_up) == (b"new", 1)
@@ -77,7 +77,7 @@ async def test_a_watch_behind_a_sequence_tells_every_record_from_there(
 async def test_nothing_to_tell_is_all_there_is(stream: Made, reader: BulkReader) -> None:
     following = reader.follow(stream.name)
     await following.begin()
-    assert isinstance(await following.next(), CaughtUp)
+    assert isinstance(await following.next(), EndReached)
     await following.close()
 
 

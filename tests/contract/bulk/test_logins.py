@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from support.servers import Starter
     from support.tls import Certificates
 
-SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
+SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(range(32)))
 STORE = 'jetstream { store_dir: "store" }\n'
 
 

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.store.errors import StoreError
 from penstock.store.io.disk import RealDisk
-from penstock.testing.recording_disk import Call as RecordedCall
-from penstock.testing.recording_disk import RecordingDisk, Replay
+from penstock.testing.recording_disk import DiskCall as RecordedCall
+from penstock.testing.recording_disk import DiskReplay, RecordingDisk
 from penstock.testing.sim_disk import SimDisk
 from penstock.testing.sim_files import Lose
 
@@ -142,7 +142,7 @@ class Disks(RuleBasedStateMachine):
 
     @rule()
     def a_recording_gives_the_same_disk_again(self) -> None:
-        replay = Replay(SimDisk())
+        replay = DiskReplay(SimDisk())
         for event in self.recorded.events:
             assert isinstance(event, RecordedCall)
             replay.do(event)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import BlockingFold, Fold, StoreError, WaitTimeout
+from penstock.fold import BlockingFold, Fold, FoldStoreError, WaitTimeout
 from penstock.kv.errors import BucketError, RevisionMismatch
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from penstock.kv.kv_types import VersionToken
@@ -48,7 +48,7 @@ async def test_a_write_outside_the_prefixes_is_refused(make: Maker, tmp_path: Pa
     async with Fold.open(await make(), tmp_path / "fold", scope="a.") as fold:
         with pytest.raises(ValueError, match="outside"):
             await fold.put("b.1", b"")
-    with pytest.raises(StoreError, match="not open"):
+    with pytest.raises(FoldStoreError, match="not open"):
         await Fold.open(await make()).put("a", b"")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX
-from penstock.records.s2_stream import Deflater, Inflater
+from penstock.records.s2_stream import Deflater, S2Inflater
 from support.assets import JetStream, Stream, unique
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def restored(client: JetStream, config: Json, data: bytes) -> Json:
 
 
 def unpacked(data: bytes) -> bytes:
-    inflater, parts = Inflater(), []
+    inflater, parts = S2Inflater(), []
     inflater.feed(data)
     while (piece := inflater.next()) is not None:
         parts.append(piece)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.json import Body, bodies
+from support.json_cases import Body, bodies
 
 if TYPE_CHECKING:
     from support.assets import JetStream

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.records.s2_stream import Inflater
+from penstock.records.s2_stream import S2Inflater
 from support.wire import Wire
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ def test_a_trace_may_be_compressed(setup: Setup, encoding: str) -> None:
     if encoding == "gzip":
         plain = gzip.decompress(packed)
     else:
-        inflater = Inflater()
+        inflater = S2Inflater()
         inflater.feed(packed)
         plain = inflater.next() or b""
     assert json.loads(plain)["events"][0]["type"] == "in"

@@ -20,7 +20,7 @@ from penstock.api.consumer_config import (
 from penstock.api.consumer_defaults import ConsumerCaps
 from penstock.api.consumer_requests import (
     Addressed,
-    Surroundings,
+    RequestContext,
     addressed,
     check_consumer_update,
     decide,
@@ -118,13 +118,13 @@ def test_a_copy_of_a_stream_that_drops_messages_is_remembered(retention: Retenti
     result = for_source(Addressed("S", SOURCE.name, SOURCE), stream, "r4nd")
     assert result.name == result.config.durable_name == "JS_SRC_x"
     assert result.config.ack_policy is AckPolicy.FLOW_CONTROL
-    stored = decide(result.config, EITHER, Surroundings(stream))
+    stored = decide(result.config, EITHER, RequestContext(stream))
     assert isinstance(stored, ConsumerConfig)
     assert not stored.direct
     moved = structs.replace(
         result.config, deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=7
     )
-    again = decide(moved, EITHER, Surroundings(stream, consumers={stored.name: stored}))
+    again = decide(moved, EITHER, RequestContext(stream, consumers={stored.name: stored}))
     assert again == stored
 
 
@@ -203,7 +203,7 @@ def test_what_is_decided_is_allowed_and_is_decided_again() -> None:
             continue
         stored += 1
         assert check_consumer(made, STREAM, NO_CAPS) is None
-        around = Surroundings(STREAM, consumers={"C": made})
+        around = RequestContext(STREAM, consumers={"C": made})
         assert decide(made, ConsumerAction.CREATE, around) == made
     assert stored > DRAWS // 4
 
@@ -231,7 +231,7 @@ def test_newer_features_need_newer_servers(cfg: ConsumerConfig, level: str) -> N
 
 def test_consumers_that_feed_streams_do_not_count() -> None:
     inner = ConsumerConfig(name="i", direct=True, deliver_subject="d")
-    around = Surroundings(
+    around = RequestContext(
         QUEUE, ConsumerCaps(account_max_consumers=1), consumers={"i": inner, "j": inner}
     )
     cfg = ConsumerConfig(durable_name="C", name="C", ack_policy=AckPolicy.EXPLICIT)
@@ -255,7 +255,7 @@ def test_the_narrowest_limit_of_consumers_counts_and_the_servers_only_without_ot
     consumers: dict[str, ConsumerConfig] = {}
     for number in range(9):
         made = decide(
-            ConsumerConfig(name=f"C{number}"), EITHER, Surroundings(stream, caps, consumers)
+            ConsumerConfig(name=f"C{number}"), EITHER, RequestContext(stream, caps, consumers)
         )
         if isinstance(made, ConsumerConfig):
             consumers[made.name] = made

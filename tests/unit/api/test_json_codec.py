@@ -24,7 +24,7 @@ from penstock.api.stream_config import (
     StreamSource,
 )
 from penstock.base.json_depth import NESTING_MAX
-from support.json import Body, bodies
+from support.json_cases import Body, bodies
 
 
 class Inner(Struct, frozen=True, kw_only=True):

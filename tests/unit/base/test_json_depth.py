@@ -19,7 +19,7 @@ from penstock.base.json_depth import NESTING_MAX, TooDeep, check_nesting
 from penstock.jetstream.sources.source_requests import NOT_AN_ANSWER, read_answer
 from penstock.server.auth.claims import ClaimsFault, _json
 from penstock.server.net.connect_info import ConnectOptions, parse_connect
-from penstock.server.system.system_requests import ConnzOptions, Malformed, read_body
+from penstock.server.system.system_requests import ConnzOptions, MalformedRequest, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -122,7 +122,7 @@ def _connect(body: bytes) -> None:
 
 
 def _system(body: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         read_body(body, ConnzOptions)
 
 

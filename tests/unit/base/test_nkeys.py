@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base import nkeys
-from penstock.base.nkeys import Kind, NkeyError
+from penstock.base.nkeys import KeyKind, NkeyError
 
 KEY = st.binary(min_size=32, max_size=32)
-KIND = st.sampled_from(list(Kind))
+KIND = st.sampled_from(list(KeyKind))
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 PUBLIC = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 
 
 @given(KIND, KEY)
-def test_a_public_key_survives_its_text(kind: Kind, key: bytes) -> None:
+def test_a_public_key_survives_its_text(kind: KeyKind, key: bytes) -> None:
     text = nkeys.encode_public(kind, key)
     assert len(text) == nkeys.PUBLIC_CHARS
     assert nkeys.decode_public(text, kind) == nkeys.PublicKey(kind, key)
 
 
 @given(KIND, KEY)
-def test_a_seed_survives_its_text(kind: Kind, seed: bytes) -> None:
+def test_a_seed_survives_its_text(kind: KeyKind, seed: bytes) -> None:
     text = nkeys.encode_seed(kind, seed)
     assert len(text) == nkeys.SEED_CHARS
     assert nkeys.decode_seed(text) == nkeys.Seed(kind, seed)
@@ -30,15 +30,15 @@ def test_a_seed_survives_its_text(kind: Kind, seed: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "letter"),
     [
-        (Kind.ACCOUNT, "A"),
-        (Kind.CLUSTER, "C"),
-        (Kind.SERVER, "N"),
-        (Kind.OPERATOR, "O"),
-        (Kind.USER, "U"),
-        (Kind.CURVE, "X"),
+        (KeyKind.ACCOUNT, "A"),
+        (KeyKind.CLUSTER, "C"),
+        (KeyKind.SERVER, "N"),
+        (KeyKind.OPERATOR, "O"),
+        (KeyKind.USER, "U"),
+        (KeyKind.CURVE, "X"),
     ],
 )
-def test_the_first_letter_tells_the_kind(kind: Kind, letter: str) -> None:
+def test_the_first_letter_tells_the_kind(kind: KeyKind, letter: str) -> None:
     for filling in (b"\x00", b"\xff"):
         assert nkeys.encode_public(kind, filling * 32).startswith(letter)
         assert nkeys.encode_seed(kind, filling * 32).startswith(f"S{letter}")
@@ -55,7 +55,7 @@ def test_a_published_key_pair_belongs_together() -> None:
 @given(st.integers(0, 55), st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
 def test_a_changed_character_never_decodes(position: int, letter: str) -> None:
     changed = PUBLIC[:position] + letter + PUBLIC[position + 1 :]
-    assert nkeys.is_public(changed, Kind.USER) == (changed == PUBLIC)
+    assert nkeys.is_public(changed, KeyKind.USER) == (changed == PUBLIC)
 
 
 @given(st.text(max_size=60))
@@ -67,7 +67,7 @@ def test_arbitrary_text_is_refused_with_the_one_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", [PUBLIC.lower(), f"{PUBLIC}=", f" {PUBLIC}", SEED, ""])
 def test_only_the_canonical_spelling_is_a_public_key(text: str) -> None:
-    assert not nkeys.is_public(text, Kind.USER)
+    assert not nkeys.is_public(text, KeyKind.USER)
 
 
 def test_a_seed_with_set_spare_bits_is_refused() -> None:
@@ -77,9 +77,9 @@ def test_a_seed_with_set_spare_bits_is_refused() -> None:
 
 
 def test_a_key_of_another_kind_is_refused_by_name() -> None:
-    account = nkeys.encode_public(Kind.ACCOUNT, bytes(32))
+    account = nkeys.encode_public(KeyKind.ACCOUNT, bytes(32))
     with pytest.raises(NkeyError, match="public account key, not user"):
-        nkeys.decode_public(account, Kind.USER)
+        nkeys.decode_public(account, KeyKind.USER)
 
 
 def test_an_unknown_prefix_is_refused() -> None:
@@ -96,11 +96,11 @@ def test_a_public_key_is_no_seed() -> None:
 
 def test_keys_of_the_wrong_length_are_not_encoded() -> None:
     with pytest.raises(NkeyError):
-        nkeys.encode_public(Kind.USER, b"short")
+        nkeys.encode_public(KeyKind.USER, b"short")
 
 
 def test_a_server_id_is_a_public_server_key() -> None:
-    assert nkeys.is_public(nkeys.server_id(bytes(range(32))), Kind.SERVER)
+    assert nkeys.is_public(nkeys.server_id(bytes(range(32))), KeyKind.SERVER)
 
 
 @given(st.binary(max_size=40))

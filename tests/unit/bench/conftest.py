@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from penstock.bench.bench_error import BenchError
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 from penstock.bench.server_process import RunningServer, ServerCommand, reference_command, running
 from support.patience import PATIENCE_SECONDS
 
@@ -19,7 +19,7 @@ GREETING = b'INFO {"version":"0.0.0","max_payload":1048576} \r\n'
 class Script:
     """A scripted server's address, and all it was told after it had said its part."""
 
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
     heard: bytearray = field(default_factory=bytearray)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -46,7 +46,7 @@ def scripted() -> Iterator[Callable[[bytes], Script]]:
         threads: list[threading.Thread] = []
 
         def start(answer: bytes) -> Script:
-            script = Script(Endpoint(*listener.getsockname()))
+            script = Script(ServerEndpoint(*listener.getsockname()))
             thread = threading.Thread(target=_play, args=(listener, script, answer))
             thread.start()
             threads.append(thread)

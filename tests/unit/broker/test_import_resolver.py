@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.import_resolver import Shares, Sharing, SharingFault, join, tolerate
-from penstock.broker.share_values import Export, Import, Kind
+from penstock.broker.share_values import Export, Import, ShareKind
 
 
-def offered(subject: str, kind: Kind = Kind.SERVICE, *accounts: str, position: int = 0) -> Export:
+def offered(
+    subject: str, kind: ShareKind = ShareKind.SERVICE, *accounts: str, position: int = 0
+) -> Export:
     return Export(kind=kind, subject=subject, accounts=accounts, account_position=position)
 
 
-def taken(account: str, subject: str, kind: Kind = Kind.SERVICE, to: str = "") -> Import:
+def taken(account: str, subject: str, kind: ShareKind = ShareKind.SERVICE, to: str = "") -> Import:
     return Import(kind=kind, account=account, subject=subject, to=to)
 
 
@@ -21,7 +23,7 @@ def shared(**accounts: tuple[list[Export], list[Import]]) -> Sharing:
 
 
 def test_an_import_comes_from_the_export_that_covers_it() -> None:
-    exports = [offered("a.>"), offered("a.b", Kind.SERVICE, "OTHER")]
+    exports = [offered("a.>"), offered("a.b", ShareKind.SERVICE, "OTHER")]
     two = ([], [taken("ONE", "a.c", to="c")])
     sharing = shared(ONE=(exports, []), OTHER=([], []), TWO=two)
     (joined,) = sharing.services
@@ -30,7 +32,7 @@ def test_an_import_comes_from_the_export_that_covers_it() -> None:
 
 
 def test_the_export_of_the_same_name_decides_alone() -> None:
-    exports = [offered("a.>"), offered("a.b", Kind.SERVICE, "OTHER")]
+    exports = [offered("a.>"), offered("a.b", ShareKind.SERVICE, "OTHER")]
     with pytest.raises(SharingFault, match=r'import "a\.b": service import not authorized$'):
         shared(ONE=(exports, []), OTHER=([], []), TWO=([], [taken("ONE", "a.b")]))
 
@@ -44,11 +46,11 @@ def test_a_token_may_have_to_name_the_importer() -> None:
 
 def test_a_stream_is_no_service() -> None:
     with pytest.raises(SharingFault, match="stream import not authorized"):
-        shared(ONE=([offered("a")], []), TWO=([], [taken("ONE", "a", Kind.STREAM)]))
+        shared(ONE=([offered("a")], []), TWO=([], [taken("ONE", "a", ShareKind.STREAM)]))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_nothing_comes_back_to_where_it_was_exported(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(ShareKind))
+def test_nothing_comes_back_to_where_it_was_exported(kind: ShareKind) -> None:
     with pytest.raises(SharingFault, match="forms a cycle"):
         shared(
             ONE=([offered("a", kind)], [taken("THREE", "a", kind)]),
@@ -65,27 +67,30 @@ def test_accounts_may_serve_each_other_with_different_things() -> None:
 
 
 def test_the_same_is_not_imported_twice() -> None:
-    exports = [offered("a.>", Kind.STREAM), offered("a.>")]
-    for kind, told in ((Kind.STREAM, "already exists"), (Kind.SERVICE, "duplicate service import")):
+    exports = [offered("a.>", ShareKind.STREAM), offered("a.>")]
+    for kind, told in (
+        (ShareKind.STREAM, "already exists"),
+        (ShareKind.SERVICE, "duplicate service import"),
+    ):
         wanted = [taken("ONE", "a.b", kind), taken("ONE", "a.b", kind)]
         with pytest.raises(SharingFault, match=told):
             shared(ONE=(exports, []), TWO=([], wanted))
 
 
 def test_a_prefix_has_no_wildcards() -> None:
-    wanted = Import(kind=Kind.STREAM, account="ONE", subject="a", prefix="p.*")
+    wanted = Import(kind=ShareKind.STREAM, account="ONE", subject="a", prefix="p.*")
     with pytest.raises(SharingFault, match="prefix can not contain wildcard"):
-        shared(ONE=([offered("a", Kind.STREAM)], []), TWO=([], [wanted]))
-    fine = Import(kind=Kind.STREAM, account="ONE", subject="a", prefix="p.")
-    sharing = shared(ONE=([offered("a", Kind.STREAM)], []), TWO=([], [fine]))
+        shared(ONE=([offered("a", ShareKind.STREAM)], []), TWO=([], [wanted]))
+    fine = Import(kind=ShareKind.STREAM, account="ONE", subject="a", prefix="p.")
+    sharing = shared(ONE=([offered("a", ShareKind.STREAM)], []), TWO=([], [fine]))
     assert sharing.streams[0].renaming.ours == "p.a"
 
 
 def test_what_cannot_be_joined_is_left_out_where_that_is_tolerated() -> None:
-    good = Import(kind=Kind.STREAM, account="A", subject="a")
-    bad = Import(kind=Kind.STREAM, account="A", subject="b")
-    odd = Export(kind=Kind.SERVICE, subject="c", accounts=("NOBODY",))
-    export = Export(kind=Kind.STREAM, subject="a")
+    good = Import(kind=ShareKind.STREAM, account="A", subject="a")
+    bad = Import(kind=ShareKind.STREAM, account="A", subject="b")
+    odd = Export(kind=ShareKind.SERVICE, subject="c", accounts=("NOBODY",))
+    export = Export(kind=ShareKind.STREAM, subject="a")
     kept, faults = tolerate([Shares("A", [export, odd], []), Shares("B", [], [bad, good])])
     assert list(kept["A"].exports) == [export]
     assert list(kept["B"].imports) == [good]

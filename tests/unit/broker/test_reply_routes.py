@@ -7,15 +7,19 @@ import itertools
 import pytest
 
 from penstock.broker import reply_routes
-from penstock.broker.import_resolver import Joined
+from penstock.broker.import_resolver import ResolvedImports
 from penstock.broker.reply_routes import Replies
-from penstock.broker.share_values import Export, Kind, Response
+from penstock.broker.share_values import Export, ResponseKind, ShareKind
 from penstock.subjects.pattern_rewrite import Renaming
 
 
-def joined(response: Response = Response.SINGLETON, threshold_ns: int = 100) -> Joined:
-    export = Export(kind=Kind.SERVICE, subject="a", response=response, threshold_ns=threshold_ns)
-    return Joined("TWO", "ONE", Renaming("a", "a"), export, share=False)
+def joined(
+    response: ResponseKind = ResponseKind.SINGLETON, threshold_ns: int = 100
+) -> ResolvedImports:
+    export = Export(
+        kind=ShareKind.SERVICE, subject="a", response=response, threshold_ns=threshold_ns
+    )
+    return ResolvedImports("TWO", "ONE", Renaming("a", "a"), export, share=False)
 
 
 @pytest.fixture
@@ -39,8 +43,8 @@ def test_a_single_answer_ends_it(table: Replies) -> None:
     assert table.get(reply) is None
 
 
-@pytest.mark.parametrize("response", [Response.STREAM, Response.CHUNKED])
-def test_many_answers_go_on_until_the_last(table: Replies, response: Response) -> None:
+@pytest.mark.parametrize("response", [ResponseKind.STREAM, ResponseKind.CHUNKED])
+def test_many_answers_go_on_until_the_last(table: Replies, response: ResponseKind) -> None:
     reply = table.open("TWO", "inbox", joined(response), 0)
     table.answered(reply, is_last=False, now_ns=1)
     assert table.get(reply) is not None
@@ -51,7 +55,7 @@ def test_many_answers_go_on_until_the_last(table: Replies, response: Response) -
 
 def test_what_takes_too_long_is_forgotten_and_answers_win_time(table: Replies) -> None:
     late = table.open("TWO", "late", joined(), 0)
-    lively = table.open("TWO", "lively", joined(Response.STREAM), 0)
+    lively = table.open("TWO", "lively", joined(ResponseKind.STREAM), 0)
     table.answered(lively, is_last=False, now_ns=60)
     assert table.expire(100) == 160
     assert table.get(late) is None

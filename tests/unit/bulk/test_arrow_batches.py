@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk.arrow_batches import COLUMNS, record_batch
-from penstock.bulk.wire_reader import Intake
+from penstock.bulk.wire_reader import WireReader
 from support.deliveries import TIME_NS, delivery
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 
 def batch_of(*subjects: bytes) -> Batch:
-    intake = Intake(frame_bytes_max=1000, records_max=10, bytes_max=1000)
+    intake = WireReader(frame_bytes_max=1000, records_max=10, bytes_max=1000)
     intake.follow(7)
     for number, subject in enumerate(subjects, 1):
         data = delivery("S", b"%d" % number, seq=number, consumer_seq=number)

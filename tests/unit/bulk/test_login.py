@@ -10,7 +10,7 @@ import pytest
 from penstock.base import nkeys
 from penstock.bulk.login import Address, Credentials, connect_line, split_url, split_urls
 
-SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
+SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(range(32)))
 FILE = f"""-----BEGIN NATS USER JWT-----
 eyJhbGciOi.payload.signature
 ------END NATS USER JWT------

@@ -13,7 +13,7 @@ from penstock.bulk import BlockingReader, BulkReader
 from penstock.bulk.errors import Closed
 from penstock.bulk.loop_thread import LoopThread
 from penstock.fold import BlockingFold
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -119,7 +119,7 @@ def test_what_was_never_opened_closes_and_refuses() -> None:
         reader.stream_state("S")
     reader.close()
     fold = BlockingFold.open("nats://127.0.0.1:1/bucket", backend="memory")
-    with pytest.raises(StoreError, match="not open"):
+    with pytest.raises(FoldStoreError, match="not open"):
         fold.ready()
     fold.close()
 

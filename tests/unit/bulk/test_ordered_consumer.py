@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.bulk import ordered_consumer as module
-from penstock.bulk.bulk_requests import Selection, StreamState
+from penstock.bulk.bulk_requests import StreamSummary, SubjectSelection
 from penstock.bulk.errors import AccessDenied, BulkError, ConnectFailed, LinkLost, Refused
-from penstock.bulk.ordered_consumer import CaughtUp, Following, Idle, PastEnd, Quiet
+from penstock.bulk.ordered_consumer import EndReached, Following, Idle, PastEnd, Quiet
 from penstock.bulk.record_batch import Batch
 from penstock.bulk.subscription_feed import Broken, CaughtUpMark, PastEndMark, Status
 
@@ -45,7 +45,7 @@ class World:
         self.pending: list[int | BulkError] = []
         self.asked: list[str] = []
         self.failures: list[BulkError] = []
-        self.selections: list[Selection] = []
+        self.selections: list[SubjectSelection] = []
         self.published: list[str] = []
         self.is_open = True
         self.has_records = False
@@ -93,12 +93,12 @@ class World:
 
     # -- questions
 
-    async def stream_state(self, link: Any, stream: str) -> StreamState:
+    async def stream_state(self, link: Any, stream: str) -> StreamSummary:
         self.asked.append("state")
-        return StreamState(stream, 1, 1, 100, 100, {})
+        return StreamSummary(stream, 1, 1, 100, 100, {})
 
     async def create_consumer(
-        self, link: Any, stream: str, name: str, deliver: str, selection: Selection
+        self, link: Any, stream: str, name: str, deliver: str, selection: SubjectSelection
     ) -> int:
         if self.failures:
             raise self.failures.pop(0)
@@ -115,12 +115,12 @@ class World:
     async def delete_consumer(self, link: Any, stream: str, name: str, seconds: float) -> None:
         self.asked.append("delete")
 
-    def check(self, state: StreamState, position: int) -> None:
+    def check(self, state: StreamSummary, position: int) -> None:
         self.checked.append(position)
 
 
 def follow(world: World, *, after: int | None = None, **more: Any) -> Following:
-    selection = Selection(heartbeat=5.0)
+    selection = SubjectSelection(heartbeat=5.0)
     made: Any = world
     return Following(made.dial, made, "S", selection, after=after, check=world.check, **more)
 
@@ -161,7 +161,7 @@ async def test_a_refused_check_ends_it() -> None:
     class Expired(Exception):
         pass
 
-    def refuse(state: StreamState, position: int) -> None:
+    def refuse(state: StreamSummary, position: int) -> None:
         raise Expired
 
     world = World([batch(1, 1), Broken("gap")], [])
@@ -188,7 +188,7 @@ async def test_a_heartbeat_in_step_moves_the_position() -> None:
     following = follow(world)
     await following.begin()
     events = [await following.next() for _ in range(3)]
-    assert [type(event) for event in events] == [Batch, CaughtUp, Idle]
+    assert [type(event) for event in events] == [Batch, EndReached, Idle]
     assert following.position == 40
     await following.next()
     assert world.selections[-1].start_seq == 41
@@ -229,7 +229,7 @@ async def test_a_stalled_heartbeat_is_answered_and_is_not_the_end() -> None:
     following = follow(world)
     await following.begin()
     events = [await following.next() for _ in range(3)]
-    assert [type(event) for event in events] == [Idle, Batch, CaughtUp]
+    assert [type(event) for event in events] == [Idle, Batch, EndReached]
     assert world.published == ["fc.9"]
 
 
@@ -240,7 +240,7 @@ async def test_caught_up_is_said_once_however_often_it_breaks() -> None:
     following = follow(world)
     await following.begin()
     events = [await following.next() for _ in range(4)]
-    assert [type(event) for event in events] == [Batch, CaughtUp, Batch, Batch]
+    assert [type(event) for event in events] == [Batch, EndReached, Batch, Batch]
 
 
 async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_up() -> None:
@@ -248,7 +248,7 @@ async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_u
     following = follow(world)
     await following.begin()
     assert isinstance(await following.next(), Batch)
-    assert isinstance(await following.next(), CaughtUp)
+    assert isinstance(await following.next(), EndReached)
 
 
 async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
@@ -257,7 +257,7 @@ async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
     following = follow(world)
     await following.begin()
     events = [await following.next() for _ in range(5)]
-    assert [type(event) for event in events] == [Batch, Idle, Idle, Batch, CaughtUp]
+    assert [type(event) for event in events] == [Batch, Idle, Idle, Batch, EndReached]
 
 
 async def test_who_may_not_ask_about_a_consumer_believes_its_heartbeat() -> None:
@@ -265,13 +265,13 @@ async def test_who_may_not_ask_about_a_consumer_believes_its_heartbeat() -> None
     world.pending = [AccessDenied("x")]
     following = follow(world)
     await following.begin()
-    assert [type(await following.next()) for _ in range(2)] == [Batch, CaughtUp]
+    assert [type(await following.next()) for _ in range(2)] == [Batch, EndReached]
 
 
 async def test_nothing_to_deliver_is_caught_up_at_once() -> None:
     following = follow(World([], initial=0))
     await following.begin()
-    assert isinstance(await following.next(), CaughtUp)
+    assert isinstance(await following.next(), EndReached)
 
 
 async def test_the_end_of_a_range_is_told() -> None:
@@ -341,7 +341,7 @@ async def test_nothing_is_handed_on_before_the_second_check_has_passed() -> None
     await following.next()
     world.failures = []
 
-    def refuse_second(state: StreamState, position: int) -> None:
+    def refuse_second(state: StreamSummary, position: int) -> None:
         world.check(state, position)
         if len(world.checked) == 2:
             raise KeyError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bulk.publish_acks import AckIntake, Window
+from penstock.bulk.publish_acks import PublishAcks, Window
 
 SID = 3
 
@@ -19,13 +19,13 @@ def stored(number: int) -> bytes:
     return answer(number, b'{"stream":"EV","seq":%d}' % (number + 7))
 
 
-def made(window: Window) -> AckIntake:
-    intake = AckIntake(frame_bytes_max=1 << 20, records_max=1, bytes_max=1 << 20)
+def made(window: Window) -> PublishAcks:
+    intake = PublishAcks(frame_bytes_max=1 << 20, records_max=1, bytes_max=1 << 20)
     intake.answer_to(SID, window)
     return intake
 
 
-def feed(intake: AckIntake, data: bytes) -> list[bytes]:
+def feed(intake: PublishAcks, data: bytes) -> list[bytes]:
     """Give it all; the payloads of what it did not settle itself."""
     told = []
     space = intake.space()

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.bulk import subscription_feed as feeds
 from penstock.bulk.record_batch import Batch
-from penstock.bulk.subscription_feed import CaughtUpMark, Feed, Status
-from penstock.bulk.wire_reader import Intake
+from penstock.bulk.subscription_feed import CaughtUpMark, Status, SubscriptionFeed
+from penstock.bulk.wire_reader import WireReader
 from support.deliveries import delivery
 
 SID = 7
@@ -19,10 +19,10 @@ class Source:
     """An intake with a feed on it."""
 
     def __init__(self, *, whole_batches: bool = False) -> None:
-        self.intake = Intake(frame_bytes_max=1 << 20, records_max=100, bytes_max=1 << 20)
+        self.intake = WireReader(frame_bytes_max=1 << 20, records_max=100, bytes_max=1 << 20)
         self.intake.follow(SID)
         self.rooms = 0
-        self.feed = Feed(self.intake, self._room, whole_batches=whole_batches)
+        self.feed = SubscriptionFeed(self.intake, self._room, whole_batches=whole_batches)
         self._seq = 0
 
     def _room(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models import deliveries
 from penstock.bulk import wire_reader
 from penstock.bulk.record_batch import Batch
-from penstock.bulk.wire_reader import Heard, Intake, WireError
+from penstock.bulk.wire_reader import Heard, WireError, WireReader
 from support.deliveries import TIME_NS, delivery, message
 
 SID = 7
@@ -21,13 +21,13 @@ Row = tuple[str, int, int, bytes, bytes]
 
 def make(
     records_max: int = 100, bytes_max: int = 1 << 20, frame_bytes_max: int = 1 << 20
-) -> Intake:
-    made = Intake(frame_bytes_max=frame_bytes_max, records_max=records_max, bytes_max=bytes_max)
+) -> WireReader:
+    made = WireReader(frame_bytes_max=frame_bytes_max, records_max=records_max, bytes_max=bytes_max)
     made.follow(SID)
     return made
 
 
-def feed(into: Intake, data: bytes) -> list[Heard]:
+def feed(into: WireReader, data: bytes) -> list[Heard]:
     """Give it all; what was heard. Marks of a full batch are left to the caller."""
     heard: list[Heard] = []
     while data:

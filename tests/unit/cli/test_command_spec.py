@@ -15,7 +15,7 @@ from penstock.cli.cli_errors import Failure, Misuse
 from penstock.cli.command_list import PLACES, declared
 from penstock.cli.command_spec import Command, Noun, confirm, parser_of
 from penstock.cli.main import CLIENTS, HELP
-from penstock.cli.stream_reader import Delivery
+from penstock.cli.stream_reader import ReadMessage
 from support.cli import command_line
 
 if TYPE_CHECKING:
@@ -184,4 +184,4 @@ def test_a_name_that_is_no_token_is_refused_before_it_is_sent(name: str, command
     ],
 )
 def test_a_delivery_is_read_from_old_and_new_reply_subjects(reply: str) -> None:
-    assert Delivery.of(reply) == Delivery("S", "C", 2, 30, 20, 1_700_000_000_000_000_000, 5)
+    assert ReadMessage.of(reply) == ReadMessage("S", "C", 2, 30, 20, 1_700_000_000_000_000_000, 5)

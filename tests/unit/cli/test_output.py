@@ -10,8 +10,8 @@ import pytest
 from penstock.cli.message_format import message_text, payload_document
 from penstock.cli.output import (
     Facts,
-    Listing,
     Screen,
+    TableListing,
     printable,
     show_bytes,
     show_duration,
@@ -48,14 +48,14 @@ def test_remarks_stay_out_of_answers(as_json: bool, capsys: pytest.CaptureFixtur
 
 
 def test_brackets_in_a_cell_are_text_and_not_style(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(as_json=False).answer(None, Listing("[red]t", ("a",), [("[bold]x[/]",)]))
+    Screen(as_json=False).answer(None, TableListing("[red]t", ("a",), [("[bold]x[/]",)]))
     told = capsys.readouterr().out
     assert "[red]t" in told
     assert "[bold]x[/]" in told
 
 
 def test_an_empty_listing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(as_json=False).answer([], Listing("Streams", ("name",), []))
+    Screen(as_json=False).answer([], TableListing("Streams", ("name",), []))
     assert capsys.readouterr().out == "Streams: nothing\n"
 
 
@@ -68,7 +68,7 @@ def test_nothing_a_server_sent_drives_a_terminal(
         case "title":
             screen.answer(None, Facts(MALICE, [("a", "b")]))
         case "cell":
-            screen.answer(None, Listing("t", ("a",), [(MALICE,)]))
+            screen.answer(None, TableListing("t", ("a",), [(MALICE,)]))
         case "header":
             screen.item(None, message_text("t", {"A": MALICE}, b""))
         case "payload":

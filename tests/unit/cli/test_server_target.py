@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.server_target import HIDDEN, Target, resolve, without_secrets
+from penstock.cli.server_target import HIDDEN, ServerTarget, resolve, without_secrets
 from support.cli import command_line
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def test_the_selected_context_is_taken_when_nothing_else_is_said() -> None:
 
 @pytest.mark.usefixtures("context")
 def test_a_server_named_otherwise_gets_nothing_of_the_selected_context() -> None:
-    assert resolve(options(server="other"), {}) == Target(server="other")
-    assert resolve(options(), {"NATS_URL": "other"}) == Target(server="other")
+    assert resolve(options(server="other"), {}) == ServerTarget(server="other")
+    assert resolve(options(), {"NATS_URL": "other"}) == ServerTarget(server="other")
 
 
 @pytest.mark.usefixtures("context")
@@ -68,7 +68,7 @@ def test_the_line_goes_before_the_environment() -> None:
 
 
 def test_several_servers_may_be_given_with_or_without_a_scheme() -> None:
-    assert Target(server="a:1, tls://b:2").urls == ["nats://a:1", "tls://b:2"]
+    assert ServerTarget(server="a:1, tls://b:2").urls == ["nats://a:1", "tls://b:2"]
 
 
 def test_addresses_are_shown_without_passwords() -> None:
@@ -77,7 +77,7 @@ def test_addresses_are_shown_without_passwords() -> None:
 
 
 def test_a_target_shows_no_secret() -> None:
-    target = Target(server="nats://a:hush@h", password="hush", token="hush", user="a")
+    target = ServerTarget(server="nats://a:hush@h", password="hush", token="hush", user="a")
     assert "hush" not in repr(target.shown())
     assert "password='hush'" not in repr(target)
     assert target.shown()["password"] == HIDDEN

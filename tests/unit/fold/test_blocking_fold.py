@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import BlockingFold, FoldThread, StoreError
+from penstock.fold import BlockingFold, FoldStoreError, FoldThread
 from penstock.fold.follow.store_worker import THREADS_MAX
 from support.following import fold_threads
 
@@ -28,10 +28,10 @@ def test_many_blocking_folds_share_one_thread(tmp_path: Path) -> None:
         assert fold_threads() <= THREADS_MAX + 1
         assert all(fold.get("a") is None for fold in folds)
         folds[0].close()
-        with pytest.raises(StoreError, match="closed"):
+        with pytest.raises(FoldStoreError, match="closed"):
             folds[0].get("a")
         assert folds[1].count() == 0  # the thread of the others goes on
         for fold in folds:
             fold.close()
-    with pytest.raises(StoreError):
+    with pytest.raises(FoldStoreError):
         folds[1].get("a")

@@ -34,7 +34,7 @@ def cuts_with_a_cursor_ahead(kind: Kind, path: Path) -> list[int]:
     return ahead
 
 
-def refolded(said: pgss.Replay) -> dict[str, object]:
+def refolded(said: pgss.LogReplay) -> dict[str, object]:
     """What the fold becomes once the bucket has delivered everything after the cursor."""
     updates = [
         KvUpdate(Op.PUT, key, record[9:], int.from_bytes(record[1:9], "big"))

@@ -12,7 +12,7 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.fold import AppendLogSnapshot, SnapshotMeta, SqliteSnapshot, StoreError
+from penstock.fold import AppendLogSnapshot, FoldStoreError, SnapshotMeta, SqliteSnapshot
 from penstock.fold.follow.log_witnesses import Witness
 from penstock.fold.store import pgss
 from penstock.fold.store.append_log import META_SUFFIX, TORN_SUFFIX
@@ -63,7 +63,7 @@ def judged(data: bytes) -> str:
     """
     try:
         said = pgss.replay(data)
-    except StoreError:
+    except FoldStoreError:
         return "refused"
     entries = {key: decode_record(key, record) for key, record in said.entries.items()}
     assert entries.items() <= WHOLE.items()
@@ -106,7 +106,7 @@ def test_a_log_that_is_opened_in_spite_of_damage_is_kept_aside(
         with caplog.at_level(logging.WARNING):
             try:
                 AppendLogSnapshot.open(path).close()
-            except StoreError:
+            except FoldStoreError:
                 assert path.read_bytes() == one
                 continue
         if verdict == "torn":
@@ -151,5 +151,5 @@ def test_no_damage_to_the_metadata_in_sqlite_is_believed(tmp_path: Path) -> None
         try:
             with SqliteSnapshot.open(path) as store:
                 assert store.meta == META
-        except StoreError:
+        except FoldStoreError:
             continue

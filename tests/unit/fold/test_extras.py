@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import LmdbSnapshot, MemorySnapshot, RocksDbSnapshot, StoreError
+from penstock.fold import FoldStoreError, LmdbSnapshot, MemorySnapshot, RocksDbSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_store_whose_library_is_missing_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(StoreError, match=rf"penstock\[{extra}\]"):
+    with pytest.raises(FoldStoreError, match=rf"penstock\[{extra}\]"):
         kind.open(tmp_path / "fold")
 
 
@@ -52,6 +52,6 @@ def test_artifacts_without_their_hash_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "blake3", None)
-    with MemorySnapshot.open() as store, pytest.raises(StoreError, match=r"penstock\[fold\]"):
+    with MemorySnapshot.open() as store, pytest.raises(FoldStoreError, match=r"penstock\[fold\]"):
         store.export_to(tmp_path / "artifact")
     assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,8 @@ from penstock.fold import (
     BatchConfig,
     Fold,
     FoldState,
+    FoldStoreError,
     MemorySnapshot,
-    StoreError,
     StoreIOError,
     StorePoisoned,
 )
@@ -151,7 +151,7 @@ async def test_a_poisoned_store_is_opened_again_until_it_opens() -> None:
 async def test_a_fold_that_is_closed_says_so() -> None:
     script = Script([[put("a", b"1", 1), LIVE]])
     fold = folding(script)
-    with pytest.raises(StoreError, match="not open"):
+    with pytest.raises(FoldStoreError, match="not open"):
         fold.get("a")
     async with fold:
         await ready(fold)
@@ -159,11 +159,11 @@ async def test_a_fold_that_is_closed_says_so() -> None:
         await asyncio.sleep(0)
     await fold.close()
     assert fold.state is FoldState.CLOSED
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(FoldStoreError, match="closed"):
         await waiting
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(FoldStoreError, match="closed"):
         await fold.ready()
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(FoldStoreError, match="closed"):
         fold.get("a")
 
 
@@ -228,7 +228,7 @@ async def test_a_store_that_cannot_be_closed_is_an_error_of_the_fold() -> None:
 
     fold = folding(Script([[LIVE]]), backend=Stuck)
     await fold.__aenter__()
-    with pytest.raises(StoreError, match="closing failed"):
+    with pytest.raises(FoldStoreError, match="closing failed"):
         await fold.close()
     assert fold.state is FoldState.CLOSED
     await fold.close()

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from penstock.fold import MemorySnapshot
 from penstock.fold.fold_metrics import FoldMetrics, created_last
 from penstock.kv.kv_types import KvUpdate, Op
-from penstock.kv.update_batch import Joined
+from penstock.kv.update_batch import JoinedUpdates
 from support.folds import at, put
 
 
@@ -50,8 +50,13 @@ def test_two_folds_share_a_registry(registry: CollectorRegistry) -> None:
         ([], 0.0),
         ([KvUpdate(Op.PUT, "a", created=1.5), KvUpdate(Op.PUT, "a", created=2.5)], 2.5),
         ([KvUpdate(Op.PUT, "a")], 0.0),
-        (Joined([[KvUpdate(Op.PUT, "a", created=1.5)], [KvUpdate(Op.PUT, "a", created=3.5)]]), 3.5),
-        (Joined([]), 0.0),
+        (
+            JoinedUpdates(
+                [[KvUpdate(Op.PUT, "a", created=1.5)], [KvUpdate(Op.PUT, "a", created=3.5)]]
+            ),
+            3.5,
+        ),
+        (JoinedUpdates([]), 0.0),
     ],
 )
 def test_the_time_of_a_batch_is_that_of_its_last_update(

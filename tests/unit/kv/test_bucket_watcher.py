@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.bulk.bulk_requests import StreamState
+from penstock.bulk.bulk_requests import StreamSummary
 from penstock.bulk.errors import LinkLost
-from penstock.bulk.ordered_consumer import CaughtUp as StreamCaughtUp
+from penstock.bulk.ordered_consumer import EndReached as StreamCaughtUp
 from penstock.bulk.ordered_consumer import Event, Idle, Quiet
 from penstock.bulk.record_batch import Batch
 from penstock.kv.bucket_watcher import NatsWatcher, Watch
@@ -56,12 +56,12 @@ class Bulk:
 
     async def close(self) -> None: ...
 
-    async def state(self) -> StreamState:
+    async def state(self) -> StreamSummary:
         self.asked += 1
         return self._state(self.first_seq)
 
-    def _state(self, first_seq: int) -> StreamState:
-        return StreamState(
+    def _state(self, first_seq: int) -> StreamSummary:
+        return StreamSummary(
             "KV_b",
             self.created,
             first_seq,

@@ -16,7 +16,7 @@ from penstock.kv.kv_connection import NatsConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
+SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(range(32)))
 
 
 def credentials_file(jwt: str) -> str:

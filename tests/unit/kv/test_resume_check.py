@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.bulk.bulk_requests import StreamState
+from penstock.bulk.bulk_requests import StreamSummary
 from penstock.kv.errors import CursorExpired, LogReset
 from penstock.kv.kv_types import LogInfo
 from penstock.kv.resume_check import check_resume, is_same_log, log_info
@@ -74,7 +74,7 @@ def test_a_purge_beyond_the_cursor_is_seen_though_the_last_loss_was_before_it() 
 def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
     config: dict[str, object], evicts: bool
 ) -> None:
-    told = log_info(StreamState("KV_b", 1, 3, 9, 7, {"max_msgs_per_subject": 1, **config}))
+    told = log_info(StreamSummary("KV_b", 1, 3, 9, 7, {"max_msgs_per_subject": 1, **config}))
     assert told == LogInfo(identity=HERE, first_seq=3, last_seq=9, evicts_current=evicts, records=7)
 
 
@@ -82,7 +82,7 @@ def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
 
 
 def described(penstock: dict[str, Any] | None) -> LogInfo:
-    return log_info(StreamState("KV_b", 77, 4, 9, 6, {}, penstock=penstock))
+    return log_info(StreamSummary("KV_b", 77, 4, 9, 6, {}, penstock=penstock))
 
 
 def test_incarnation_and_losses_are_read_from_the_servers_object() -> None:

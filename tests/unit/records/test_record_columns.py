@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.jetstream.archive.stream_archive import END, message_entry
 from penstock.records.record_codec import RecordKeys, encode_message, encode_range, scan
-from penstock.records.record_columns import Columns, block_columns, entry_columns
+from penstock.records.record_columns import RecordColumns, block_columns, entry_columns
 
 KEYS = RecordKeys(9, 1)
 REMOVE = 3
@@ -26,7 +26,7 @@ messages = st.lists(
 )
 
 
-def rows_of(columns: Columns) -> list[Row]:
+def rows_of(columns: RecordColumns) -> list[Row]:
     def part(data: bytes, offsets: bytes, row: int) -> bytes:
         at = memoryview(offsets).cast("i")
         return data[at[row] : at[row + 1]]

@@ -13,8 +13,8 @@ from penstock.records.s2_stream import (
     BLOCK_BYTES_MAX,
     START,
     Deflater,
-    Inflater,
     InvalidStream,
+    S2Inflater,
     masked_sum,
 )
 
@@ -28,7 +28,7 @@ def written(data: bytes) -> bytes:
 
 
 def read(stream: bytes, cuts: list[int] | None = None) -> bytes:
-    inflater = Inflater()
+    inflater = S2Inflater()
     out = []
     ends = sorted({min(cut, len(stream)) for cut in cuts or ()})
     for start, stop in pairwise([0, *ends, len(stream)]):
@@ -61,7 +61,7 @@ def test_a_flipped_bit_is_seen_or_harmless() -> None:
     for at in range(len(stream)):
         damaged = bytearray(stream)
         damaged[at] ^= 1 << at % 8
-        inflater = Inflater()
+        inflater = S2Inflater()
         inflater.feed(bytes(damaged))
         found = []
         try:
@@ -76,7 +76,7 @@ def test_a_flipped_bit_is_seen_or_harmless() -> None:
 def test_a_stream_that_is_cut_off_does_not_look_whole() -> None:
     stream = written(TEXT[:3000])
     for stop in range(len(START) + 1, len(stream)):
-        inflater = Inflater()
+        inflater = S2Inflater()
         inflater.feed(stream[:stop])
         assert inflater.next() is None
         assert not inflater.is_between_frames
@@ -111,7 +111,7 @@ def test_a_stream_may_begin_anew_and_as_snappy() -> None:
     ],
 )
 def test_what_is_no_stream_is_refused(stream: bytes) -> None:
-    inflater = Inflater()
+    inflater = S2Inflater()
     inflater.feed(stream)
     with pytest.raises(InvalidStream):
         inflater.next()

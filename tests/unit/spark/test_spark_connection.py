@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.base.nkeys import Kind, encode_seed
+from penstock.base.nkeys import KeyKind, encode_seed
 from penstock.spark.options import ConnectionOptions, OptionError
 from penstock.spark.spark_connection import bulk_reader, credentials, dialling, tls_context
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-USER_SEED = encode_seed(Kind.USER, bytes(range(32)))
+USER_SEED = encode_seed(KeyKind.USER, bytes(range(32)))
 CREDS = f"""-----BEGIN NATS USER JWT-----
 header.claims.signature
 ------END NATS USER JWT------

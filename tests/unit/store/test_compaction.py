@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store.contract import Removed
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.store.index.block_images import blocks_of
 from penstock.store.io.disk_jobs import RewriteWork
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import flip_bit
 from penstock.testing.recording_disk import RecordingDisk
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Lose
 from support.files import compact, contents, files, fill, opened, payload, sync, warmed
 
@@ -27,7 +27,7 @@ KEY = ServerKey("a phrase")
 KINDS = {
     "plain": {},
     "cold": {"warm_bytes_max": 0},
-    "compressed": {"compression": Compression.ZSTD},
+    "compressed": {"compression": BlockCompression.ZSTD},
     "encrypted": {"key": KEY},
 }
 
@@ -170,7 +170,7 @@ def test_a_rewriting_that_fails_costs_nothing() -> None:
     held = contents(store)
     work = store.pending_compaction()
     assert work is not None
-    disk.fail_nth(1, Fault.ENOSPC)
+    disk.fail_nth(1, DiskFault.ENOSPC)
     with pytest.raises(Exception, match="space") as failed:
         work.run()
     disk.heal()

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from penstock.store.errors import StoreError
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.data_keys import KEYS_FILE, KEYS_MAX, ROLE
 from penstock.store.format.encryption import (
     KEY_BYTES,
@@ -133,7 +133,7 @@ def test_a_plain_store_becomes_encrypted_and_compressed() -> None:
     store = opened(disk)
     fill(store, N)
     store.close()
-    options = {"key": KEY, "compression": Compression.ZSTD}
+    options = {"key": KEY, "compression": BlockCompression.ZSTD}
     store = opened(disk, **options)
     assert contents(store) == EXPECTED
     compact(store)
@@ -147,7 +147,7 @@ def test_a_plain_store_becomes_encrypted_and_compressed() -> None:
 
 def test_compression_makes_sealed_blocks_smaller() -> None:
     sizes = {}
-    for compression in Compression:
+    for compression in BlockCompression:
         disk = SimDisk()
         store = opened(disk, compression=compression, block_bytes=20_000)
         fill(store, 400, payload_bytes=200)
@@ -157,7 +157,7 @@ def test_compression_makes_sealed_blocks_smaller() -> None:
         store.close()
         found = contents(opened(disk, compression=compression, block_bytes=20_000))
         assert found == {seq: payload(seq, 200) for seq in range(1, 401)}
-    assert sizes[Compression.ZSTD] * 2 < sizes[Compression.NONE]
+    assert sizes[BlockCompression.ZSTD] * 2 < sizes[BlockCompression.NONE]
 
 
 def test_an_encrypted_block_goes_on_after_a_power_cut() -> None:
@@ -188,7 +188,7 @@ def test_damage_in_an_encrypted_block_is_damage_and_not_a_wrong_key() -> None:
 
 
 def test_an_erased_message_leaves_the_disk_whatever_its_block_is_stored_as() -> None:
-    for options in ({"key": KEY}, {"compression": Compression.ZSTD}, {}):
+    for options in ({"key": KEY}, {"compression": BlockCompression.ZSTD}, {}):
         for sealed in (False, True):
             disk = SimDisk()
             store = opened(disk, noise=Fresh(), **options)

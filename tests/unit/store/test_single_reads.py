@@ -6,7 +6,7 @@ import pytest
 
 from penstock.store.contract import Cold, Missing
 from penstock.store.filestore import LOOSE_MAX, FileStore
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.index.block_images import warm_blocks
 from penstock.store.index.record_log import MessageRecord
 from penstock.testing.damage import flip_bit
@@ -110,9 +110,9 @@ def test_what_moved_while_it_was_read_is_asked_for_again() -> None:
 
 def test_blocks_that_are_not_plain_are_read_whole() -> None:
     disk = SimDisk()
-    settled(disk, compression=Compression.ZSTD)
-    store = opened(disk, block_bytes=BLOCK_BYTES, compression=Compression.ZSTD)
+    settled(disk, compression=BlockCompression.ZSTD)
+    store = opened(disk, block_bytes=BLOCK_BYTES, compression=BlockCompression.ZSTD)
     assert compact(store)
     store.close()
-    store = opened(disk, block_bytes=BLOCK_BYTES, compression=Compression.ZSTD)
+    store = opened(disk, block_bytes=BLOCK_BYTES, compression=BlockCompression.ZSTD)
     assert fetched(store, 500) > BLOCK_BYTES // 2

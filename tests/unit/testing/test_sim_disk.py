@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.store.errors import DiskFull, StoreError, SyncFailed
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import SECTOR, Choice, Lose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.store.io.disk import File
-    from penstock.testing.sim_files import Directory, NameChange
+    from penstock.testing.sim_files import NameChange, SimDirectory
 
 SEEDS = range(300)
 
@@ -207,7 +207,7 @@ def test_a_removal_never_hits_another_file_than_the_one_that_was_removed() -> No
 
 def test_a_new_file_does_not_overtake_the_removal_of_its_namesake() -> None:
     class OnlyTheCreation(Choice):
-        def names(self, directory: Directory, pending: list[NameChange]) -> list[bool]:
+        def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
             return [False, True]
 
     disk = SimDisk()
@@ -320,9 +320,14 @@ def run(disk: SimDisk) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "calls"),
-    [(Fault.EIO, 7), (Fault.ENOSPC, 3), (Fault.SHORT_WRITE, 2), (Fault.SYNC_ERROR, 2)],
+    [
+        (DiskFault.EIO, 7),
+        (DiskFault.ENOSPC, 3),
+        (DiskFault.SHORT_WRITE, 2),
+        (DiskFault.SYNC_ERROR, 2),
+    ],
 )
-def test_each_call_a_fault_can_strike_fails_once_in_turn(fault: Fault, calls: int) -> None:
+def test_each_call_a_fault_can_strike_fails_once_in_turn(fault: DiskFault, calls: int) -> None:
     failed = []
     for n in range(1, calls + 1):
         disk = SimDisk()
@@ -341,12 +346,12 @@ def test_each_call_a_fault_can_strike_fails_once_in_turn(fault: Fault, calls: in
 def test_a_fault_strikes_once_or_until_the_disk_is_healed() -> None:
     disk = SimDisk()
     file = disk.create("a")
-    disk.fail_nth(2, Fault.ENOSPC)
+    disk.fail_nth(2, DiskFault.ENOSPC)
     disk.pwrite(file, b"1", 0)
     with pytest.raises(DiskFull):
         disk.pwrite(file, b"2", 0)
     disk.pwrite(file, b"3", 0)
-    disk.fail_nth(1, Fault.ENOSPC, for_ever=True)
+    disk.fail_nth(1, DiskFault.ENOSPC, for_ever=True)
     for _ in range(3):
         with pytest.raises(DiskFull):
             disk.pwrite(file, b"4", 0)
@@ -358,7 +363,7 @@ def test_a_fault_strikes_once_or_until_the_disk_is_healed() -> None:
 def test_a_short_write_leaves_its_first_half() -> None:
     disk = SimDisk()
     file = disk.create("a")
-    disk.fail_nth(1, Fault.SHORT_WRITE)
+    disk.fail_nth(1, DiskFault.SHORT_WRITE)
     with pytest.raises(DiskFull):
         disk.pwrite(file, b"abcd", 0)
     assert disk.read_small("a", 9) == b"ab"
@@ -367,7 +372,7 @@ def test_a_short_write_leaves_its_first_half() -> None:
 def test_a_preallocation_that_fails_leaves_the_size_as_it_was() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"abc")
-    disk.fail_nth(1, Fault.SHORT_WRITE)
+    disk.fail_nth(1, DiskFault.SHORT_WRITE)
     with pytest.raises(DiskFull):
         disk.preallocate(file, 100)
     assert disk.size(file) == 3
@@ -377,7 +382,7 @@ def test_what_a_failed_sync_covered_stays_in_doubt_for_ever() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"old")
     disk.pwrite(file, b"new", 0)
-    disk.fail_nth(1, Fault.SYNC_ERROR)
+    disk.fail_nth(1, DiskFault.SYNC_ERROR)
     with pytest.raises(SyncFailed):
         disk.fdatasync(file)
     assert file.failed
@@ -390,7 +395,7 @@ def test_what_a_failed_sync_covered_stays_in_doubt_for_ever() -> None:
 def test_names_a_failed_sync_covered_stay_in_doubt_for_ever() -> None:
     disk = SimDisk()
     disk.create("a")
-    disk.fail_nth(1, Fault.EIO)
+    disk.fail_nth(1, DiskFault.EIO)
     with pytest.raises(SyncFailed):
         disk.sync_dir()
     with pytest.raises(SyncFailed):

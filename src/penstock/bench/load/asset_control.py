@@ -16,7 +16,7 @@ from penstock.bench.load.raw_client import (
     HANDSHAKE_TIMEOUT_S,
     READ_BYTES,
     Client,
-    Endpoint,
+    ServerEndpoint,
     deadline_after,
     open_client,
 )
@@ -124,7 +124,7 @@ class Control:
 
 
 @contextlib.contextmanager
-def open_control(endpoint: Endpoint) -> Iterator[Control]:
+def open_control(endpoint: ServerEndpoint) -> Iterator[Control]:
     with open_client(endpoint) as client:
         yield Control(client)
 

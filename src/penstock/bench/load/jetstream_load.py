@@ -24,7 +24,7 @@ from penstock.bench.load.load_frames import (
 from penstock.bench.load.raw_client import Client, open_client
 from penstock.bench.load.request_load import get_values, publish_acked
 from penstock.bench.load.stream_read_load import read_stream
-from penstock.bench.load_result import Load, Timing
+from penstock.bench.load_result import Load, LoadTiming
 from penstock.bench.sample_stats import Latency
 from penstock.bench.scenarios import BucketGet, StreamPublish, StreamRead
 
@@ -45,7 +45,7 @@ BUCKET: Json = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LoadTarget:
     """A stream made for one run, and the subjects it takes."""
 
     name: str
@@ -56,12 +56,12 @@ class Place:
 class Filled:
     """A stream with so many messages, whose stamps start over after `cycle` of them."""
 
-    place: Place
+    place: LoadTarget
     messages: int
     cycle: int
 
 
-def run_publish(scenario: StreamPublish, load: Load) -> Timing:
+def run_publish(scenario: StreamPublish, load: Load) -> LoadTiming:
     """Publish to a fresh stream; every ack must have the next sequence."""
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(open_control(load.endpoint))
@@ -74,7 +74,7 @@ def run_publish(scenario: StreamPublish, load: Load) -> Timing:
         start_ns, end_ns = _publish(client, asks, scenario.window, samples, load)
         cpu_used = load.cpu_seconds() - cpu_before
         _check_stored(control, place, scenario, load.messages)
-    return Timing(
+    return LoadTiming(
         load.messages,
         load.messages,
         scenario.payload_bytes,
@@ -85,7 +85,7 @@ def run_publish(scenario: StreamPublish, load: Load) -> Timing:
     )
 
 
-def run_get(scenario: BucketGet, load: Load) -> Timing:
+def run_get(scenario: BucketGet, load: Load) -> LoadTiming:
     """Get the values of a filled bucket, key after key; every value must be its key's."""
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(open_control(load.endpoint))
@@ -108,7 +108,7 @@ def run_get(scenario: BucketGet, load: Load) -> Timing:
             load.deadline_ns,
         )
         cpu_used = load.cpu_seconds() - cpu_before
-    return Timing(
+    return LoadTiming(
         load.messages,
         load.messages,
         scenario.payload_bytes,
@@ -119,7 +119,7 @@ def run_get(scenario: BucketGet, load: Load) -> Timing:
     )
 
 
-def run_read(scenario: StreamRead, load: Load) -> Timing:
+def run_read(scenario: StreamRead, load: Load) -> LoadTiming:
     """Fill a stream, then read it in as many passes as it takes."""
     fill = min(FILL_MAX, load.messages)
     passes = max(1, round(load.messages / fill))
@@ -136,7 +136,7 @@ def run_read(scenario: StreamRead, load: Load) -> Timing:
             spent_ns += took_ns
             cpu_used += cost
     total = fill * passes
-    return Timing(total, total, scenario.payload_bytes, 0, spent_ns, cpu_used)
+    return LoadTiming(total, total, scenario.payload_bytes, 0, spent_ns, cpu_used)
 
 
 def _read_once(
@@ -209,14 +209,16 @@ def _durable(name: str, *, acks: bool) -> Json:
 
 
 @contextlib.contextmanager
-def _stream(control: Control, scenario: StreamPublish | StreamRead | BucketGet) -> Iterator[Place]:
+def _stream(
+    control: Control, scenario: StreamPublish | StreamRead | BucketGet
+) -> Iterator[LoadTarget]:
     """A fresh stream, or the one behind a fresh bucket; removed again."""
     token = secrets.token_hex(3)
     if scenario.bucket:
-        place = Place(f"KV_{token}", SubjectPlan(f"$KV.{token}.key", scenario.subjects))
+        place = LoadTarget(f"KV_{token}", SubjectPlan(f"$KV.{token}.key", scenario.subjects))
         subjects, more = [f"$KV.{token}.>"], BUCKET
     else:
-        place = Place(f"BENCH_{token}", SubjectPlan(f"bench.{token}", scenario.subjects))
+        place = LoadTarget(f"BENCH_{token}", SubjectPlan(f"bench.{token}", scenario.subjects))
         subjects, more = [place.plan.pattern], {}
     control.create_stream(place.name, subjects, scenario.storage, **more)
     yield place
@@ -224,11 +226,11 @@ def _stream(control: Control, scenario: StreamPublish | StreamRead | BucketGet) 
     control.delete_stream(place.name)
 
 
-def _publishes(place: Place, inbox: str, payload_bytes: int) -> Asks:
+def _publishes(place: LoadTarget, inbox: str, payload_bytes: int) -> Asks:
     return encode_asks(place.plan.names(), inbox, payload_bytes)
 
 
-def _gets(place: Place, inbox: str) -> Asks:
+def _gets(place: LoadTarget, inbox: str) -> Asks:
     api = f"$JS.API.DIRECT.GET.{place.name}"
     return encode_asks([f"{api}.{name}" for name in place.plan.names()], inbox, 0)
 
@@ -259,7 +261,7 @@ def _samples(count: int) -> "array[int]":
     return array("q", bytes(8 * count))
 
 
-def _check_stored(control: Control, place: Place, scenario: StreamPublish, count: int) -> None:
+def _check_stored(control: Control, place: LoadTarget, scenario: StreamPublish, count: int) -> None:
     wanted = min(count, scenario.subjects) if scenario.bucket else count
     stored = control.stored(place.name)
     if stored != wanted:

@@ -16,7 +16,7 @@ ID_BLOCK = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FrameBatch:
     """Equally long encoded publishes, sent over and over."""
 
     data: bytes
@@ -60,7 +60,7 @@ class SubjectPlan:
         return self.base if self.count == 1 else f"{self.base}.*"
 
 
-def encode_batch(plan: SubjectPlan, payload_bytes: int, *, headers: bool) -> Batch:
+def encode_batch(plan: SubjectPlan, payload_bytes: int, *, headers: bool) -> FrameBatch:
     """Round-robin over the plan's subjects, in as many whole rounds as fill the target size."""
     names = [name.encode() for name in plan.names()]
     first = encode_publish(names[0], make_payload(0, payload_bytes), headers=headers)
@@ -72,7 +72,7 @@ def encode_batch(plan: SubjectPlan, payload_bytes: int, *, headers: bool) -> Bat
         )
         for place in range(count)
     ]
-    return Batch(b"".join(frames), count)
+    return FrameBatch(b"".join(frames), count)
 
 
 def encode_publish(subject: bytes, payload: bytes, *, headers: bool) -> bytes:

@@ -13,7 +13,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from penstock.bench.bench_error import BenchError
 
-from penstock.bench.load.message_scan cimport Scanner, ScanState, scan
+from penstock.bench.load.message_scan cimport MessageScanner, ScanState, scan
 
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
@@ -67,7 +67,7 @@ def monotonic_ns():
 
 def publish(
     int fd,
-    Scanner scanner not None,
+    MessageScanner scanner not None,
     const unsigned char[::1] batch not None,
     long long total_bytes,
     long long deadline_ns,
@@ -91,7 +91,7 @@ def publish(
     return start_ns, end_ns
 
 
-def collect(int fd, Scanner scanner not None, Tally tally not None, long long deadline_ns):
+def collect(int fd, MessageScanner scanner not None, Tally tally not None, long long deadline_ns):
     """Count messages until the tally is full.
 
     Returns (start_ns, end_ns); the end is the time this receiver saw its last message.
@@ -110,7 +110,7 @@ def collect(int fd, Scanner scanner not None, Tally tally not None, long long de
     return start_ns, last_ns
 
 
-def flush(int fd, Scanner scanner not None, long long deadline_ns):
+def flush(int fd, MessageScanner scanner not None, long long deadline_ns):
     """PING and wait for the PONG, counting whatever arrives before it."""
     cdef Outcome outcome
     with nogil:

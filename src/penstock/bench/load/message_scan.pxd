@@ -23,7 +23,7 @@ cdef struct ScanState:
     char error[ERROR_BYTES_MAX]  # empty as long as the stream is sound
 
 
-cdef class Scanner:
+cdef class MessageScanner:
     cdef ScanState state
 
 

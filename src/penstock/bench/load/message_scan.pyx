@@ -13,7 +13,7 @@ cdef enum:
     SIZE_DIGITS_MAX = 10
 
 
-cdef class Scanner:
+cdef class MessageScanner:
     """The parse state of one connection, for its whole life."""
 
     def __cinit__(self):

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load import load_generator
-from penstock.bench.load.message_scan import Scanner
+from penstock.bench.load.message_scan import MessageScanner
 
 DEFAULT_PORT = 4222
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -23,7 +23,7 @@ NANOS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServerEndpoint:
     """Where a server listens, and the credentials its URL carried."""
 
     host: str
@@ -73,7 +73,7 @@ class Client:
     def __init__(self, sock: socket.socket, info: dict[str, object]) -> None:
         self.sock = sock
         self.info = info
-        self.scanner = Scanner()
+        self.scanner = MessageScanner()
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +113,7 @@ def deadline_after(seconds: float) -> int:
     return load_generator.monotonic_ns() + int(seconds * NANOS)
 
 
-def open_client(endpoint: Endpoint) -> Client:
+def open_client(endpoint: ServerEndpoint) -> Client:
     """Connect, introduce ourselves, and wait until the server has accepted it."""
     try:
         sock = socket.create_connection((endpoint.host, endpoint.port), HANDSHAKE_TIMEOUT_S)
@@ -129,7 +129,7 @@ def open_client(endpoint: Endpoint) -> Client:
     return client
 
 
-def _read_info(sock: socket.socket, endpoint: Endpoint) -> dict[str, object]:
+def _read_info(sock: socket.socket, endpoint: ServerEndpoint) -> dict[str, object]:
     line = b""
     try:
         while not line.endswith(b"\n") and len(line) < INFO_BYTES_MAX:

@@ -21,7 +21,7 @@ from penstock.bench.load.raw_client import (
 if TYPE_CHECKING:
     from socket import socket
 
-    from penstock.bench.load.raw_client import Endpoint
+    from penstock.bench.load.raw_client import ServerEndpoint
 
 WINDOW = 16
 FIFTHS = 5
@@ -29,7 +29,7 @@ FIFTHS = 5
 Json = dict[str, Any]
 
 
-def ask_all(endpoint: Endpoint, requests: list[tuple[str, Json]]) -> list[float]:
+def ask_all(endpoint: ServerEndpoint, requests: list[tuple[str, Json]]) -> list[float]:
     """Asks all of it; seconds until each fifth was answered."""
     inbox = f"_INBOX.{secrets.token_hex(8)}"
     with open_client(endpoint) as client:

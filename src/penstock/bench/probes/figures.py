@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.bench.load.raw_client import Endpoint
+from penstock.bench.load.raw_client import ServerEndpoint
 
 Unit = Literal["", "bytes", "s", "/s", "×"]
 
@@ -22,7 +22,7 @@ class Figure:
     unit: Unit = ""
 
 
-Probe = Callable[[Endpoint, int | None], list[Figure]]
+Probe = Callable[[ServerEndpoint, int | None], list[Figure]]
 
 
 def per(total: float | None, count: int) -> float | None:

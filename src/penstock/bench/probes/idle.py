@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 
 from penstock.bench import process_stats
 from penstock.bench.bench_error import BenchError
-from penstock.bench.load.raw_client import HANDSHAKE_TIMEOUT_S, Endpoint
+from penstock.bench.load.raw_client import HANDSHAKE_TIMEOUT_S, ServerEndpoint
 from penstock.bench.probes.figures import Figure, difference, per
 
 WAVE = 64
@@ -33,7 +33,7 @@ def allow_connections(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def probe_idle(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
+def probe_idle(endpoint: ServerEndpoint, pid: int | None, count: int) -> list[Figure]:
     """Open `count` connections, hold them, and ask each for a sign of life."""
     allow_connections(count)
     with ExitStack() as stack:
@@ -58,7 +58,9 @@ def probe_idle(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
     ]
 
 
-def _open_wave(stack: ExitStack, endpoint: Endpoint, size: int, so_far: int) -> list[socket.socket]:
+def _open_wave(
+    stack: ExitStack, endpoint: ServerEndpoint, size: int, so_far: int
+) -> list[socket.socket]:
     hello = endpoint.connect_line() + b"PING\r\n"
     wave = []
     try:

@@ -10,7 +10,7 @@ import time
 
 from penstock.bench import process_stats
 from penstock.bench.bench_error import BenchError
-from penstock.bench.load.raw_client import Client, Endpoint, deadline_after, open_client
+from penstock.bench.load.raw_client import Client, ServerEndpoint, deadline_after, open_client
 from penstock.bench.measurement import run_scenario
 from penstock.bench.probes.figures import Figure, difference
 from penstock.bench.scenarios import PubSub
@@ -25,7 +25,7 @@ READ_BYTES = 256 * 1024
 LOAD = PubSub("stalled-subscriber", PAYLOAD_BYTES, subscribers=1)
 
 
-def probe_stalled(endpoint: Endpoint, pid: int | None) -> list[Figure]:
+def probe_stalled(endpoint: ServerEndpoint, pid: int | None) -> list[Figure]:
     """Rate and memory without and with the stalled subscriber, and what became of it."""
     run_scenario(LOAD, endpoint, WARM_UP_MESSAGES)
     alone = run_scenario(LOAD, endpoint, MESSAGES, pid)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from penstock.bench import process_stats
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load.load_generator import monotonic_ns
-from penstock.bench.load.raw_client import Client, Endpoint, deadline_after, open_client
+from penstock.bench.load.raw_client import Client, ServerEndpoint, deadline_after, open_client
 from penstock.bench.probes.figures import Figure, difference, per
 
 CONNECTIONS = 4
@@ -22,7 +22,7 @@ CHUNK_LINES = 20_000
 TIMEOUT_S = 300.0
 
 
-def probe_subscriptions(endpoint: Endpoint, pid: int | None, count: int) -> list[Figure]:
+def probe_subscriptions(endpoint: ServerEndpoint, pid: int | None, count: int) -> list[Figure]:
     """Add `count` subscriptions, use a sample of them, remove them all."""
     deadline_ns = deadline_after(TIMEOUT_S)
     with ExitStack() as stack:

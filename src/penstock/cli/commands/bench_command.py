@@ -22,7 +22,7 @@ from penstock.bench.comparison import (
     compare,
     survey,
 )
-from penstock.bench.load.raw_client import Endpoint, open_client
+from penstock.bench.load.raw_client import ServerEndpoint, open_client
 from penstock.bench.probes.figures import Figure, Probe
 from penstock.bench.probes.idle import allow_connections, probe_idle
 from penstock.bench.probes.stalled import probe_stalled
@@ -137,9 +137,9 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _endpoint(text: str) -> Endpoint:
+def _endpoint(text: str) -> ServerEndpoint:
     try:
-        return Endpoint.parse(text)
+        return ServerEndpoint.parse(text)
     except BenchError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

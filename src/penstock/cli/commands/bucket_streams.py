@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.cli.api_calls import STREAM_NOT_FOUND
 from penstock.cli.argument_values import duration, positive, size
-from penstock.cli.cli_errors import Failure, Refused
+from penstock.cli.cli_errors import Failure, RequestRefused
 from penstock.cli.command_spec import Argument, argument, confirm
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.api_calls import Document
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 BUCKET: Final = argument("bucket", help="name of the bucket")
 
@@ -71,19 +71,19 @@ def named(bucket: str) -> Iterator[None]:
     """Speaks of the bucket where the server speaks of its stream."""
     try:
         yield
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.err_code != STREAM_NOT_FOUND:
             raise
         raise Failure(f"there is no bucket {bucket} (error {refused.err_code})") from None
 
 
-async def bucket_info(session: Session, bucket: str, stream: str) -> Document:
+async def bucket_info(session: CommandSession, bucket: str, stream: str) -> Document:
     """The stream behind a bucket that must be there."""
     with named(bucket):
         return await session.api.call(f"STREAM.INFO.{stream}")
 
 
-async def remove_bucket(session: Session, options: Namespace, stream: str) -> None:
+async def remove_bucket(session: CommandSession, options: Namespace, stream: str) -> None:
     """`rm` of a whole bucket."""
     confirm(f"Remove bucket {options.bucket} with all that is in it?", options)
     with named(options.bucket):

@@ -20,7 +20,7 @@ from penstock.cli.commands.message_commands import subscribed
 from penstock.cli.message_format import message_text, stored_document
 from penstock.cli.output import (
     Facts,
-    Listing,
+    TableListing,
     show_age,
     show_count,
     show_duration,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 #: Asked for at a time: what was delivered and not shown is wanted by others.
 BATCH: Final = 20
@@ -54,7 +54,7 @@ _BATCH_DONE: Final = "Batch Completed"
 # -- looking
 
 
-async def _ls(session: Session, options: Namespace) -> None:
+async def _ls(session: CommandSession, options: Namespace) -> None:
     stream = checked_name(options.stream, "stream")
     pages = session.api.pages(f"CONSUMER.LIST.{stream}", "consumers")
     found = [one async for one in pages]
@@ -64,7 +64,7 @@ async def _ls(session: Session, options: Namespace) -> None:
         return
     headings = ("name", "mode", "filter", ">not acked", ">redelivered", ">pending", "last delivery")
     rows = [_row(one) for one in found]
-    session.screen.answer(found, Listing(f"Consumers of {stream}", headings, rows))
+    session.screen.answer(found, TableListing(f"Consumers of {stream}", headings, rows))
 
 
 def _row(info: Document) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def _filters(config: Document) -> str:
     return ", ".join(config.get("filter_subjects") or [config.get("filter_subject", "")])
 
 
-async def _info(session: Session, options: Namespace) -> None:
+async def _info(session: CommandSession, options: Namespace) -> None:
     info = await session.api.call(f"CONSUMER.INFO.{_path(options)}")
     session.screen.answer(info, *shown(info))
 
@@ -149,7 +149,7 @@ def _position(sequences: Document) -> str:
 # -- changing
 
 
-async def _add(session: Session, options: Namespace) -> None:
+async def _add(session: CommandSession, options: Namespace) -> None:
     from penstock.cli.config_flags import config_given
 
     config = config_given(options)
@@ -165,7 +165,7 @@ async def _add(session: Session, options: Namespace) -> None:
     session.screen.answer(info, f"Consumer {options.name} is made", *shown(info))
 
 
-async def _edit(session: Session, options: Namespace) -> None:
+async def _edit(session: CommandSession, options: Namespace) -> None:
     from penstock.cli.config_flags import config_given, differences, merged, sendable
 
     path, changes = _path(options), config_given(options)
@@ -173,7 +173,7 @@ async def _edit(session: Session, options: Namespace) -> None:
         raise Misuse("nothing to change was given")
     old = sendable((await session.api.call(f"CONSUMER.INFO.{path}"))["config"])
     new = merged(old, changes)
-    listing = Listing(
+    listing = TableListing(
         f"Changes of {options.name}", ("field", "before", "after"), differences(old, new), "none"
     )
     if options.dry_run:
@@ -184,14 +184,14 @@ async def _edit(session: Session, options: Namespace) -> None:
     session.screen.answer(info, listing)
 
 
-async def _rm(session: Session, options: Namespace) -> None:
+async def _rm(session: CommandSession, options: Namespace) -> None:
     path = _path(options)
     confirm(f"Remove consumer {options.name} of {options.stream}?", options)
     answer = await session.api.call(f"CONSUMER.DELETE.{path}")
     session.screen.answer(answer, f"Consumer {options.name} is gone")
 
 
-async def _pause(session: Session, options: Namespace) -> None:
+async def _pause(session: CommandSession, options: Namespace) -> None:
     from penstock.api.timestamps import format_time
 
     until = format_time(time.time_ns() + options.duration)
@@ -200,7 +200,7 @@ async def _pause(session: Session, options: Namespace) -> None:
     session.screen.answer(answer, text)
 
 
-async def _resume(session: Session, options: Namespace) -> None:
+async def _resume(session: CommandSession, options: Namespace) -> None:
     answer = await session.api.call(f"CONSUMER.PAUSE.{_path(options)}")
     session.screen.answer(answer, f"Consumer {options.name} delivers again")
 
@@ -208,7 +208,7 @@ async def _resume(session: Session, options: Namespace) -> None:
 # -- messages
 
 
-async def _next(session: Session, options: Namespace) -> None:
+async def _next(session: CommandSession, options: Namespace) -> None:
     path = _path(options)
     request = {"batch": options.count, "expires": options.timeout}
     number = 0
@@ -225,7 +225,7 @@ async def _next(session: Session, options: Namespace) -> None:
         raise Failure(f"no message came within {show_duration(options.timeout)}")
 
 
-async def _pull(session: Session, path: str, inbox: str, request: Document) -> None:
+async def _pull(session: CommandSession, path: str, inbox: str, request: Document) -> None:
     subject = f"{session.api.prefix}.CONSUMER.MSG.NEXT.{path}"
     await session.client.publish(subject, json.dumps(request).encode(), reply=inbox)
 
@@ -263,7 +263,7 @@ def _reason(status: str, told: str) -> str:
     return f"{told} (code {status})"
 
 
-async def _sub(session: Session, options: Namespace) -> None:
+async def _sub(session: CommandSession, options: Namespace) -> None:
     path = _path(options)
     config = (await session.api.call(f"CONSUMER.INFO.{path}"))["config"]
     is_push = bool(config.get("deliver_subject"))
@@ -277,7 +277,7 @@ async def _sub(session: Session, options: Namespace) -> None:
                 return
 
 
-async def _pushed(session: Session, config: Document) -> AsyncGenerator[Msg, None]:
+async def _pushed(session: CommandSession, config: Document) -> AsyncGenerator[Msg, None]:
     subject, group = config["deliver_subject"], config.get("deliver_group", "")
     async with subscribed(session, subject, group) as inbox:
         async for message in inbox.messages:
@@ -290,7 +290,9 @@ async def _pushed(session: Session, config: Document) -> AsyncGenerator[Msg, Non
                 await session.client.publish(asked)
 
 
-async def _pulled(session: Session, path: str, count: int | None) -> AsyncGenerator[Msg, None]:
+async def _pulled(
+    session: CommandSession, path: str, count: int | None
+) -> AsyncGenerator[Msg, None]:
     left = count or BATCH
     async with subscribed(session, session.client.new_inbox()) as inbox:
         try:
@@ -319,7 +321,7 @@ async def _batch(inbox: Subscription, wanted: int) -> AsyncGenerator[Msg, None]:
         yield message
 
 
-async def _hand_back(session: Session, inbox: Subscription) -> None:
+async def _hand_back(session: CommandSession, inbox: Subscription) -> None:
     """What was delivered and not shown can go to others at once."""
     while inbox.pending_msgs and not session.client.is_closed:
         message = await _arrived(inbox, 0)
@@ -327,11 +329,11 @@ async def _hand_back(session: Session, inbox: Subscription) -> None:
             await session.client.publish(message.reply, ACKS["nak"])
 
 
-async def _take(session: Session, options: Namespace, number: int, message: Msg) -> None:
+async def _take(session: CommandSession, options: Namespace, number: int, message: Msg) -> None:
     """Show a message, then acknowledge it as was asked for."""
-    from penstock.cli.stream_reader import Delivery, stored
+    from penstock.cli.stream_reader import ReadMessage, stored
 
-    delivery = Delivery.of(message.reply)
+    delivery = ReadMessage.of(message.reply)
     kept = stored(message, delivery)
     if options.raw:
         session.screen.raw(message.data + b"\n")

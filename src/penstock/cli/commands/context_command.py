@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cli_errors import Failure, Misuse
 from penstock.cli.command_spec import Argument, Command, Noun, argument, connection_arguments
-from penstock.cli.output import Facts, Listing
-from penstock.cli.server_target import Target, given
+from penstock.cli.output import Facts, TableListing
+from penstock.cli.server_target import ServerTarget, given
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -49,7 +49,7 @@ def selected() -> str:
     return name if name and _path(name).exists() else ""
 
 
-def load(name: str) -> Target:
+def load(name: str) -> ServerTarget:
     """The context of that name."""
     path = _path(name)
     try:
@@ -60,7 +60,7 @@ def load(name: str) -> Target:
         raise Failure(f"{path}: not a context") from None
     if not isinstance(content, dict):
         raise Failure(f"{path}: not a context")
-    return Target(**{word: str(content.get(word, "")) for word in Target.names()})
+    return ServerTarget(**{word: str(content.get(word, "")) for word in ServerTarget.names()})
 
 
 def _path(name: str) -> Path:
@@ -86,7 +86,7 @@ def _add(screen: Screen, options: Namespace) -> None:
     path, target = _path(options.name), given(options)
     if path.exists() and not options.replace:
         raise Failure(f"context {options.name!r} exists; --replace replaces it")
-    values = {word: getattr(target, word) for word in Target.names()}
+    values = {word: getattr(target, word) for word in ServerTarget.names()}
     _write(path, json.dumps({word: value for word, value in values.items() if value}, indent=2))
     if options.select or not selected():
         _write(directory() / "selected", options.name)
@@ -105,7 +105,7 @@ def _ls(screen: Screen, options: Namespace) -> None:
         for one in found
     ]
     title = f"Contexts in {directory()} (* is selected)"
-    screen.answer(found, Listing(title, ("name", "server", "description"), rows))
+    screen.answer(found, TableListing(title, ("name", "server", "description"), rows))
 
 
 def _select(screen: Screen, options: Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.api_calls import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, checked_name
 from penstock.cli.argument_values import SECOND_NS, positive, positive_duration, size, whole
-from penstock.cli.cli_errors import Failure, Misuse, Refused
+from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
 from penstock.cli.commands.bucket_streams import (
     BUCKET,
@@ -27,7 +27,7 @@ from penstock.cli.commands.bucket_streams import (
 from penstock.cli.message_format import payload_document, payload_text
 from penstock.cli.output import (
     Facts,
-    Listing,
+    TableListing,
     printable,
     show_age,
     show_bytes,
@@ -39,9 +39,9 @@ from penstock.cli.output import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock.cli.api_calls import Document, Stored
-    from penstock.cli.command_session import Session
-    from penstock.cli.stream_reader import Reader
+    from penstock.cli.api_calls import Document, FetchedMessage
+    from penstock.cli.command_session import CommandSession
+    from penstock.cli.stream_reader import StreamReader
 
 PREFIX: Final = "KV_"
 HISTORY_MAX: Final = 64
@@ -76,12 +76,12 @@ def _key(subject: str) -> str:
 # -- entries
 
 
-def _operation(message: Stored) -> str:
+def _operation(message: FetchedMessage) -> str:
     reason = MARKERS.get(message.headers.get(MARKER, ""), PUT)
     return message.headers.get(OPERATION, reason)
 
 
-def _document(bucket: str, message: Stored) -> Document:
+def _document(bucket: str, message: FetchedMessage) -> Document:
     return {
         "bucket": bucket,
         "key": _key(message.subject),
@@ -92,14 +92,14 @@ def _document(bucket: str, message: Stored) -> Document:
     }
 
 
-def _line(message: Stored) -> str:
+def _line(message: FetchedMessage) -> str:
     operation = _operation(message)
     value = f": {payload_text(message.data)}" if operation == PUT else ""
     when = show_time(message.time)
     return printable(f"[{when}] {operation} {_key(message.subject)} @ {message.seq}{value}")
 
 
-async def _last(session: Session, options: Namespace) -> Stored | None:
+async def _last(session: CommandSession, options: Namespace) -> FetchedMessage | None:
     """The last message of a key, whatever it says."""
     stream, subject = _stream(options.bucket), _subject(options)
     revision = getattr(options, "revision", None)
@@ -107,14 +107,14 @@ async def _last(session: Session, options: Namespace) -> Stored | None:
     try:
         with named(options.bucket):
             found = await session.api.message(stream, query)
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.err_code == MESSAGE_NOT_FOUND:
             return None
         raise
     return found if found.subject == subject else None
 
 
-async def _get(session: Session, options: Namespace) -> None:
+async def _get(session: CommandSession, options: Namespace) -> None:
     found = await _last(session, options)
     if found is None or _operation(found) != PUT:
         raise Failure(f"there is no key {options.key} in bucket {options.bucket}")
@@ -131,13 +131,13 @@ def _value(options: Namespace) -> bytes:
 
 
 async def _store(
-    session: Session, options: Namespace, value: bytes, headers: dict[str, str]
+    session: CommandSession, options: Namespace, value: bytes, headers: dict[str, str]
 ) -> int:
     # Publishing to a bucket that is not there reaches nobody; ask so that the error can say so.
     subject = _subject(options)
     try:
         ack = await session.api.publish(subject, value, headers)
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.err_code in WRONG_LAST_SEQUENCE:
             text = f"key {options.key} is not as expected: {refused}"
             raise Failure(text) from None
@@ -148,7 +148,7 @@ async def _store(
     return int(ack["seq"])
 
 
-def _told(session: Session, options: Namespace, revision: int, operation: str) -> None:
+def _told(session: CommandSession, options: Namespace, revision: int, operation: str) -> None:
     document = {
         "bucket": options.bucket,
         "key": options.key,
@@ -158,12 +158,12 @@ def _told(session: Session, options: Namespace, revision: int, operation: str) -
     session.screen.answer(document, f"{operation} {options.key} @ {revision}")
 
 
-async def _put(session: Session, options: Namespace) -> None:
+async def _put(session: CommandSession, options: Namespace) -> None:
     revision = await _store(session, options, _value(options), {})
     _told(session, options, revision, PUT)
 
 
-async def _create(session: Session, options: Namespace) -> None:
+async def _create(session: CommandSession, options: Namespace) -> None:
     value = _value(options)
     ttl = {"Nats-TTL": f"{_seconds(options.ttl)}s"} if options.ttl else {}
     found = await _last(session, options)
@@ -181,19 +181,19 @@ def _seconds(ttl_ns: int) -> int:
     return seconds
 
 
-async def _update(session: Session, options: Namespace) -> None:
+async def _update(session: CommandSession, options: Namespace) -> None:
     headers = {EXPECTED: str(options.revision)}
     revision = await _store(session, options, _value(options), headers)
     _told(session, options, revision, PUT)
 
 
-async def _delete(session: Session, options: Namespace) -> None:
+async def _delete(session: CommandSession, options: Namespace) -> None:
     confirm(f"Delete key {options.key} of bucket {options.bucket}?", options)
     revision = await _store(session, options, b"", {OPERATION: "DEL"})
     _told(session, options, revision, "DEL")
 
 
-async def _purge(session: Session, options: Namespace) -> None:
+async def _purge(session: CommandSession, options: Namespace) -> None:
     confirm(f"Delete key {options.key} of {options.bucket} with its history?", options)
     headers = {OPERATION: "PURGE", "Nats-Rollup": "sub"}
     revision = await _store(session, options, b"", headers)
@@ -203,17 +203,19 @@ async def _purge(session: Session, options: Namespace) -> None:
 # -- many entries
 
 
-def _reader(session: Session, bucket: str, pattern: str, policy: str, **choices: bool) -> Reader:
-    from penstock.cli.stream_reader import Reader, Start
+def _reader(
+    session: CommandSession, bucket: str, pattern: str, policy: str, **choices: bool
+) -> StreamReader:
+    from penstock.cli.stream_reader import ReadStart, StreamReader
 
     if not PATTERN.fullmatch(pattern):
         raise Misuse(f"{pattern!r} is not a pattern of keys")
     subjects = [f"$KV.{bucket}.{pattern}"]
-    start = Start(subjects, policy, headers_only=choices.get("headers_only", False))
-    return Reader(session.api, _stream(bucket), start, follow=choices.get("follow", False))
+    start = ReadStart(subjects, policy, headers_only=choices.get("headers_only", False))
+    return StreamReader(session.api, _stream(bucket), start, follow=choices.get("follow", False))
 
 
-async def _ls(session: Session, options: Namespace) -> None:
+async def _ls(session: CommandSession, options: Namespace) -> None:
     if not options.bucket:
         await _ls_buckets(session)
         return
@@ -229,7 +231,7 @@ async def _ls(session: Session, options: Namespace) -> None:
     session.screen.answer(keys, *keys)
 
 
-async def _ls_buckets(session: Session) -> None:
+async def _ls_buckets(session: CommandSession) -> None:
     pages = session.api.pages("STREAM.LIST", "streams", {"subject": "$KV.*.>"})
     found = [_status(one) async for one in pages if one["config"]["name"].startswith(PREFIX)]
     rows = [
@@ -244,10 +246,10 @@ async def _ls_buckets(session: Session) -> None:
         for one in found
     ]
     headings = ("bucket", "description", ">values", ">bytes", ">history", ">ttl")
-    session.screen.answer(found, Listing("Buckets", headings, rows))
+    session.screen.answer(found, TableListing("Buckets", headings, rows))
 
 
-async def _watch(session: Session, options: Namespace) -> None:
+async def _watch(session: CommandSession, options: Namespace) -> None:
     policy = "new" if options.updates else "all" if options.history else "last_per_subject"
     reader = _reader(session, options.bucket, options.pattern, policy, follow=True)
     number = 0
@@ -261,7 +263,7 @@ async def _watch(session: Session, options: Namespace) -> None:
                     return
 
 
-async def _history(session: Session, options: Namespace) -> None:
+async def _history(session: CommandSession, options: Namespace) -> None:
     _subject(options)
     with named(options.bucket):
         async with _reader(session, options.bucket, options.key, "all") as reader:
@@ -273,7 +275,7 @@ async def _history(session: Session, options: Namespace) -> None:
         for one in found
     ]
     title = f"History of {options.key}"
-    listing = Listing(title, (">revision", "operation", "created", "value"), rows)
+    listing = TableListing(title, (">revision", "operation", "created", "value"), rows)
     session.screen.answer([_document(options.bucket, one) for one in found], listing)
 
 
@@ -290,11 +292,11 @@ def _status(info: Document) -> Document:
     }
 
 
-async def _show_status(session: Session, options: Namespace) -> None:
+async def _show_status(session: CommandSession, options: Namespace) -> None:
     _tell_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
 
 
-def _tell_bucket(session: Session, info: Document) -> None:
+def _tell_bucket(session: CommandSession, info: Document) -> None:
     status = _status(info)
     facts = [
         ("description", status["description"]),
@@ -312,7 +314,7 @@ def _tell_bucket(session: Session, info: Document) -> None:
     session.screen.answer(status, Facts(f"Bucket {status['bucket']}", facts))
 
 
-async def _add(session: Session, options: Namespace) -> None:
+async def _add(session: CommandSession, options: Namespace) -> None:
     if options.history > HISTORY_MAX:
         raise Misuse(f"--history goes up to {HISTORY_MAX}")
     stream = _stream(options.bucket)
@@ -328,7 +330,7 @@ async def _add(session: Session, options: Namespace) -> None:
     _tell_bucket(session, await session.api.call(f"STREAM.CREATE.{stream}", config))
 
 
-async def _rm(session: Session, options: Namespace) -> None:
+async def _rm(session: CommandSession, options: Namespace) -> None:
     await remove_bucket(session, options, _stream(options.bucket))
 
 

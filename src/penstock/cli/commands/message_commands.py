@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 FLUSH_EVERY: Final = 1000
 WAITING_MAX: Final = 1000
@@ -79,7 +79,7 @@ def filled(template: bytes, number: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredAck:
     """What a stream has acknowledged."""
 
     stream: str = ""
@@ -100,9 +100,9 @@ class Stored:
         return f"Stored in stream {self.stream} as {span}{again}"
 
 
-async def _publish(session: Session, options: Namespace) -> None:
+async def _publish(session: CommandSession, options: Namespace) -> None:
     body, headers = payload_of(options), dict(options.header) or None
-    stored = Stored()
+    stored = StoredAck()
     with session.screen.progress(f"Publishing to {options.subject}", options.count) as done:
         for number in range(1, options.count + 1):
             payload = filled(body, number) if options.templates else body
@@ -124,7 +124,7 @@ async def _publish(session: Session, options: Namespace) -> None:
     session.screen.answer({**document, **asdict(stored)}, stored.told())
 
 
-async def _paused(session: Session, options: Namespace, number: int) -> None:
+async def _paused(session: CommandSession, options: Namespace, number: int) -> None:
     if number % FLUSH_EVERY == 0:
         await settle(session.client)  # what is sent ahead is bounded, and refusals are heard
         session.watch.raise_if_heard()
@@ -134,7 +134,7 @@ async def _paused(session: Session, options: Namespace, number: int) -> None:
 
 @contextlib.asynccontextmanager
 async def subscribed(
-    session: Session, subject: str, queue: str = ""
+    session: CommandSession, subject: str, queue: str = ""
 ) -> AsyncIterator[Subscription]:
     """A subscription that the server has accepted."""
     subscription = await session.client.subscribe(subject, queue)
@@ -147,7 +147,7 @@ async def subscribed(
             await subscription.unsubscribe()
 
 
-async def _subscribe(session: Session, options: Namespace) -> None:
+async def _subscribe(session: CommandSession, options: Namespace) -> None:
     arrived: asyncio.Queue[Msg] = asyncio.Queue(WAITING_MAX)
     async with contextlib.AsyncExitStack() as stack:
         pumps = []
@@ -169,7 +169,7 @@ async def _pump(subscription: Subscription, arrived: asyncio.Queue[Msg]) -> None
         await arrived.put(message)
 
 
-def _show(session: Session, options: Namespace, number: int, message: Msg) -> None:
+def _show(session: CommandSession, options: Namespace, number: int, message: Msg) -> None:
     if options.raw:
         session.screen.raw(message.data + b"\n")
         return
@@ -179,7 +179,7 @@ def _show(session: Session, options: Namespace, number: int, message: Msg) -> No
     session.screen.item(message_document(message), text)
 
 
-async def _request(session: Session, options: Namespace) -> None:
+async def _request(session: CommandSession, options: Namespace) -> None:
     from nats.errors import TimeoutError
 
     body, headers = payload_of(options), dict(options.header) or None
@@ -203,7 +203,7 @@ async def _request(session: Session, options: Namespace) -> None:
         raise Failure(f"{number} of {options.replies or 'any'} answers came in time")
 
 
-async def _reply(session: Session, options: Namespace) -> None:
+async def _reply(session: CommandSession, options: Namespace) -> None:
     if sum((bool(options.body or options.file), options.echo, bool(options.command))) != 1:
         raise Misuse("answer with a body, with --echo or with --command: one of them")
     body = payload_of(options)
@@ -221,7 +221,7 @@ async def _reply(session: Session, options: Namespace) -> None:
                 return
 
 
-async def _answer(session: Session, options: Namespace, message: Msg, body: bytes) -> None:
+async def _answer(session: CommandSession, options: Namespace, message: Msg, body: bytes) -> None:
     headers = dict(options.header) or None
     if options.command:
         body = await _output_of(options.command, message)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.cli.api_calls import MESSAGE_NOT_FOUND, checked_name
-from penstock.cli.cli_errors import Failure, Misuse, Refused
+from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
 from penstock.cli.commands.bucket_streams import (
     BUCKET,
@@ -31,16 +31,16 @@ from penstock.cli.commands.bucket_streams import (
     remove_bucket,
 )
 from penstock.cli.commands.message_commands import subscribed
-from penstock.cli.output import Facts, Listing, show_age, show_bytes, show_count, show_time
-from penstock.cli.stream_reader import Reader, Start
+from penstock.cli.output import Facts, TableListing, show_age, show_bytes, show_count, show_time
+from penstock.cli.stream_reader import ReadStart, StreamReader
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from penstock.cli.api_calls import Document, Stored
-    from penstock.cli.command_session import Session
+    from penstock.cli.api_calls import Document, FetchedMessage
+    from penstock.cli.command_session import CommandSession
 
 PREFIX: Final = "OBJ_"
 CHUNK_BYTES: Final = 128 * 1024
@@ -70,7 +70,7 @@ def _chunks(bucket: str, nuid: str) -> str:
 # -- descriptions
 
 
-def _described(message: Stored) -> Document:
+def _described(message: FetchedMessage) -> Document:
     """The description in a message; its time is when the server stored it."""
     try:
         info = json.loads(message.data)
@@ -79,20 +79,20 @@ def _described(message: Stored) -> Document:
     return {**info, "mtime": message.time}
 
 
-async def _find(session: Session, bucket: str, name: str) -> Document | None:
+async def _find(session: CommandSession, bucket: str, name: str) -> Document | None:
     """The description of an object that is there."""
     query = {"last_by_subj": _meta(bucket, name)}
     try:
         with named(bucket):
             found = _described(await session.api.message(_stream(bucket), query))
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.err_code == MESSAGE_NOT_FOUND:
             return None
         raise
     return None if found.get("deleted") else found
 
 
-async def _must_find(session: Session, bucket: str, name: str) -> Document:
+async def _must_find(session: CommandSession, bucket: str, name: str) -> Document:
     found = await _find(session, bucket, name)
     if found is None:
         raise Failure(f"there is no object {name} in bucket {bucket}")
@@ -114,21 +114,21 @@ def _facts(info: Document) -> Facts:
     )
 
 
-async def _ls(session: Session, options: Namespace) -> None:
+async def _ls(session: CommandSession, options: Namespace) -> None:
     if not options.bucket:
         await _ls_buckets(session)
         return
-    start = Start([f"$O.{options.bucket}.M.>"], "last_per_subject")
+    start = ReadStart([f"$O.{options.bucket}.M.>"], "last_per_subject")
     with named(options.bucket):
-        async with Reader(session.api, _stream(options.bucket), start) as reader:
+        async with StreamReader(session.api, _stream(options.bucket), start) as reader:
             found = [_described(message) async for message in reader]
     there = sorted((one for one in found if not one.get("deleted")), key=lambda one: one["name"])
     rows = [(one["name"], show_bytes(one.get("size", 0)), show_time(one["mtime"])) for one in there]
     title = f"Objects of {options.bucket}"
-    session.screen.answer(there, Listing(title, ("name", ">size", "modified"), rows))
+    session.screen.answer(there, TableListing(title, ("name", ">size", "modified"), rows))
 
 
-async def _ls_buckets(session: Session) -> None:
+async def _ls_buckets(session: CommandSession) -> None:
     pages = session.api.pages("STREAM.LIST", "streams", {"subject": "$O.*.M.>"})
     found = [_status(one) async for one in pages if one["config"]["name"].startswith(PREFIX)]
     rows = [
@@ -136,10 +136,10 @@ async def _ls_buckets(session: Session) -> None:
         for one in found
     ]
     headings = ("bucket", "description", ">bytes", ">ttl")
-    session.screen.answer(found, Listing("Buckets", headings, rows))
+    session.screen.answer(found, TableListing("Buckets", headings, rows))
 
 
-async def _info(session: Session, options: Namespace) -> None:
+async def _info(session: CommandSession, options: Namespace) -> None:
     if options.name:
         info = await _must_find(session, options.bucket, options.name)
         session.screen.answer(info, _facts(info))
@@ -147,12 +147,12 @@ async def _info(session: Session, options: Namespace) -> None:
     _tell_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
 
 
-async def _watch(session: Session, options: Namespace) -> None:
+async def _watch(session: CommandSession, options: Namespace) -> None:
     policy = "new" if options.updates else "last_per_subject"
-    start = Start([f"$O.{options.bucket}.M.>"], policy)
+    start = ReadStart([f"$O.{options.bucket}.M.>"], policy)
     number = 0
     with named(options.bucket):
-        async with Reader(session.api, _stream(options.bucket), start, follow=True) as reader:
+        async with StreamReader(session.api, _stream(options.bucket), start, follow=True) as reader:
             session.screen.remark(f"Watching {options.bucket}")
             async for message in reader:
                 info = _described(message)
@@ -172,7 +172,7 @@ def _line(info: Document) -> str:
 # -- putting
 
 
-async def _put(session: Session, options: Namespace) -> None:
+async def _put(session: CommandSession, options: Namespace) -> None:
     from_input = options.file == "-"
     name = options.name or ("" if from_input else Path(options.file).name)
     _meta(options.bucket, name)
@@ -192,7 +192,7 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
 
 
 async def _upload(
-    session: Session, options: Namespace, name: str, source: BinaryIO, total: int | None
+    session: CommandSession, options: Namespace, name: str, source: BinaryIO, total: int | None
 ) -> Document:
     bucket = options.bucket
     before = await _find(session, bucket, name)
@@ -214,7 +214,7 @@ async def _upload(
 
 
 async def _send_chunks(
-    session: Session, subject: str, source: BinaryIO, done: Callable[[int], None]
+    session: CommandSession, subject: str, source: BinaryIO, done: Callable[[int], None]
 ) -> Document:
     """All of a file as chunks, a few at a time; its size, its chunks, its digest."""
     digest, size, chunks, acked = hashlib.sha256(), 0, 0, 0
@@ -233,7 +233,7 @@ async def _send_chunks(
     return {"size": size, "chunks": chunks, "digest": DIGEST + shown}
 
 
-async def _forget(session: Session, bucket: str, nuid: str) -> None:
+async def _forget(session: CommandSession, bucket: str, nuid: str) -> None:
     await session.api.call(f"STREAM.PURGE.{_stream(bucket)}", {"filter": _chunks(bucket, nuid)})
 
 
@@ -246,7 +246,7 @@ def _now() -> str:
 # -- getting
 
 
-async def _get(session: Session, options: Namespace) -> None:
+async def _get(session: CommandSession, options: Namespace) -> None:
     info = await _must_find(session, options.bucket, options.name)
     link = (info.get("options") or {}).get("link")
     if link:
@@ -276,13 +276,13 @@ def _free(path: Path, *, replace: bool) -> Path:
     return path
 
 
-async def _download(session: Session, info: Document, out: BinaryIO) -> None:
+async def _download(session: CommandSession, info: Document, out: BinaryIO) -> None:
     digest, left = hashlib.sha256(), int(info.get("size", 0))
     bucket, subject = info["bucket"], _chunks(info["bucket"], info["nuid"])
     if left:
-        start = Start([subject])
+        start = ReadStart([subject])
         with session.screen.progress(f"Getting {info['name']}", left, as_bytes=True) as done:
-            async with Reader(session.api, _stream(bucket), start) as reader:
+            async with StreamReader(session.api, _stream(bucket), start) as reader:
                 async for chunk in reader:
                     await asyncio.to_thread(out.write, chunk.data)
                     digest.update(chunk.data)
@@ -298,7 +298,7 @@ async def _download(session: Session, info: Document, out: BinaryIO) -> None:
 # -- removing, and buckets
 
 
-async def _rm(session: Session, options: Namespace) -> None:
+async def _rm(session: CommandSession, options: Namespace) -> None:
     if not options.name:
         await remove_bucket(session, options, _stream(options.bucket))
         return
@@ -311,7 +311,7 @@ async def _rm(session: Session, options: Namespace) -> None:
     session.screen.answer(gone, f"Object {options.name} is gone")
 
 
-async def _add(session: Session, options: Namespace) -> None:
+async def _add(session: CommandSession, options: Namespace) -> None:
     stream = _stream(options.bucket)
     subjects = [f"$O.{options.bucket}.C.>", f"$O.{options.bucket}.M.>"]
     config = bucket_config(stream, subjects, options)
@@ -322,7 +322,7 @@ def _status(info: Document) -> Document:
     return {**bucket_status(info, PREFIX), "sealed": info["config"].get("sealed", False)}
 
 
-def _tell_bucket(session: Session, info: Document) -> None:
+def _tell_bucket(session: CommandSession, info: Document) -> None:
     status = _status(info)
     facts = [
         ("description", status["description"]),

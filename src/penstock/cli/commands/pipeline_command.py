@@ -21,7 +21,7 @@ from penstock.cli.commands.pipeline_arguments import (
     replay_arguments,
     verify_arguments,
 )
-from penstock.cli.output import Facts, Listing, show_bytes, show_count
+from penstock.cli.output import Facts, TableListing, show_bytes, show_count
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -185,7 +185,7 @@ def _archive(screen: Screen, options: Namespace) -> None:
 
 
 def _replay(screen: Screen, options: Namespace) -> None:
-    from penstock.spark.jobs import Selection, replay
+    from penstock.spark.jobs import MessageSelection, replay
 
     rename = None
     if options.rename:
@@ -202,7 +202,7 @@ def _replay(screen: Screen, options: Namespace) -> None:
             options.archive,
             options.stream,
             connection_of(options),
-            selection=Selection(
+            selection=MessageSelection(
                 options.first, options.last, options.since, options.before, tuple(options.subject)
             ),
             rename=rename,
@@ -251,7 +251,7 @@ def _fold(screen: Screen, options: Namespace) -> None:
     headings = ("shard", ">cursor", ">entries", ">changed", ">size", "published")
     remark = "made anew from what the bucket holds now\n" if told.anew else ""
     title = f"{remark}Fold of {told.bucket} at {told.dest}"
-    screen.answer(asdict(told), Listing(title, headings, rows))
+    screen.answer(asdict(told), TableListing(title, headings, rows))
 
 
 def _verify(screen: Screen, options: Namespace) -> None:
@@ -282,7 +282,7 @@ def _verify(screen: Screen, options: Namespace) -> None:
     ]  # fmt: skip
     headings = ("", "what", ">expected", ">found", "detail")
     screen.answer(
-        {"is_well": told.is_well, **asdict(told)}, Listing("Verification", headings, rows)
+        {"is_well": told.is_well, **asdict(told)}, TableListing("Verification", headings, rows)
     )
     if not told.is_well:
         raise Failure("they differ")
@@ -326,8 +326,8 @@ def _profile(screen: Screen, options: Namespace) -> None:
     screen.answer(
         msgspec.to_builtins(found),
         facts,
-        Listing("Subjects", ("begin with", ">messages", ">bytes", ">distinct"), shares),
-        Listing("Over time", ("from", ">messages", ">bytes", ">subjects"), times),
+        TableListing("Subjects", ("begin with", ">messages", ">bytes", ">distinct"), shares),
+        TableListing("Over time", ("from", ">messages", ">bytes", ">subjects"), times),
     )
 
 

@@ -18,7 +18,7 @@ from penstock.cli.command_spec import Argument, Command, Noun, argument
 from penstock.cli.commands.message_commands import subscribed
 from penstock.cli.output import (
     Facts,
-    Listing,
+    TableListing,
     show_bytes,
     show_count,
     show_duration,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 PERCENT_MAX: Final = 90
 RTT_NS_MAX: Final = SECOND_NS
@@ -42,7 +42,7 @@ QUIET_SECONDS: Final = 0.5
 # -- account
 
 
-async def _account(session: Session, options: Namespace) -> None:
+async def _account(session: CommandSession, options: Namespace) -> None:
     info = await session.api.call("INFO")
     limits, api = info["limits"], info["api"]
     used = [
@@ -65,12 +65,12 @@ def _share(used: int, limit: int, show: Callable[[int], str]) -> str:
 # -- server
 
 
-async def _round_trip(session: Session) -> int:
+async def _round_trip(session: CommandSession) -> int:
     """Nanoseconds to the server and back."""
     return round(await session.client.rtt() * SECOND_NS)
 
 
-async def _ping(session: Session, options: Namespace) -> None:
+async def _ping(session: CommandSession, options: Namespace) -> None:
     if options.all:
         await _ping_all(session, options)
         return
@@ -97,7 +97,7 @@ async def _ping(session: Session, options: Namespace) -> None:
     session.screen.answer(document, Facts("Server", facts))
 
 
-def _server(session: Session) -> Document:
+def _server(session: CommandSession) -> Document:
     info, url = session.client._server_info, session.client.connected_url
     return {
         "url": without_secrets(url.geturl()) if url else "",
@@ -109,7 +109,7 @@ def _server(session: Session) -> Document:
     }
 
 
-async def _ping_all(session: Session, options: Namespace) -> None:
+async def _ping_all(session: CommandSession, options: Namespace) -> None:
     answers = await _all_answers(session, options.timeout / SECOND_NS)
     if not answers:
         raise Failure("no server answers: this needs a user of the system account")
@@ -138,10 +138,10 @@ async def _ping_all(session: Session, options: Namespace) -> None:
         for one in found
     ]
     headings = ("name", "version", "cluster", "jetstream", ">connections", ">round trip")
-    session.screen.answer(found, Listing("Servers", headings, rows))
+    session.screen.answer(found, TableListing("Servers", headings, rows))
 
 
-async def _all_answers(session: Session, seconds: float) -> list[Document]:
+async def _all_answers(session: CommandSession, seconds: float) -> list[Document]:
     """What every server says, each with its round trip."""
     from nats.errors import TimeoutError
 
@@ -179,7 +179,7 @@ class Checks:
         return [one["check"] for one in self.results if not one["ok"]]
 
 
-async def _check(session: Session, options: Namespace) -> None:
+async def _check(session: CommandSession, options: Namespace) -> None:
     checks = Checks()
     server = _server(session)
     checks.add("connection", True, f"{server['name']}, version {server['version']}")
@@ -195,12 +195,12 @@ async def _check(session: Session, options: Namespace) -> None:
         (one["check"], "ok" if one["ok"] else "FAILED", one["detail"]) for one in checks.results
     ]
     document = {"ok": not checks.failed, "server": server, "checks": checks.results}
-    session.screen.answer(document, Listing("Checks", ("check", "result", "detail"), rows))
+    session.screen.answer(document, TableListing("Checks", ("check", "result", "detail"), rows))
     if checks.failed:
         raise Failure(f"not well: {', '.join(checks.failed)}")
 
 
-async def _check_account(session: Session, checks: Checks, percent_max: int) -> None:
+async def _check_account(session: CommandSession, checks: Checks, percent_max: int) -> None:
     try:
         info = await session.api.call("INFO")
     except Failure as failure:
@@ -214,7 +214,9 @@ async def _check_account(session: Session, checks: Checks, percent_max: int) -> 
             checks.add(f"account {name}", percent <= percent_max, f"{percent} % of what is allowed")
 
 
-async def _check_stream(session: Session, checks: Checks, name: str, options: Namespace) -> None:
+async def _check_stream(
+    session: CommandSession, checks: Checks, name: str, options: Namespace
+) -> None:
     title = f"stream {name}"
     try:
         info = await session.api.call(f"STREAM.INFO.{name}")
@@ -235,7 +237,9 @@ async def _check_stream(session: Session, checks: Checks, name: str, options: Na
         checks.add(f"{title}: {peer['name']}", well, f"{peer.get('lag', 0):,} behind")
 
 
-async def _check_consumer(session: Session, checks: Checks, name: str, options: Namespace) -> None:
+async def _check_consumer(
+    session: CommandSession, checks: Checks, name: str, options: Namespace
+) -> None:
     stream, _, consumer = name.partition("/")
     path = f"{checked_name(stream, 'stream')}.{checked_name(consumer, 'consumer')}"
     title = f"consumer {name}"

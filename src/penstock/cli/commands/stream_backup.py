@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 DESCRIPTION: Final = "backup.json"
 ARCHIVE: Final = "stream.tar.s2"
@@ -40,7 +40,7 @@ FINISH_SECONDS: Final = 120
 COMPLETE: Final = ("", "204")
 
 
-async def _backup(session: Session, options: Namespace) -> None:
+async def _backup(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     directory = _empty_directory(options.directory)
     inbox = session.client.new_inbox()
@@ -94,7 +94,7 @@ def _write_description(path: Path, answer: Document) -> None:
 
 
 async def _receive(
-    session: Session, chunks: Subscription, path: Path, done: Callable[[int], None]
+    session: CommandSession, chunks: Subscription, path: Path, done: Callable[[int], None]
 ) -> int:
     """All chunks into a file; its size."""
     size = 0
@@ -133,7 +133,7 @@ def _check_end(message: Msg) -> None:
 # -- restore
 
 
-async def _restore(session: Session, options: Namespace) -> None:
+async def _restore(session: CommandSession, options: Namespace) -> None:
     described, archive = _backup_in(options.directory)
     config = {**described["config"], **options.config}
     name = checked_name(config.get("name", ""), "stream")
@@ -167,7 +167,7 @@ def _backup_in(directory: Path) -> tuple[Document, Path]:
 
 
 async def _send(
-    session: Session, subject: str, source: BinaryIO, done: Callable[[int], None]
+    session: CommandSession, subject: str, source: BinaryIO, done: Callable[[int], None]
 ) -> Document:
     """All chunks to the server, each when the one before was taken; what it says at the end."""
     while chunk := source.read(CHUNK_BYTES):

@@ -17,7 +17,7 @@ from penstock.cli.message_format import stored_document, stored_text
 from penstock.cli.output import (
     Block,
     Facts,
-    Listing,
+    TableListing,
     show_age,
     show_bytes,
     show_count,
@@ -30,9 +30,9 @@ from penstock.cli.output import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock.cli.api_calls import Stored
-    from penstock.cli.command_session import Session
-    from penstock.cli.stream_reader import Start
+    from penstock.cli.api_calls import FetchedMessage
+    from penstock.cli.command_session import CommandSession
+    from penstock.cli.stream_reader import ReadStart
 
 SUBJECTS_SHOWN: Final = 100
 PURGE_SECONDS: Final = 60
@@ -57,7 +57,7 @@ SWITCHES: Final = (
 # -- looking
 
 
-async def _ls(session: Session, options: Namespace) -> None:
+async def _ls(session: CommandSession, options: Namespace) -> None:
     body = {"subject": options.subject} if options.subject else None
     found = [one async for one in session.api.pages("STREAM.LIST", "streams", body)]
     if options.names:
@@ -66,7 +66,7 @@ async def _ls(session: Session, options: Namespace) -> None:
         return
     rows = [_row(one) for one in found]
     headings = ("name", "subjects", "storage", ">messages", ">bytes", ">consumers", "last message")
-    session.screen.answer(found, Listing("Streams", headings, rows))
+    session.screen.answer(found, TableListing("Streams", headings, rows))
 
 
 def _row(info: Document) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def _origins(config: Document) -> list[str]:
     return [f"from {source['name']}" for source in config.get("sources") or ()]
 
 
-async def _info(session: Session, options: Namespace) -> None:
+async def _info(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     body = {"subjects_filter": options.subjects} if options.subjects else None
     info = await session.api.call(f"STREAM.INFO.{name}", body)
@@ -110,12 +110,12 @@ def shown(info: Document) -> list[Block]:
             (one["name"], show_count(one["lag"]), show_duration(one["active"]), _error(one))
             for one in copies
         ]
-        blocks.append(Listing("Copies from", ("stream", ">lag", ">heard of", "error"), rows))
+        blocks.append(TableListing("Copies from", ("stream", ">lag", ">heard of", "error"), rows))
     if state.get("subjects"):
         most = sorted(state["subjects"].items(), key=lambda item: (-item[1], item[0]))
         title = f"Subjects, {min(len(most), SUBJECTS_SHOWN)} of {len(most):,}"
         counts = [(subject, show_count(count)) for subject, count in most[:SUBJECTS_SHOWN]]
-        blocks.append(Listing(title, ("subject", ">messages"), counts))
+        blocks.append(TableListing(title, ("subject", ">messages"), counts))
     return blocks
 
 
@@ -180,7 +180,7 @@ def _place(seq: int, moment_text: str) -> str:
 # -- changing
 
 
-async def _add(session: Session, options: Namespace) -> None:
+async def _add(session: CommandSession, options: Namespace) -> None:
     from penstock.cli.config_flags import config_given
 
     config = config_given(options)
@@ -189,7 +189,7 @@ async def _add(session: Session, options: Namespace) -> None:
     session.screen.answer(info, f"Stream {name} is made", *shown(info))
 
 
-async def _edit(session: Session, options: Namespace) -> None:
+async def _edit(session: CommandSession, options: Namespace) -> None:
     from penstock.cli.config_flags import config_given, differences, merged, sendable
 
     name, changes = checked_name(options.name, "stream"), config_given(options)
@@ -197,7 +197,7 @@ async def _edit(session: Session, options: Namespace) -> None:
         raise Misuse("nothing to change was given")
     old = sendable((await session.api.call(f"STREAM.INFO.{name}"))["config"])
     new = merged(old, {**changes, "name": name})
-    listing = Listing(
+    listing = TableListing(
         f"Changes of {name}", ("field", "before", "after"), differences(old, new), "none"
     )
     if options.dry_run:
@@ -207,14 +207,14 @@ async def _edit(session: Session, options: Namespace) -> None:
     session.screen.answer(info, listing)
 
 
-async def _rm(session: Session, options: Namespace) -> None:
+async def _rm(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     confirm(f"Remove stream {name} with all its messages?", options)
     answer = await session.api.call(f"STREAM.DELETE.{name}")
     session.screen.answer(answer, f"Stream {name} is gone")
 
 
-async def _purge(session: Session, options: Namespace) -> None:
+async def _purge(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     wanted = {"filter": options.subject, "seq": options.seq, "keep": options.keep}
     body = {key: value for key, value in wanted.items() if value}
@@ -228,7 +228,7 @@ async def _purge(session: Session, options: Namespace) -> None:
 # -- messages
 
 
-async def _get(session: Session, options: Namespace) -> None:
+async def _get(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     given = [bool(options.seq), bool(options.last), bool(options.next)]
     if sum(given) != 1 and not (options.seq and options.next and not options.last):
@@ -239,13 +239,13 @@ async def _get(session: Session, options: Namespace) -> None:
     _print(session, options, found)
 
 
-async def _view(session: Session, options: Namespace) -> None:
-    from penstock.cli.stream_reader import Reader
+async def _view(session: CommandSession, options: Namespace) -> None:
+    from penstock.cli.stream_reader import StreamReader
 
     name = checked_name(options.name, "stream")
     start = await _start(session, name, options)
     number = 0
-    async with Reader(session.api, name, start, follow=options.follow) as reader:
+    async with StreamReader(session.api, name, start, follow=options.follow) as reader:
         async for message in reader:
             _print(session, options, message, streaming=True)
             number += 1
@@ -255,27 +255,27 @@ async def _view(session: Session, options: Namespace) -> None:
         session.screen.remark("No such messages")
 
 
-async def _start(session: Session, name: str, options: Namespace) -> Start:
-    from penstock.cli.stream_reader import Start
+async def _start(session: CommandSession, name: str, options: Namespace) -> ReadStart:
+    from penstock.cli.stream_reader import ReadStart
 
     if sum(map(bool, (options.seq, options.since, options.last, options.new))) > 1:
         raise Misuse("say one of --seq, --since, --last and --new")
     subjects = options.subject or []
     if options.seq:
-        return Start(subjects, "by_start_sequence", options.seq)
+        return ReadStart(subjects, "by_start_sequence", options.seq)
     if options.since:
-        return Start(subjects, "by_start_time", time=options.since)
+        return ReadStart(subjects, "by_start_time", time=options.since)
     if options.new:
-        return Start(subjects, "new")
+        return ReadStart(subjects, "new")
     if options.last:
         state = (await session.api.call(f"STREAM.INFO.{name}"))["state"]
         seq = max(1, state["first_seq"], state["last_seq"] - options.last + 1)
-        return Start(subjects, "by_start_sequence", seq)
-    return Start(subjects)
+        return ReadStart(subjects, "by_start_sequence", seq)
+    return ReadStart(subjects)
 
 
 def _print(
-    session: Session, options: Namespace, message: Stored, *, streaming: bool = False
+    session: CommandSession, options: Namespace, message: FetchedMessage, *, streaming: bool = False
 ) -> None:
     if options.raw:
         session.screen.raw(message.data + (b"\n" if streaming else b""))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
     from penstock.cli.output import Screen
     from penstock.fold import SnapshotReader
 
@@ -82,13 +82,13 @@ def _verify(screen: Screen, options: Namespace) -> None:
 def _asked(
     screen: Screen,
     options: Namespace,
-    question: Callable[[Session, str, SnapshotReader], Awaitable[Any]],
+    question: Callable[[CommandSession, str, SnapshotReader], Awaitable[Any]],
     fold: SnapshotReader,
 ) -> Any:
     """The answer to a question that needs a server."""
     answers = []
 
-    async def ask(session: Session, options: Namespace) -> None:
+    async def ask(session: CommandSession, options: Namespace) -> None:
         answers.append(await question(session, options.bucket, fold))
 
     asyncio.run(hold(ask, screen, options, streams=False))

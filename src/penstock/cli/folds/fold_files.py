@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cli_errors import Failure
 from penstock.cli.message_format import payload_document, payload_text
-from penstock.cli.output import NOTHING, Facts, Listing, printable, show_bytes, show_count, show_yes
+from penstock.cli.output import (
+    NOTHING,
+    Facts,
+    TableListing,
+    printable,
+    show_bytes,
+    show_count,
+    show_yes,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -92,7 +100,7 @@ def sql(screen: Screen, options: Namespace) -> None:
     numbers = [isinstance(value, int | float) for value in (rows[0] if rows else names)]
     headings = [f">{name}" if right else name for name, right in zip(names, numbers, strict=True)]
     title = f"{show_count(len(rows))} row{'' if len(rows) == 1 else 's'}"
-    screen.answer(documents, Listing(title, headings, shown))
+    screen.answer(documents, TableListing(title, headings, shown))
 
 
 def _plain(value: Any) -> Any:

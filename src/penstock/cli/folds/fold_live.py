@@ -22,16 +22,16 @@ from penstock.cli.folds.fold_copies import TransferBar, meant, published_at, sou
 from penstock.cli.folds.fold_files import described, facts
 from penstock.cli.folds.fold_http import FoldMonitor
 from penstock.cli.message_format import payload_document, payload_text
-from penstock.cli.output import Listing, printable, show_count, show_duration
+from penstock.cli.output import TableListing, printable, show_count, show_duration
 from penstock.cli.server_target import read_seed, tls_context
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
     from penstock.cli.output import Screen
-    from penstock.cli.server_target import Target
+    from penstock.cli.server_target import ServerTarget
     from penstock.fold import ArtifactSource, Fold, KvUpdate, Observer, Repair, SnapshotReader
     from penstock.fold.ship.fleet_status import BucketComparison, Fleet, NodeStatus
     from penstock.kv.bucket import NatsBucket
@@ -46,7 +46,7 @@ DIFFERENT_SHOWN_MAX: Final = 5
 # -- reaching the bucket
 
 
-def config_of(target: Target) -> NatsConfig:
+def config_of(target: ServerTarget) -> NatsConfig:
     """The same server and the same login, for connections that the fold opens itself."""
     from penstock.bulk.bulk_connection import INBOX_PREFIX
     from penstock.bulk.login import Credentials, split_urls
@@ -71,7 +71,7 @@ def config_of(target: Target) -> NatsConfig:
     )
 
 
-async def bucket_of(session: Session, name: str) -> NatsBucket:
+async def bucket_of(session: CommandSession, name: str) -> NatsBucket:
     """A bucket that must be there."""
     from penstock.kv.kv_connection import NatsConnection
 
@@ -108,7 +108,7 @@ def _repair(options: Namespace, source: ArtifactSource | None) -> Repair:
 
 @contextlib.asynccontextmanager
 async def _opened(
-    session: Session, options: Namespace, observers: Sequence[Observer] = ()
+    session: CommandSession, options: Namespace, observers: Sequence[Observer] = ()
 ) -> AsyncIterator[Fold]:
     """The fold, following its bucket."""
     from penstock.fold import KEYS_ONLY, Fold, FoldDigest
@@ -200,7 +200,7 @@ class _Remarks(logging.Handler):
         self._screen.remark(f"{text[0].upper()}{text[1:]}")
 
 
-async def open_(session: Session, options: Namespace) -> None:
+async def open_(session: CommandSession, options: Namespace) -> None:
     with told_of_troubles(None):
         async with _opened(session, options) as fold:
             await _caught_up(session.screen, fold)
@@ -211,15 +211,15 @@ async def open_(session: Session, options: Namespace) -> None:
 # -- keeping it up to date
 
 
-async def run(session: Session, options: Namespace) -> None:
+async def run(session: CommandSession, options: Namespace) -> None:
     await _follow(session, options, shows=False)
 
 
-async def watch(session: Session, options: Namespace) -> None:
+async def watch(session: CommandSession, options: Namespace) -> None:
     await _follow(session, options, shows=True)
 
 
-async def _follow(session: Session, options: Namespace, *, shows: bool) -> None:
+async def _follow(session: CommandSession, options: Namespace, *, shows: bool) -> None:
     screen = session.screen
     monitor = FoldMonitor(options) if options.http else None
     observers = () if monitor is None else (monitor.observer,)
@@ -273,7 +273,7 @@ def _change_line(update: KvUpdate) -> str:
 
 
 def _side_work(
-    session: Session, options: Namespace, fold: Fold
+    session: CommandSession, options: Namespace, fold: Fold
 ) -> list[Coroutine[Any, Any, object]]:
     """What a fold does beside following: tell a fleet of itself, ship itself to others."""
     work: list[Coroutine[Any, Any, object]] = []
@@ -290,14 +290,14 @@ def _node(options: Namespace) -> str:
     return options.node or socket.gethostname()
 
 
-async def _publish(session: Session, options: Namespace, fold: Fold) -> None:
+async def _publish(session: CommandSession, options: Namespace, fold: Fold) -> None:
     from penstock.fold.ship.fleet_status import keep_publishing
 
     writer = (await bucket_of(session, options.status_bucket)).writer()
     await keep_publishing(fold, writer, _node(options))
 
 
-async def _ship(session: Session, options: Namespace, fold: Fold) -> None:
+async def _ship(session: CommandSession, options: Namespace, fold: Fold) -> None:
     from penstock.fold import ExportLease, repeat_rounds
 
     leases = await bucket_of(session, options.leases)
@@ -335,7 +335,7 @@ async def _beside(work: list[Coroutine[Any, Any, object]]) -> AsyncIterator[None
 # -- comparing
 
 
-async def lag(session: Session, name: str, fold: SnapshotReader) -> int:
+async def lag(session: CommandSession, name: str, fold: SnapshotReader) -> int:
     """Revisions the bucket is ahead; Failure if the fold is of another one."""
     from penstock.kv.resume_check import is_same_log
 
@@ -347,7 +347,7 @@ async def lag(session: Session, name: str, fold: SnapshotReader) -> int:
     return max(0, info.last_seq - fold.cursor.rank)
 
 
-async def compared(session: Session, name: str, fold: SnapshotReader) -> dict[str, Any]:
+async def compared(session: CommandSession, name: str, fold: SnapshotReader) -> dict[str, Any]:
     """Whether the fold holds what the bucket does; Failure if not."""
     from penstock.fold.ship.fleet_status import compare_with_bucket
 
@@ -374,7 +374,7 @@ def _difference(found: BucketComparison, name: str, behind: int) -> str:
 # -- the fleet
 
 
-async def fleet(session: Session, options: Namespace) -> None:
+async def fleet(session: CommandSession, options: Namespace) -> None:
     import time
 
     import msgspec
@@ -390,7 +390,7 @@ async def fleet(session: Session, options: Namespace) -> None:
         "nodes": [msgspec.to_builtins(node) for node in found.nodes],
         "disagreements": [msgspec.to_builtins(one) for one in found.disagreements()],
     }
-    session.screen.answer(document, Listing("Fleet", headings, rows))
+    session.screen.answer(document, TableListing("Fleet", headings, rows))
     if differing:
         raise Failure(f"copies differ: {', '.join(sorted(node for _, node in differing))}")
 

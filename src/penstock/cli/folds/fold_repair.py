@@ -15,10 +15,10 @@ from penstock.cli.output import Facts, show_count
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock.cli.command_session import Session
+    from penstock.cli.command_session import CommandSession
 
 
-async def repair(session: Session, options: Namespace) -> None:
+async def repair(session: CommandSession, options: Namespace) -> None:
     from penstock.fold import KEYS_ONLY, Fold
     from penstock.fold.artifact.store_detect import kind_at, open_reader
 

@@ -23,7 +23,7 @@ from penstock.cli.stores.store_findings import Finding, examine
 from penstock.jetstream.account.store_scan import find_places, held
 from penstock.store.errors import Locked, StoreError
 from penstock.store.filestore import FileStore
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import SALT_BYTES
 from penstock.store.io.disk import RealDisk
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from penstock.jetstream.account.store_scan import Place
+    from penstock.jetstream.account.store_scan import StoreLocation
 
 EXIT_OK, EXIT_DAMAGED, EXIT_USAGE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 READING: Final = ("inspect", "verify")
@@ -130,7 +130,7 @@ def _allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _act(options: argparse.Namespace, places: list[Place]) -> int:
+def _act(options: argparse.Namespace, places: list[StoreLocation]) -> int:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PLAIN_COLUMNS
@@ -256,7 +256,7 @@ def _repair_one(finding: Finding, given: dict[str, Any], console: Console) -> Re
 def _as_stored(finding: Finding) -> dict[str, Any]:
     """How blocks are to be stored anew: as they are."""
     compressed = any(block.compressed for block in finding.blocks)
-    return {"compression": Compression.ZSTD} if compressed else {}
+    return {"compression": BlockCompression.ZSTD} if compressed else {}
 
 
 def _differences(counts: Iterable[int]) -> Iterable[int]:

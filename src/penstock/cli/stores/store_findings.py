@@ -20,7 +20,7 @@ from penstock.jetstream.account.asset_files import (
     ConsumerMeta,
     StreamMeta,
 )
-from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, Malformed
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.store.errors import NotFound, StoreError
 from penstock.store.format.data_keys import open_keys
@@ -32,14 +32,14 @@ from penstock.store.tools.readonly_disk import OverlayDisk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jetstream.account.store_scan import Place
+    from penstock.jetstream.account.store_scan import StoreLocation
     from penstock.store.format.encryption import ServerKey
     from penstock.store.io.disk import Disk
     from penstock.store.tools.inspection import BlockReport, StoreReport
 
 
 @dataclass(slots=True)
-class Consumer:
+class FoundConsumer:
     """A consumer's description and state files, and what is wrong with them."""
 
     name: str
@@ -56,12 +56,12 @@ class Consumer:
 class Finding:
     """All that was found of one stream."""
 
-    place: Place
+    place: StoreLocation
     incarnation: int = 0
     blocks: list[BlockReport] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     report: StoreReport | None = None
-    consumers: list[Consumer] = field(default_factory=list)
+    consumers: list[FoundConsumer] = field(default_factory=list)
     meta_problems: list[str] = field(default_factory=list)
     meta_refused: bool = False
     """Neither copy of the stream's description holds."""
@@ -175,18 +175,20 @@ def _meta(finding: Finding) -> StreamMeta | None:
         disk.close()
 
 
-def _consumer(finding: Finding, name: str) -> Consumer:
+def _consumer(finding: Finding, name: str) -> FoundConsumer:
     """Check a consumer's description and, where it says that there is one, its state."""
     assert finding.place.consumers is not None
     if finding.meta_refused and not finding.incarnation:
-        return Consumer(name, notes=["not checked: the stream's own description does not hold"])
-    found = Consumer(name)
+        return FoundConsumer(
+            name, notes=["not checked: the stream's own description does not hold"]
+        )
+    found = FoundConsumer(name)
     disk = OverlayDisk(RealDisk.at(finding.place.consumers))
     try:
         _consumer_meta(found, disk, finding.incarnation)
         if found.has_state:
             _consumer_state(found, disk, finding.incarnation)
-    except (StoreError, Malformed, msgspec.MsgspecError) as error:
+    except (StoreError, MalformedDelta, msgspec.MsgspecError) as error:
         found.problems.append(str(error))
         found.refused = True
     finally:
@@ -194,7 +196,7 @@ def _consumer(finding: Finding, name: str) -> Consumer:
     return found
 
 
-def _consumer_meta(found: Consumer, disk: Disk, incarnation: int) -> None:
+def _consumer_meta(found: FoundConsumer, disk: Disk, incarnation: int) -> None:
     """Check the `.meta` file, which says whether the state is in files of its own."""
     key = state_key(f"consumer-meta/{found.name}", incarnation)
     try:
@@ -210,7 +212,7 @@ def _consumer_meta(found: Consumer, disk: Disk, incarnation: int) -> None:
         ConsumerState.decode(meta.state)
 
 
-def _consumer_state(found: Consumer, disk: Disk, incarnation: int) -> None:
+def _consumer_state(found: FoundConsumer, disk: Disk, incarnation: int) -> None:
     _, report = ConsumerStateStore.open(disk, found.name, incarnation=incarnation)
     found.problems += [f"{one.suffix}: byte {one.offset}: {one.what}" for one in report.damage]
     found.problems += [f"changes {report.lost} are lost"] if report.lost else []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.cli.stores.store_findings import Consumer, Finding
+    from penstock.cli.stores.store_findings import Finding, FoundConsumer
     from penstock.store.io.disk import Disk
 
 CONSUMER_SUFFIXES: Final = (META_SUFFIX, STATE_SUFFIX, *LOG_SUFFIXES)
@@ -121,7 +121,7 @@ def repair_consumers(finding: Finding) -> list[str]:
     return kept
 
 
-def _reopen_consumer(disk: Disk, consumer: Consumer, incarnation: int) -> None:
+def _reopen_consumer(disk: Disk, consumer: FoundConsumer, incarnation: int) -> None:
     """Open the files as a server does, which rewrites the damaged copies."""
     if consumer.has_meta:
         key = state_key(f"consumer-meta/{consumer.name}", incarnation)

@@ -21,7 +21,7 @@ from penstock.fold.artifact.manifest import (
     Manifest,
     encode_extra,
 )
-from penstock.fold.errors import ArtifactInvalid, StoreError
+from penstock.fold.errors import ArtifactInvalid, FoldStoreError
 from penstock.fold.store import pgss
 from penstock.fold.store.atomic_files import replace, sync_directory, told_as_store_error, write_new
 from penstock.fold.store.log_codec import encode_updates
@@ -66,7 +66,7 @@ def export_store(
     return manifest
 
 
-class BackendChoice(StoreError):
+class BackendChoice(FoldStoreError):
     """A form was asked for that this store cannot be exported in."""
 
     def __init__(self, form: str | None, backend: str) -> None:

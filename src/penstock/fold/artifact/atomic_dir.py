@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.manifest import PAYLOAD_DIRECTORY, ArtifactFile
-from penstock.fold.errors import ArtifactInvalid, DestinationTaken, StoreError
+from penstock.fold.errors import ArtifactInvalid, DestinationTaken, FoldStoreError
 from penstock.fold.store.atomic_files import (
     sync_directory,
     sync_file,
@@ -170,5 +170,5 @@ def new_hasher() -> blake3:
     try:
         import blake3
     except ImportError as error:
-        raise StoreError("artifacts need the blake3 package: install penstock[fold]") from error
+        raise FoldStoreError("artifacts need the blake3 package: install penstock[fold]") from error
     return blake3.blake3()

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.fold.derive.extensions import Behind, Change, Extension
-from penstock.fold.errors import StoreError
+from penstock.fold.derive.extensions import Behind, EntryChange, Extension
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.store.value_record import encode_key
 from penstock.kv.kv_types import Op, Scope
 from penstock.kv.resume_check import is_same_log
@@ -41,7 +41,7 @@ _MODULUS = 1 << (8 * DIGEST_BYTES)
 _EMPTY = "0" * (2 * DIGEST_BYTES)
 
 
-class _State(msgspec.Struct):
+class _DigestState(msgspec.Struct):
     """What is kept with the store."""
 
     digest: str = _EMPTY
@@ -70,7 +70,7 @@ class DigestReport(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.checkpoints, self.revision: self.digest}
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class FoldComparison(msgspec.Struct, frozen=True):
     """`agree` is None where nothing could be compared; else it is said of `revision`."""
 
     agree: bool | None
@@ -85,7 +85,9 @@ class Terms:
         try:
             from blake3 import blake3
         except ImportError as error:
-            raise StoreError("digests need the blake3 package: install penstock[fold]") from error
+            raise FoldStoreError(
+                "digests need the blake3 package: install penstock[fold]"
+            ) from error
         self._hash: Callable[[bytes], blake3] = blake3
 
     def of(self, key: str, version: bytes, value: bytes) -> int:
@@ -107,7 +109,7 @@ def digest_of(store: SnapshotReader, *, prefixes: tuple[str, ...] = ("",)) -> st
     terms, cursor = Terms(), store.cursor
     total = sum(terms.of_entry(one) for prefix in prefixes for one in store.range(prefix))
     if store.cursor != cursor:
-        raise StoreError("the store changed while its digest was made", cursor=cursor)
+        raise FoldStoreError("the store changed while its digest was made", cursor=cursor)
     return as_hex(total)
 
 
@@ -120,17 +122,17 @@ def _may_be_same(one: str, other: str) -> bool:
     return is_same_log(one, other) or is_same_log(other, one)
 
 
-def compare(one: DigestReport, other: DigestReport) -> Comparison:
+def compare(one: DigestReport, other: DigestReport) -> FoldComparison:
     """Whether two copies hold the same, at the newest revision both of them know exactly."""
     if one.scope != other.scope:
-        return Comparison(None, reason="they hold different scopes")
+        return FoldComparison(None, reason="they hold different scopes")
     if one.identity and other.identity and not _may_be_same(one.identity, other.identity):
-        return Comparison(None, reason="they are of different logs")
+        return FoldComparison(None, reason="they are of different logs")
     noted, others = one.exact(), other.exact()
     if not noted.keys() & others.keys():
-        return Comparison(None, reason="they know no common revision")
+        return FoldComparison(None, reason="they know no common revision")
     revision = max(noted.keys() & others.keys())
-    return Comparison(noted[revision] == others[revision], revision)
+    return FoldComparison(noted[revision] == others[revision], revision)
 
 
 class FoldDigest(Extension):
@@ -141,7 +143,7 @@ class FoldDigest(Extension):
     def __init__(self) -> None:
         super().__init__()
         self._terms = Terms()
-        self._state = _State()
+        self._state = _DigestState()
         self._planned = self._state
         self._meta: SnapshotMeta | None = None
 
@@ -180,7 +182,7 @@ class FoldDigest(Extension):
 
     # -- as an extension
 
-    def plan(self, change: Change) -> None:
+    def plan(self, change: EntryChange) -> None:
         if change.meta is not None:
             self._meta = change.meta
         walk = _Walk(self._state, self._terms, change, is_whole=self._is_whole)
@@ -194,13 +196,13 @@ class FoldDigest(Extension):
 
     def built(self, store: SnapshotReader) -> Iterator[tuple[bytes, bytes]]:
         self._meta = store.meta
-        self._state = _State(digest_of(store), store.cursor.rank)
+        self._state = _DigestState(digest_of(store), store.cursor.rank)
         yield self.prefix, msgspec.msgpack.encode(self._state)
 
     def load(self, store: SnapshotReader) -> None:
         self._meta = store.meta
         ((_, raw),) = store.side(self.prefix)
-        self._state = msgspec.msgpack.decode(raw, type=_State)
+        self._state = msgspec.msgpack.decode(raw, type=_DigestState)
 
     @property
     def _is_whole(self) -> bool:
@@ -211,7 +213,9 @@ class FoldDigest(Extension):
 class _Walk:
     """From one state to the next, an update at a time."""
 
-    def __init__(self, state: _State, terms: Terms, change: Change, *, is_whole: bool) -> None:
+    def __init__(
+        self, state: _DigestState, terms: Terms, change: EntryChange, *, is_whole: bool
+    ) -> None:
         self._total = int(state.digest, 16)
         self._revision = state.revision
         self._is_exact = state.is_exact
@@ -238,14 +242,14 @@ class _Walk:
         if self._is_exact and revision % CHECKPOINT_REVISIONS == 0:
             self._note(revision)
 
-    def end(self, rank: int, pending: int | None) -> _State:
+    def end(self, rank: int, pending: int | None) -> _DigestState:
         """Nothing left to read, or a bookmark: what is here is what the bucket has."""
         if not rank:  # the cursor was given up: it is another log from here on
-            return _State(as_hex(self._total))
+            return _DigestState(as_hex(self._total))
         passed_by = not self._now and rank > self._revision
         self._revision = max(self._revision, rank)
         self._is_exact = self._is_exact or pending == 0 or passed_by
-        return _State(as_hex(self._total), self._revision, self._is_exact, self._checkpoints)
+        return _DigestState(as_hex(self._total), self._revision, self._is_exact, self._checkpoints)
 
     def _note(self, revision: int) -> None:
         self._checkpoints[revision] = as_hex(self._total)

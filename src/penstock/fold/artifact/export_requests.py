@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,9 +45,9 @@ class Exports:
     async def export_to(self, dest: Path | str, *, form: str | None = None) -> Manifest:
         """Have an artifact made at `dest`; see `SnapshotStore.export_to`."""
         if self._closed:
-            raise StoreError("the fold is closed")
+            raise FoldStoreError("the fold is closed")
         if len(self._waiting) >= WAITING_MAX:
-            raise StoreError(f"{WAITING_MAX} exports wait already")
+            raise FoldStoreError(f"{WAITING_MAX} exports wait already")
         answer: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
         self._waiting.append(ExportRequest(Path(dest), form, answer))
         self._bell.set()
@@ -85,5 +85,5 @@ class Exports:
         self._closed = True
         for request in self._waiting:
             if not request.answer.done():
-                request.answer.set_exception(StoreError("the fold is closed"))
+                request.answer.set_exception(FoldStoreError("the fold is closed"))
         self._waiting.clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.manifest import MANIFEST_FILE
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.store import pgss
 from penstock.fold.store.append_log import AppendLogSnapshot, read_store
 from penstock.fold.store.atomic_files import told_as_store_error
@@ -33,7 +33,7 @@ def kind_at(path: Path | str) -> type[SnapshotStore]:
     kind = _kind_of_directory(path) if path.is_dir() else _kind_of_file(path)
     if kind is None:
         what = "an artifact, to be imported first" if is_artifact(path) else "no fold"
-        raise StoreError(f"this is {what}", path=path)
+        raise FoldStoreError(f"this is {what}", path=path)
     return kind
 
 
@@ -71,7 +71,7 @@ def _kind_of_directory(path: Path) -> type[SnapshotStore] | None:
 
 def _kind_of_file(path: Path) -> type[SnapshotStore] | None:
     if not path.exists():
-        raise StoreError("there is no such fold", path=path)
+        raise FoldStoreError("there is no such fold", path=path)
     with told_as_store_error(path), open(path, "rb") as file:
         head = file.read(len(SQLITE_MAGIC))
     if head == SQLITE_MAGIC:

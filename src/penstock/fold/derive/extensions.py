@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.kv.update_batch import Updates, pieces_of
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ SIDE_ROWS_AT_ONCE = 10_000
 STAMPS = b"stamp\0"
 
 
-class Behind(StoreError):
+class Behind(FoldStoreError):
     """An extension was asked that has not been built since a bulk load."""
 
     hint = "settle the store, or wait until the fold is ready"
 
 
-class Change:
+class EntryChange:
     """A batch on its way into a store, and the rows that go with it; None removes a row."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Extension:
     def prefix(self) -> bytes:
         return self.name.encode() + b"\0"
 
-    def plan(self, change: Change) -> None:
+    def plan(self, change: EntryChange) -> None:
         """Add rows to `change.side`, keeping in mind what `committed` is to make true."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class Extensions:
         return tuple(self._attached)
 
     @contextmanager
-    def around(self, change: Change) -> Iterator[SideRows]:
+    def around(self, change: EntryChange) -> Iterator[SideRows]:
         """The rows to commit with a change; who is attached learns that they were."""
         bulk = len(change.batch) >= BULK_UPDATES
         planned: list[Extension] = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def _library(name: str, what_to_do: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise StoreError(f"needs the {name} package: {what_to_do}") from error
+        raise FoldStoreError(f"needs the {name} package: {what_to_do}") from error
 
 
 def _pages(entries: Iterator[KvEntry], rows: int) -> Iterator[list[KvEntry]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.fold.derive.extensions import Change, Extension
+from penstock.fold.derive.extensions import EntryChange, Extension
 from penstock.fold.store.contract import PAGE_ENTRIES
 from penstock.fold.store.value_record import decode_key
 from penstock.kv.kv_types import KvEntry, Op
@@ -89,7 +89,7 @@ class Index(Extension):
 
     # -- as an extension
 
-    def plan(self, change: Change) -> None:
+    def plan(self, change: EntryChange) -> None:
         for key, update in change.after.items():
             before = self._rows_of(change.before[key])
             after: set[bytes] = set()

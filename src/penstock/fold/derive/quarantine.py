@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.fold.derive.extensions import Change, Extension
+from penstock.fold.derive.extensions import EntryChange, Extension
 from penstock.fold.derive.value_codecs import Undecodable
 from penstock.fold.store.contract import PAGE_ENTRIES
 from penstock.fold.store.value_record import decode_key
@@ -87,7 +87,7 @@ class Quarantine(Extension):
 
     # -- as an extension
 
-    def plan(self, change: Change) -> None:
+    def plan(self, change: EntryChange) -> None:
         self._planned = {}
         for key, update in change.after.items():
             reason = self._reason(update.value) if update.op is Op.PUT else None

@@ -19,7 +19,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.store.contract import PAGE_ENTRIES
 from penstock.fold.store.value_record import decode_key
 from penstock.kv.kv_types import (
@@ -73,7 +73,7 @@ class Transaction:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
-            raise StoreError("the transaction is over")
+            raise FoldStoreError("the transaction is over")
         return self._db
 
     def _end(self) -> None:
@@ -131,7 +131,7 @@ class Tables:
     def reset(self, db: sqlite3.Connection) -> None:
         """The entries go, or are of another log from here on: so are the tables."""
         if self._reset is None:
-            raise StoreError("the log is another one, and there is no reset for the tables")
+            raise FoldStoreError("the log is another one, and there is no reset for the tables")
         with _guarded(db) as tx:
             self._reset(tx)
         db.execute("DELETE FROM meta WHERE k = ?", (_SEEN,))
@@ -181,7 +181,7 @@ def _guarded(db: sqlite3.Connection) -> Iterator[Transaction]:
         tx._end()
         db.set_authorizer(None)
     if not db.in_transaction:
-        raise StoreError("the transaction was ended from within")
+        raise FoldStoreError("the transaction was ended from within")
 
 
 def _judge(action: int, first: str | None, second: str | None, *_: str | None) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from penstock.fold.errors import StoreError, StoreIOError
+from penstock.fold.errors import FoldStoreError, StoreIOError
 from penstock.fold.store.sqlite_store import check_format, connect, told
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class FoldSql:
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
-            raise StoreError("the reader is closed", path=self._path)
+            raise FoldStoreError("the reader is closed", path=self._path)
         return self._db
 
 
@@ -138,7 +138,7 @@ def _asking(path: Path) -> Iterator[None]:
             yield
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_QUESTION:
-                raise StoreError(str(error), path=path) from error
+                raise FoldStoreError(str(error), path=path) from error
             raise
 
 

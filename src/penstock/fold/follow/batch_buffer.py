@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.kv.update_batch import Joined, Updates
+from penstock.kv.update_batch import JoinedUpdates, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,7 +137,7 @@ class Pending(Generic[T]):
 
     @property
     def raw(self) -> Sequence[KvUpdate]:
-        return self._raw[0] if len(self._raw) == 1 else Joined(self._raw)
+        return self._raw[0] if len(self._raw) == 1 else JoinedUpdates(self._raw)
 
     def raw_is_stored(self) -> None:
         self._raw.clear()

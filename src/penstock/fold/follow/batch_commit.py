@@ -34,7 +34,7 @@ FAILURES_MAX = 16
 log = logging.getLogger(__name__)
 
 
-class Committer:
+class BatchCommitter:
     """A store, its thread, and who looks on."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from penstock.kv.errors import NotConnected
 
 if TYPE_CHECKING:
-    from penstock.fold.follow.open_target import Origin
+    from penstock.fold.follow.open_target import FoldOrigin
     from penstock.fold.follow.write_outbox import KvOnce
     from penstock.kv.contract import KvReader, KvStore, KvWriter
     from penstock.kv.kv_connection import NatsConnection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class BucketAccess:
     """The bucket of a fold, connected when it is first needed."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: FoldOrigin) -> None:
         self._origin = origin
         self._bucket: KvStore | None = origin.bucket
         self._connection: NatsConnection | None = None

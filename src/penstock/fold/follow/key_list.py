@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS_IN_MEMORY_MAX = 1_000_000
 
 
-class Listing:
+class KeyList:
     """Sorted keys. A key holds no line break, so a line is a key."""
 
     def __init__(

@@ -36,7 +36,7 @@ class Witness(Struct, frozen=True, array_like=True):
     digest: str = ""
 
 
-class Stored(NamedTuple):
+class WitnessedRecord(NamedTuple):
     """A record as the server has it."""
 
     seq: int
@@ -49,11 +49,11 @@ class Sighting(NamedTuple):
     """What the server has at the sequence of a witness, and as the newest of its key."""
 
     witness: Witness
-    at: Stored | None
-    newest: Stored | None
+    at: WitnessedRecord | None
+    newest: WitnessedRecord | None
 
 
-class Verdict(enum.Enum):
+class LogVerdict(enum.Enum):
     SAME = "same"
     LOST = "lost"
     """A record is missing that nothing newer replaced."""
@@ -81,7 +81,7 @@ def of_entries(entries: Iterable[KvEntry]) -> tuple[Witness, ...]:
     return tuple(sorted(made, key=lambda one: one.seq))
 
 
-def verdict(sightings: Iterable[Sighting], cursor: int) -> Verdict:
+def verdict(sightings: Iterable[Sighting], cursor: int) -> LogVerdict:
     """Judge a log by what it has of the witnesses.
 
     The highest that is still there decides whether it is the log that was read.
@@ -90,16 +90,16 @@ def verdict(sightings: Iterable[Sighting], cursor: int) -> Verdict:
     for witness, at, newest in sorted(sightings, key=lambda one: -one.witness.seq):
         if at is not None:
             if not is_recognised and not _is_same(witness, at):
-                return Verdict.RESET
+                return LogVerdict.RESET
             is_recognised = True
             continue
         if not is_recognised and newest is not None and witness.seq < newest.seq <= cursor:
-            return Verdict.RESET
+            return LogVerdict.RESET
         lost = lost or newest is None or newest.seq < witness.seq
-    return Verdict.LOST if lost else Verdict.SAME
+    return LogVerdict.LOST if lost else LogVerdict.SAME
 
 
-def _is_same(witness: Witness, stored: Stored) -> bool:
+def _is_same(witness: Witness, stored: WitnessedRecord) -> bool:
     if witness.key != stored.key:
         return False
     if witness.time_us:

@@ -38,7 +38,7 @@ BACKENDS: dict[str, type[SnapshotStore]] = {
 }
 
 
-class Origin(NamedTuple):
+class FoldOrigin(NamedTuple):
     """A bucket, as far as a fold needs it."""
 
     name: str
@@ -50,13 +50,13 @@ class Origin(NamedTuple):
     """Where it is, where it was named."""
 
 
-def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
+def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> FoldOrigin:
     """A bucket that is open, or one by its name, or by a URL that ends in its name."""
     if not isinstance(bucket, str):
         watcher = bucket.watcher()
         if watcher is None:
             raise ValueError(f"bucket {bucket.name} cannot be watched over this connection")
-        return Origin(bucket.name, watcher, bucket.reader(), bucket)
+        return FoldOrigin(bucket.name, watcher, bucket.reader(), bucket)
     from penstock.kv.bucket_reader import NatsLister
     from penstock.kv.bucket_watcher import NatsWatcher
     from penstock.kv.kv_connection import NatsConfig
@@ -69,7 +69,7 @@ def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> Origin:
     config = config or NatsConfig.of()
     bulk = config.bulk_reader()
     lister = NatsLister(bucket, bulk, empty_is_delete=False)
-    return Origin(bucket, NatsWatcher(bucket, bulk), lister, config=config)
+    return FoldOrigin(bucket, NatsWatcher(bucket, bulk), lister, config=config)
 
 
 def split_bucket_url(url: str) -> tuple[str, str]:

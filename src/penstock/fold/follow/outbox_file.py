@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penstock.fold.errors import FoldFormatError, FoldMismatch, StoreError, StoreIOError
+from penstock.fold.errors import FoldFormatError, FoldMismatch, FoldStoreError, StoreIOError
 from penstock.kv.kv_types import Op, VersionToken
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ CREATE INDEX keys ON writes (key);
 _COLUMNS = "id, key, op, value, expected, after"
 
 
-class OutboxFull(StoreError):
+class OutboxFull(FoldStoreError):
     """As many writes wait as may."""
 
     hint = "wait until the server is reached, or until some are done"
@@ -179,7 +179,7 @@ class OutboxFile:
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
-            raise StoreError("the outbox is closed", path=self._path)
+            raise FoldStoreError("the outbox is closed", path=self._path)
         return self._db
 
     @contextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import LogInfo, Scope
 
 
-class Start(enum.Enum):
+class FoldStart(enum.Enum):
     """How a fold goes on."""
 
     RELIST = "relist"
@@ -43,7 +43,7 @@ class Start(enum.Enum):
     """The fold is of another bucket altogether."""
 
 
-class Held(Struct, frozen=True):
+class HeldEntry(Struct, frozen=True):
     """What a fold knows of itself; `cursor` 0 is none, `identity` empty is unknown."""
 
     cursor: int = 0
@@ -56,7 +56,7 @@ class Held(Struct, frozen=True):
     records: int | None = None
 
 
-class Trust(enum.Enum):
+class ArtifactTrust(enum.Enum):
     """Whether a key that is not in the bucket is gone."""
 
     TRUE = "true"
@@ -74,7 +74,7 @@ class Mode(enum.Enum):
     AUTO = "auto"
 
 
-class Plan(enum.Enum):
+class RepairPlan(enum.Enum):
     """What is done after a gap."""
 
     RELIST_ONLY = "re-list only"
@@ -95,23 +95,23 @@ class Fate(enum.Enum):
 # -- beginning
 
 
-def how_to_start(held: Held, log: LogInfo) -> Start:
+def how_to_start(held: HeldEntry, log: LogInfo) -> FoldStart:
     """The question before every start; what is not certain is repaired, never assumed."""
     if is_foreign(held.identity, log.identity):
-        return Start.FOREIGN
+        return FoldStart.FOREIGN
     if not held.cursor:
-        return Start.RELIST if held.is_empty else Start.UNANCHORED
+        return FoldStart.RELIST if held.is_empty else FoldStart.UNANCHORED
     if held.identity and not is_same_log(held.identity, log.identity):
-        return Start.RESET
+        return FoldStart.RESET
     if held.cursor > min(log.last_seq, RESUMABLE_MAX):
-        return Start.RESET
+        return FoldStart.RESET
     is_intact = is_window_intact(log, held.cursor, losses=held.losses)
     if not is_intact or is_short(held, log):
-        return Start.EXPIRED
-    return Start.LOSSY if has_losses(held, log) else Start.DELTA
+        return FoldStart.EXPIRED
+    return FoldStart.LOSSY if has_losses(held, log) else FoldStart.DELTA
 
 
-def has_losses(held: Held, log: LogInfo) -> bool:
+def has_losses(held: HeldEntry, log: LogInfo) -> bool:
     """Whether values that the fold has may have been removed since it knew of all removals.
 
     A log that does not count them has fewer records then, unless others came since. One that drops
@@ -123,13 +123,13 @@ def has_losses(held: Held, log: LogInfo) -> bool:
     return is_counted and log.records < held.records  # type: ignore[operator]
 
 
-def is_short(held: Held, log: LogInfo) -> bool:
+def is_short(held: HeldEntry, log: LogInfo) -> bool:
     """Whether a bucket that drops nothing on its own has fewer records than the fold has keys.
 
     Each key has one at least, if only the marker of its delete. So some were purged that the fold
     has, which nothing else of the log tells.
     """
-    if log.records is None or trust_in_listing(held, log) is not Trust.TRUE:
+    if log.records is None or trust_in_listing(held, log) is not ArtifactTrust.TRUE:
         return False
     return held.keys_min > log.records
 
@@ -144,43 +144,45 @@ def is_foreign(ours: str, theirs: str) -> bool:
 # -- repairing
 
 
-def trust_in_listing(held: Held, log: LogInfo | None) -> Trust:
+def trust_in_listing(held: HeldEntry, log: LogInfo | None) -> ArtifactTrust:
     """Whether the keys that are in the bucket now are all that a fold should have.
 
     If not, an empty fold cannot become complete from the bucket alone either.
     """
     if log is None:
-        return Trust.UNKNOWN
+        return ArtifactTrust.UNKNOWN
     # A log that lost nothing lists everything, wherever it begins: what went was overwritten.
     if log.loss_floor == 0 or (log.first_seq <= 1 and not log.loss_floor):
-        return Trust.TRUE
+        return ArtifactTrust.TRUE
     if log.evicts_current or held.seen_evicting:
-        return Trust.FALSE
-    return Trust.TRUE
+        return ArtifactTrust.FALSE
+    return ArtifactTrust.TRUE
 
 
-def plan_repair(mode: Mode, trust: Trust, *, has_source: bool, mirror: bool = False) -> Plan:
+def plan_repair(
+    mode: Mode, trust: ArtifactTrust, *, has_source: bool, mirror: bool = False
+) -> RepairPlan:
     """What to do after a gap. `mirror` says that absent means gone, whatever the bucket drops."""
     if mode is Mode.NONE:
-        return Plan.RELIST_ONLY
+        return RepairPlan.RELIST_ONLY
     if mode is Mode.RESTORE:
-        return Plan.RESTORE
+        return RepairPlan.RESTORE
     if mode is Mode.RELIST:
-        return Plan.REFUSE if trust is Trust.FALSE and not mirror else Plan.DIFF
-    if trust is Trust.TRUE:
-        return Plan.DIFF
+        return RepairPlan.REFUSE if trust is ArtifactTrust.FALSE and not mirror else RepairPlan.DIFF
+    if trust is ArtifactTrust.TRUE:
+        return RepairPlan.DIFF
     if has_source:
-        return Plan.RESTORE
-    return Plan.REFUSE if trust is Trust.FALSE else Plan.DIFF
+        return RepairPlan.RESTORE
+    return RepairPlan.REFUSE if trust is ArtifactTrust.FALSE else RepairPlan.DIFF
 
 
-def keeps_what_is_listed(start: Start, log: LogInfo) -> bool:
+def keeps_what_is_listed(start: FoldStart, log: LogInfo) -> bool:
     """Whether a key that the bucket lists may stay until its value comes.
 
     Not a value of another log, if this one may drop the new one before it comes: then the old one
     would stay for good.
     """
-    return start is Start.EXPIRED or not log.evicts_current
+    return start is FoldStart.EXPIRED or not log.evicts_current
 
 
 # -- restoring
@@ -194,7 +196,7 @@ class Offer(Struct, frozen=True):
     scope: Scope | None = None
 
 
-def why_not(offer: Offer, start: Start, held: Held, scope: Scope, log: LogInfo) -> str:
+def why_not(offer: Offer, start: FoldStart, held: HeldEntry, scope: Scope, log: LogInfo) -> str:
     """Why an artifact cannot make a fold whole; empty if it can.
 
     One that does not say of which log it is may come from elsewhere, and is believed; but not where
@@ -204,11 +206,11 @@ def why_not(offer: Offer, start: Start, held: Held, scope: Scope, log: LogInfo) 
         return "it does not cover the fold's scope"
     if offer.identity and offer.identity != log.identity:
         return "it is of another log"
-    if start is Start.RESET and not identity_after_reset(held, log):
+    if start is FoldStart.RESET and not identity_after_reset(held, log):
         return "the bucket was set back, and it may be of what it was before"
-    if start is Start.UNANCHORED and held.identity != log.identity:
+    if start is FoldStart.UNANCHORED and held.identity != log.identity:
         return "of which log the fold's data is is not known, so neither is it of the artifact"
-    if start in (Start.RESET, Start.UNANCHORED) and not offer.identity:
+    if start in (FoldStart.RESET, FoldStart.UNANCHORED) and not offer.identity:
         return "it does not say of which log it is, and the bucket was made anew"
     if offer.cursor > log.last_seq:
         return f"its cursor {offer.cursor} is beyond the bucket's end at {log.last_seq}"
@@ -218,7 +220,7 @@ def why_not(offer: Offer, start: Start, held: Held, scope: Scope, log: LogInfo) 
     return ""
 
 
-def identity_after_reset(held: Held, log: LogInfo) -> str:
+def identity_after_reset(held: HeldEntry, log: LogInfo) -> str:
     """What a fold without a cursor is of, once its log was replaced; empty if that says nothing.
 
     A bucket set back to a backup has the identity it had: then no artifact can be told from one

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.fold.artifact.atomic_dir import staged
 from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StaleArtifact, StorePoisoned
 from penstock.fold.follow import log_witnesses
-from penstock.fold.follow.key_list import Listing
-from penstock.fold.follow.log_witnesses import WITNESSES_MAX, Sighting, Stored, Verdict
+from penstock.fold.follow.key_list import KeyList
+from penstock.fold.follow.log_witnesses import WITNESSES_MAX, LogVerdict, Sighting, WitnessedRecord
 from penstock.fold.follow.repair import (
     CHUNK_UPDATES,
     REVISION_MARK,
@@ -28,12 +28,12 @@ from penstock.fold.follow.repair import (
     stale_deletes,
 )
 from penstock.fold.follow.repair_policy import (
-    Held,
+    ArtifactTrust,
+    FoldStart,
+    HeldEntry,
     Mode,
     Offer,
-    Plan,
-    Start,
-    Trust,
+    RepairPlan,
     how_to_start,
     identity_after_reset,
     keeps_what_is_listed,
@@ -48,7 +48,7 @@ from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, Scope, WatchCursor
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from penstock.fold.follow.batch_commit import Committer
+    from penstock.fold.follow.batch_commit import BatchCommitter
     from penstock.fold.follow.repair import Difference, Repair
     from penstock.fold.follow.resync import Aside
     from penstock.fold.store.contract import SnapshotStore
@@ -92,9 +92,9 @@ class Beginning:
         watcher: KvWatcher,
         scope: Scope,
         repair: Repair,
-        committer: Committer,
+        committer: BatchCommitter,
         fold_in: Callable[[Sequence[KvUpdate], WatchCursor], Awaitable[None]],
-        repairing: Callable[[Plan], None],
+        repairing: Callable[[RepairPlan], None],
     ) -> None:
         self._watcher = watcher
         self._scope = scope
@@ -113,26 +113,26 @@ class Beginning:
         held = await self._committer.worker.run(held_by, self._store, info.records)
         self._check_scope()
         start = how_to_start(held, info)
-        if start is Start.FOREIGN:
+        if start is FoldStart.FOREIGN:
             raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
-        if start in (Start.DELTA, Start.LOSSY):
+        if start in (FoldStart.DELTA, FoldStart.LOSSY):
             start = await self._recognise(start, self._store, held.cursor, info)
-        is_complete = trust_in_listing(held, info) is not Trust.FALSE
-        if start is Start.RELIST and (is_complete or not self._can_restore):
+        is_complete = trust_in_listing(held, info) is not ArtifactTrust.FALSE
+        if start is FoldStart.RELIST and (is_complete or not self._can_restore):
             if not is_complete:
                 log.warning("the bucket may have dropped values that the fold begins without")
             self._committer.remember(self._meta(info))
             return _anchor(0, info)
-        if start is Start.DELTA:
+        if start is FoldStart.DELTA:
             self._committer.remember(self._meta(info))
             return _anchor(held.cursor, info)
-        if start is Start.LOSSY and hasattr(self._repair.reader, "revision_batches"):
+        if start is FoldStart.LOSSY and hasattr(self._repair.reader, "revision_batches"):
             return await self._compare(held, info)
         return await self._mend(start, held, info)
 
     async def _recognise(
-        self, start: Start, store: SnapshotStore, cursor: int, info: LogInfo
-    ) -> Start:
+        self, start: FoldStart, store: SnapshotStore, cursor: int, info: LogInfo
+    ) -> FoldStart:
         """Look up records that the fold remembers: whether the log has the history it read."""
         run = self._committer.worker.run
         known = store.meta.witnesses
@@ -150,24 +150,24 @@ class Beginning:
             return start
         seen = map(Sighting, known, map(_stored, at), map(_stored, newest))
         verdict = log_witnesses.verdict(seen, cursor)
-        if verdict is Verdict.RESET:
+        if verdict is LogVerdict.RESET:
             log.warning("the bucket was set back and has grown since cursor=%d", cursor)
-            return Start.RESET
-        is_lost = verdict is Verdict.LOST and info.losses is None and not info.evicts_current
-        return Start.LOSSY if is_lost else start
+            return FoldStart.RESET
+        is_lost = verdict is LogVerdict.LOST and info.losses is None and not info.evicts_current
+        return FoldStart.LOSSY if is_lost else start
 
     # -- comparing
 
-    async def _compare(self, held: Held, info: LogInfo) -> Anchor:
+    async def _compare(self, held: HeldEntry, info: LogInfo) -> Anchor:
         """Remove what the bucket does not have any more, and take what it fell back to.
 
         Whether a value was removed or dropped is not known of a bucket that drops values on its
         own: such values stay, and the metadata says so.
         """
         log.warning("the bucket lost values cursor=%d log=%s", held.cursor, info.identity)
-        self._repairing(Plan.DIFF)
-        removes = self._repair.mirror or trust_in_listing(held, info) is Trust.TRUE
-        with Listing(self._repair.scratch) as listing:
+        self._repairing(RepairPlan.DIFF)
+        removes = self._repair.mirror or trust_in_listing(held, info) is ArtifactTrust.TRUE
+        with KeyList(self._repair.scratch) as listing:
             for prefix in self._scope.prefixes:
                 async for some in self._repair.reader.revision_batches(prefix):  # type: ignore[union-attr]
                     listing.add(f"{key}{REVISION_MARK}{revision}" for key, revision in some)
@@ -210,15 +210,15 @@ class Beginning:
         held = await self._committer.worker.run(held_by, self._store, info.records)
         self._check_scope()
         start = how_to_start(held, info)
-        if start is Start.FOREIGN:
+        if start is FoldStart.FOREIGN:
             raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
         log.warning("resync cursor=%d log=%s", held.cursor, info.identity)
-        self._repairing(Plan.DIFF)
-        with Listing(self._repair.scratch) as listing:
+        self._repairing(RepairPlan.DIFF)
+        with KeyList(self._repair.scratch) as listing:
             await self._list(listing)
             updates = stale_deletes(self._store, self._scope, listing)
             await self._fold_all(aside.kept(self._store, updates), self._store.cursor)
-        if start is Start.RESET:
+        if start is FoldStart.RESET:
             await self._forget_cursor(held, info)
         await self._committer.repaired("relist")
         self._committer.remember(self._meta(info, is_whole=False, has_purged=False))
@@ -226,22 +226,26 @@ class Beginning:
 
     # -- mending
 
-    async def _mend(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+    async def _mend(self, start: FoldStart, held: HeldEntry, info: LogInfo) -> Anchor:
         plan = self._plan(start, held, info)
         log.warning(
             "the fold has a gap kind=%s cursor=%d log=%s begins=%d ends=%d repair=%s",
             *(start.value, held.cursor, info.identity, info.first_seq, info.last_seq, plan.value),
         )
         self._repairing(plan)
-        if plan is Plan.REFUSE:
+        if plan is RepairPlan.REFUSE:
             raise RepairRefused(
                 f"the bucket drops values on its own and begins at {info.first_seq}: what it does "
                 "not list may have aged out",
                 cursor=WatchCursor.of(held.cursor),
             )
-        if plan is Plan.RESTORE and start is Start.RELIST and not await self._has_artifact():
+        if (
+            plan is RepairPlan.RESTORE
+            and start is FoldStart.RELIST
+            and not await self._has_artifact()
+        ):
             log.warning("no artifact to begin with; what the bucket dropped is not in the fold")
-            plan = Plan.RELIST_ONLY
+            plan = RepairPlan.RELIST_ONLY
         try:
             return await self._carry_out(plan, start, held, info)
         except (RepairFailed, RepairRefused, ArtifactInvalid, StorePoisoned):
@@ -251,33 +255,35 @@ class Beginning:
                 f"{plan.value}: {error}", bucket=error.bucket, cursor=self._store.cursor
             ) from error
 
-    def _plan(self, start: Start, held: Held, info: LogInfo) -> Plan:
-        if start is Start.RELIST:
-            return Plan.RESTORE
+    def _plan(self, start: FoldStart, held: HeldEntry, info: LogInfo) -> RepairPlan:
+        if start is FoldStart.RELIST:
+            return RepairPlan.RESTORE
         repair = self._repair
         trust = trust_in_listing(held, info)
         return plan_repair(
             repair.mode, trust, has_source=repair.source is not None, mirror=repair.mirror
         )
 
-    async def _carry_out(self, plan: Plan, start: Start, held: Held, info: LogInfo) -> Anchor:
-        if plan is Plan.RESTORE:
+    async def _carry_out(
+        self, plan: RepairPlan, start: FoldStart, held: HeldEntry, info: LogInfo
+    ) -> Anchor:
+        if plan is RepairPlan.RESTORE:
             return await self._restore(start, held, info)
-        if start is Start.RESET:
+        if start is FoldStart.RESET:
             await self._forget_cursor(held, info)
-        if plan is Plan.DIFF:
-            with Listing(self._repair.scratch) as listing:
+        if plan is RepairPlan.DIFF:
+            with KeyList(self._repair.scratch) as listing:
                 if keeps_what_is_listed(start, info):
                     await self._list(listing)
                     await self._check_listing(held, info)
                 updates = stale_deletes(self._store, self._scope, listing)
                 await self._fold_all(updates, self._store.cursor)
             await self._committer.repaired("relist")
-        has_purged = False if plan is Plan.DIFF else None
+        has_purged = False if plan is RepairPlan.DIFF else None
         self._committer.remember(self._meta(info, is_whole=False, has_purged=has_purged))
         return _anchor(0, info)
 
-    async def _forget_cursor(self, held: Held, info: LogInfo) -> None:
+    async def _forget_cursor(self, held: HeldEntry, info: LogInfo) -> None:
         """No cursor and the new log, in one commit: from here on a crash repairs again."""
         meta = self._meta(info)
         self._committer.remember(
@@ -285,14 +291,14 @@ class Beginning:
         )
         await self._committer.commit([], WatchCursor.NONE)
 
-    async def _list(self, listing: Listing) -> None:
+    async def _list(self, listing: KeyList) -> None:
         reader = self._repair.reader
         if reader is None:
             raise RepairFailed("there is no reader to list the bucket with")
         for prefix in self._scope.prefixes:
             await _fill(listing, reader, prefix)
 
-    async def _check_listing(self, held: Held, before: LogInfo) -> None:
+    async def _check_listing(self, held: HeldEntry, before: LogInfo) -> None:
         """A listing is worth what the log was until it ended: values may age out meanwhile."""
         now = await self._watcher.log_info()
         was, is_now = trust_in_listing(held, before), trust_in_listing(held, now)
@@ -319,7 +325,7 @@ class Beginning:
     async def _has_artifact(self) -> bool:
         return self._repair.source is not None and await self._repair.source.latest() is not None
 
-    async def _restore(self, start: Start, held: Held, info: LogInfo) -> Anchor:
+    async def _restore(self, start: FoldStart, held: HeldEntry, info: LogInfo) -> Anchor:
         source = self._repair.source
         manifest = None if source is None else await source.latest()
         if source is None or manifest is None:
@@ -336,21 +342,23 @@ class Beginning:
             finally:
                 await run(artifact.close)
 
-    async def _restore_from(self, artifact: SnapshotStore, start: Start, held: Held) -> Anchor:
+    async def _restore_from(
+        self, artifact: SnapshotStore, start: FoldStart, held: HeldEntry
+    ) -> Anchor:
         info = await self._watcher.log_info()
         meta, cursor = artifact.meta, artifact.cursor
         if meta.keep not in ("", self._committer.kept):
             raise StaleArtifact(f"the artifact is of no use: it keeps {meta.keep!r} of its values")
         scope = Scope(meta.scope) if meta.scope else None
         self._check_offer(Offer(cursor.rank, meta.identity, scope), start, held, info)
-        if await self._recognise(Start.DELTA, artifact, cursor.rank, info) is Start.RESET:
+        if await self._recognise(FoldStart.DELTA, artifact, cursor.rank, info) is FoldStart.RESET:
             raise StaleArtifact("the artifact is of another history of the bucket", cursor=cursor)
-        if start is Start.RESET:
+        if start is FoldStart.RESET:
             await self._forget_cursor(held, info)
         self._committer.remember(self._meta(info, evicting=meta.seen_evicting, of_artifact=meta))
         # Data without a cursor may be what a reset left: its revisions compare with nothing.
-        was_reset = start in (Start.RESET, Start.UNANCHORED)
-        with Listing(self._repair.scratch) as listing:
+        was_reset = start in (FoldStart.RESET, FoldStart.UNANCHORED)
+        with KeyList(self._repair.scratch) as listing:
             await self._list(listing)
             updates = restoring(self._store, artifact, self._scope, listing, was_reset=was_reset)
             await self._fold_all(updates, cursor)
@@ -359,7 +367,7 @@ class Beginning:
         records = anchor.records and (meta.records or anchor.records)
         return anchor._replace(losses=meta.losses, records=records)
 
-    def _check_offer(self, offer: Offer, start: Start, held: Held, info: LogInfo) -> None:
+    def _check_offer(self, offer: Offer, start: FoldStart, held: HeldEntry, info: LogInfo) -> None:
         if reason := why_not(offer, start, held, self._scope, info):
             raise StaleArtifact(f"the artifact is of no use: {reason}", cursor=self._store.cursor)
 
@@ -401,13 +409,13 @@ class Beginning:
             raise FoldMismatch(f"this is a fold of the prefixes {had}, not {self._scope.prefixes}")
 
 
-def held_by(store: SnapshotStore, records: int | None = None) -> Held:
+def held_by(store: SnapshotStore, records: int | None = None) -> HeldEntry:
     """What a store knows of itself; its keys are counted as far as it takes to tell whether they
     are more than a few records."""
     meta = store.meta
     few = records if records is not None and records < COUNTED_MAX else 0
     counted = len(store.page(limit=few + 1))
-    return Held(
+    return HeldEntry(
         store.cursor.rank,
         not counted,
         meta.identity,
@@ -431,14 +439,14 @@ def _anchor(after: int, info: LogInfo) -> Anchor:
     return Anchor(after, info.identity, info.last_seq, info.losses, records)
 
 
-def _stored(update: KvUpdate | None) -> Stored | None:
+def _stored(update: KvUpdate | None) -> WitnessedRecord | None:
     if update is None:
         return None
     time_us = round((update.created or 0) * 1_000_000)
-    return Stored(update.revision, update.key, time_us, update.value)
+    return WitnessedRecord(update.revision, update.key, time_us, update.value)
 
 
-async def _fill(listing: Listing, reader: KvKeys, prefix: str) -> None:
+async def _fill(listing: KeyList, reader: KvKeys, prefix: str) -> None:
     in_batches = getattr(reader, "key_batches", None)
     if in_batches is not None:
         async for keys in in_batches(prefix):

@@ -21,12 +21,12 @@ from penstock.fold.artifact.export_requests import Exports
 from penstock.fold.errors import (
     ArtifactInvalid,
     FoldMismatch,
-    StoreError,
+    FoldStoreError,
     StorePoisoned,
     VersionReset,
 )
 from penstock.fold.fold_status import FoldState
-from penstock.fold.follow.batch_commit import Committer
+from penstock.fold.follow.batch_commit import BatchCommitter
 from penstock.fold.follow.bucket_access import BucketAccess
 from penstock.fold.follow.keep_rules import Keep, check_keep
 from penstock.fold.follow.open_target import open_store
@@ -34,7 +34,7 @@ from penstock.fold.follow.outbox_file import OutboxFile
 from penstock.fold.follow.resync import Aside, Resynced
 from penstock.fold.follow.store_worker import Worker
 from penstock.fold.follow.subscribers import Followers
-from penstock.fold.follow.watch_loop import FoldLoop, Listener, Surroundings
+from penstock.fold.follow.watch_loop import FoldLoop, LoopContext, WatchListener
 from penstock.fold.follow.write_outbox import Outbox
 from penstock.fold.store.atomic_files import check_writable
 from penstock.fold.store.memory_store import MemorySnapshot
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from penstock.fold.derive.extensions import Extension
     from penstock.fold.follow.batch_buffer import BatchConfig
     from penstock.fold.follow.observer import Observer
-    from penstock.fold.follow.open_target import Origin
+    from penstock.fold.follow.open_target import FoldOrigin
     from penstock.fold.follow.repair import Repair
-    from penstock.fold.follow.repair_policy import Plan
+    from penstock.fold.follow.repair_policy import RepairPlan
     from penstock.fold.follow.resume import Anchor
     from penstock.fold.follow.watch_loop import Application
     from penstock.fold.ship.copy_sources import ArtifactSource
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 class Setup:
     """What a fold was opened with."""
 
-    origin: Origin
+    origin: FoldOrigin
     scope: Scope
     path: Path | str
     kind: type[SnapshotStore]
@@ -105,7 +105,7 @@ class Supervisor:
         self.access = BucketAccess(setup.origin)
         self.outbox: Outbox | None = None
         self.ready = asyncio.Event()
-        self.around = Surroundings(
+        self.around = LoopContext(
             exports=self.exports, listener=_Progress(self), heartbeat=setup.heartbeat
         )
         self.state = FoldState.OPENING
@@ -160,8 +160,8 @@ class Supervisor:
         if self.state is FoldState.CLOSED:
             return
         self.state = FoldState.CLOSED
-        self._end_resync(StoreError("the fold is closed"))
-        self._end(StoreError("the fold is closed"))
+        self._end_resync(FoldStoreError("the fold is closed"))
+        self._end(FoldStoreError("the fold is closed"))
         try:
             if self.outbox is not None:
                 await self.outbox.close()
@@ -174,7 +174,7 @@ class Supervisor:
     async def resync(self) -> Resynced:
         """Interrupt the watch, and go on with one that begins by mirroring the bucket."""
         if self._is_closing or self._task is None or self.state is FoldState.FAILED:
-            raise StoreError("the fold is not open, or has failed")
+            raise FoldStoreError("the fold is not open, or has failed")
         if self._resync is None:
             self._resync = _Resync(asyncio.get_running_loop().create_future())
             self.around.stop.set()
@@ -258,9 +258,9 @@ class Supervisor:
         )
         await loop.run()
 
-    def _committer(self) -> Committer:
+    def _committer(self) -> BatchCommitter:
         assert self.store is not None
-        return Committer(self.store, self.worker, self.setup.observers, self.setup.keep)
+        return BatchCommitter(self.store, self.worker, self.setup.observers, self.setup.keep)
 
     def enter(self, state: FoldState) -> None:
         """Change the state. A store that failed is failing until a commit says otherwise."""
@@ -346,7 +346,7 @@ class Supervisor:
         except FoldError:
             raise
         except Exception as error:
-            raise StoreError(f"closing failed: {error}", path=self.setup.path) from error
+            raise FoldStoreError(f"closing failed: {error}", path=self.setup.path) from error
 
     def _attach(self, store: SnapshotStore) -> None:
         for extension in self.setup.extensions:
@@ -361,11 +361,11 @@ class Supervisor:
 def _state_after(error: Exception) -> FoldState:
     if isinstance(error, BucketNotFound | RepairRefused | ArtifactInvalid):
         return FoldState.STALE
-    is_of_store = isinstance(error, StoreError) or isinstance(error.__cause__, StoreError)
+    is_of_store = isinstance(error, FoldStoreError) or isinstance(error.__cause__, FoldStoreError)
     return FoldState.STORE_FAILING if is_of_store else FoldState.RETRYING
 
 
-class _Progress(Listener):
+class _Progress(WatchListener):
     """What the loop reports, as the state of its fold."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -396,6 +396,6 @@ class _Progress(Listener):
             of.newest = of.store.cursor.rank
         of.caught_up()
 
-    def repairing(self, plan: Plan) -> None:
+    def repairing(self, plan: RepairPlan) -> None:
         self._of.enter(FoldState.REPAIRING)
         self._of.repairs += 1

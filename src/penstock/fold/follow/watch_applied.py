@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from penstock.fold.follow.batch_buffer import BatchConfig
-from penstock.fold.follow.batch_commit import Committer
+from penstock.fold.follow.batch_commit import BatchCommitter
 from penstock.fold.follow.repair import Repair
 from penstock.fold.follow.store_worker import Worker
-from penstock.fold.follow.watch_loop import Application, FoldLoop, Surroundings
+from penstock.fold.follow.watch_loop import Application, FoldLoop, LoopContext
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.kv_types import WatchCursor
 
@@ -53,14 +53,14 @@ async def watch_applied(
     (`WatchError`, `BucketError`, `StorePoisoned`) is raised after what was received is flushed.
     """
     worker = Worker()
-    around = Surroundings(exports=exports, heartbeat=heartbeat)
+    around = LoopContext(exports=exports, heartbeat=heartbeat)
     if stop is not None:
         around.stop = stop
     try:
         loop = FoldLoop(
             watcher,
             scope,
-            committer=None if store is None else Committer(store, worker, observers),
+            committer=None if store is None else BatchCommitter(store, worker, observers),
             repair=Repair.auto() if repair is None else repair,
             application=Application(parse, apply, on_applied, on_apply_error),
             around=around,

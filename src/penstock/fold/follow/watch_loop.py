@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
 from penstock.fold.follow.event_stream import Arrivals
-from penstock.fold.follow.repair_policy import Held, Mode, Start, how_to_start
+from penstock.fold.follow.repair_policy import FoldStart, HeldEntry, Mode, how_to_start
 from penstock.fold.follow.resume import Anchor, Beginning
 from penstock.fold.follow.store_worker import LEAVE_SECONDS
 from penstock.kv.contract import HEARTBEAT_SECONDS
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from penstock.fold.artifact.export_requests import Exports
     from penstock.fold.artifact.manifest import Manifest
-    from penstock.fold.follow.batch_commit import Committer
+    from penstock.fold.follow.batch_commit import BatchCommitter
     from penstock.fold.follow.repair import Repair
-    from penstock.fold.follow.repair_policy import Plan
+    from penstock.fold.follow.repair_policy import RepairPlan
     from penstock.fold.follow.resync import Aside
     from penstock.kv.contract import KvWatcher
     from penstock.kv.kv_types import WatchEvent
@@ -64,7 +64,7 @@ class Application(Generic[T]):
     on_error: Literal["stop", "retry"] = "stop"
 
 
-class Listener:
+class WatchListener:
     """Is told how the loop fares, on its thread; does nothing by itself."""
 
     def watching(self, anchor: Anchor) -> None:
@@ -82,17 +82,17 @@ class Listener:
     def caught_up(self) -> None:
         """All that was there when the watch began is applied."""
 
-    def repairing(self, plan: Plan) -> None:
+    def repairing(self, plan: RepairPlan) -> None:
         """A gap was found."""
 
 
 @dataclass(slots=True)
-class Surroundings:
+class LoopContext:
     """What a loop is told from outside, and whom it tells."""
 
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     exports: Exports | None = None
-    listener: Listener = field(default_factory=Listener)
+    listener: WatchListener = field(default_factory=WatchListener)
     heartbeat: float = HEARTBEAT_SECONDS
     """How often the server is to be heard, in seconds: a watch is made anew after three times."""
     rejections: Rejections = field(default_factory=Rejections)
@@ -108,10 +108,10 @@ class FoldLoop(Generic[T]):
         watcher: KvWatcher,
         scope: Scope,
         *,
-        committer: Committer | None,
+        committer: BatchCommitter | None,
         repair: Repair,
         application: Application[T],
-        around: Surroundings,
+        around: LoopContext,
         batch: BatchConfig,
         cursor: WatchCursor = WatchCursor.NONE,
         aside: Aside | None = None,
@@ -198,8 +198,8 @@ class FoldLoop(Generic[T]):
 
     async def _begin_without_store(self) -> Anchor:
         info = await self._watcher.log_info()
-        start = how_to_start(Held(self._applied.rank), info)
-        if start in (Start.RELIST, Start.DELTA):
+        start = how_to_start(HeldEntry(self._applied.rank), info)
+        if start in (FoldStart.RELIST, FoldStart.DELTA):
             return Anchor(self._applied.rank, "", info.last_seq)
         if self._repair.mode is not Mode.NONE:
             reason = f"the cursor is {start.value}, and without a store nothing can be compared"

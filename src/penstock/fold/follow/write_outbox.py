@@ -20,7 +20,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.fold.errors import StoreError, WaitTimeout
+from penstock.fold.errors import FoldStoreError, WaitTimeout
 from penstock.fold.follow.outbox_file import Outcome, WriteResult
 from penstock.kv.errors import FoldError, OperationFailed, RevisionMismatch
 from penstock.kv.kv_types import Op, VersionToken
@@ -111,7 +111,7 @@ class Outbox:
                     if found is not None:
                         return found
                     if self._task is None:
-                        raise StoreError("the fold is closed; the write waits in its outbox")
+                        raise FoldStoreError("the fold is closed; the write waits in its outbox")
                     await self._done.wait()
         except TimeoutError:
             if not waiting.expired():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from msgspec import Struct
 
 from penstock.fold.artifact.atomic_dir import staged_beside, sweep_stages
-from penstock.fold.errors import FoldError, StoreError
+from penstock.fold.errors import FoldError, FoldStoreError
 from penstock.fold.ship.object_store import unheard
 from penstock.fold.ship.pointer import Published
 
@@ -112,6 +112,6 @@ async def repeat_rounds(
 async def _tidied(transport: ArtifactTransport, key: str, grace: float) -> int:
     try:
         return await transport.prune(key, grace=grace)
-    except StoreError as error:  # the next round comes
+    except FoldStoreError as error:  # the next round comes
         log.warning("old payloads remain key=%s: %s", key, error)
         return 0

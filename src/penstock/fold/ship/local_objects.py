@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.atomic_dir import read_bounded
 from penstock.fold.errors import ObjectMissing, StoreIOError, TransportError
-from penstock.fold.ship.object_store import PART_BYTES, Bounds, Listed, Seen
+from penstock.fold.ship.object_store import PART_BYTES, Bounds, ListedObject, Seen
 from penstock.fold.store.atomic_files import replace, sync_directory, told_as_store_error, try_lock
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LocalObjects:
                 raise ObjectMissing("there is no such object", path=source) from error
             raise
 
-    async def listed(self, directory: str) -> AsyncIterator[Listed]:
+    async def listed(self, directory: str) -> AsyncIterator[ListedObject]:
         with told_as_store_error(directory):
             for one in await asyncio.to_thread(_scan, self._root / directory):
                 yield one
@@ -139,10 +139,10 @@ def _copy_now(source: Path, target: Path, progress: Progress) -> None:
         os.fsync(writing.fileno())
 
 
-def _scan(directory: Path) -> list[Listed]:
+def _scan(directory: Path) -> list[ListedObject]:
     found = []
     with suppress(FileNotFoundError):
         for entry in os.scandir(directory):
             with suppress(FileNotFoundError):
-                found.append(Listed(entry.name, entry.stat().st_mtime))
+                found.append(ListedObject(entry.name, entry.stat().st_mtime))
     return found

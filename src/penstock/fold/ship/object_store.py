@@ -42,7 +42,7 @@ class Seen(Struct, frozen=True):
     tag: tuple[str | None, str | None] = (None, None)
 
 
-class Listed(Struct, frozen=True):
+class ListedObject(Struct, frozen=True):
     """One object of a directory; `modified` in seconds since 1970."""
 
     name: str
@@ -68,7 +68,7 @@ class Objects(Protocol):
         """Write an object to a file."""
         ...
 
-    def listed(self, directory: str) -> AsyncIterator[Listed]:
+    def listed(self, directory: str) -> AsyncIterator[ListedObject]:
         """The objects directly in a directory; none if it does not exist."""
         ...
 

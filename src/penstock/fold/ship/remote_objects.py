@@ -19,7 +19,7 @@ import obstore.store
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from penstock.fold.errors import ArtifactInvalid, ObjectMissing, TransportError
-from penstock.fold.ship.object_store import PART_BYTES, PARTS_IN_FLIGHT, Bounds, Listed, Seen
+from penstock.fold.ship.object_store import PART_BYTES, PARTS_IN_FLIGHT, Bounds, ListedObject, Seen
 from penstock.fold.store.atomic_files import told_as_store_error
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class RemoteObjects:
                 raise TransportError(f"{len(part)} bytes came for {stop - start}", path=path)
             return part
 
-    async def listed(self, directory: str) -> AsyncIterator[Listed]:
+    async def listed(self, directory: str) -> AsyncIterator[ListedObject]:
         pages = obstore.list(self._store, directory).__aiter__()
         while True:
             async with self._told(directory):
@@ -150,7 +150,7 @@ class RemoteObjects:
             for meta in page:
                 folder, _, name = meta["path"].rpartition("/")
                 if folder == directory:
-                    yield Listed(name, meta["last_modified"].timestamp())
+                    yield ListedObject(name, meta["last_modified"].timestamp())
 
     async def delete(self, path: str) -> None:
         async with self._told(path):

@@ -38,7 +38,7 @@ TORN_SUFFIX = ".torn"
 log = logging.getLogger(__name__)
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class LogSnapshot(msgspec.Struct, frozen=True):
     """A fold at one moment, wholly in memory."""
 
     cursor: WatchCursor
@@ -209,7 +209,7 @@ class SnapshotWriter:
         self.close()
 
 
-def read(path: Path | str) -> Snapshot | None:
+def read(path: Path | str) -> LogSnapshot | None:
     """What a log says, without changing it; None if there is none or it says nothing."""
     try:
         with told_as_store_error(path):
@@ -224,7 +224,7 @@ def read(path: Path | str) -> Snapshot | None:
     if not said.entries and not said.cursor:
         return None
     entries = {key: decode_record(key, record) for key, record in said.entries.items()}
-    return Snapshot(said.cursor, entries)
+    return LogSnapshot(said.cursor, entries)
 
 
 def read_store(path: Path | str) -> MemorySnapshot:
@@ -236,7 +236,7 @@ def read_store(path: Path | str) -> MemorySnapshot:
     return MemorySnapshot.holding(FoldMap(said.entries), said.cursor, _read_meta(path))
 
 
-def load(path: Path | str) -> Snapshot | None:
+def load(path: Path | str) -> LogSnapshot | None:
     """What a log says, after writing it anew where anything in it was redundant or torn."""
     if not Path(path).exists():
         return None

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.fold.artifact.artifact_export import export_store
 from penstock.fold.artifact.artifact_import import import_store
-from penstock.fold.derive.extensions import Change, Extensions
-from penstock.fold.errors import StoreError
+from penstock.fold.derive.extensions import EntryChange, Extensions
+from penstock.fold.errors import FoldStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -160,7 +160,7 @@ class SnapshotStore(SnapshotReader):
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
         """Change rows of the side space alone, after removing those that begin with `cleared`."""
-        raise StoreError("this store has no room for extensions")
+        raise FoldStoreError("this store has no room for extensions")
 
     @contextmanager
     def _extended(
@@ -169,7 +169,7 @@ class SnapshotStore(SnapshotReader):
         """Around a commit: the rows that belong to it."""
         if self._extensions is None:
             self._extensions = Extensions(self)
-        with self._extensions.around(Change(self, batch, cursor, meta)) as side:
+        with self._extensions.around(EntryChange(self, batch, cursor, meta)) as side:
             yield side
 
     def _emptied(self) -> None:

@@ -21,7 +21,7 @@ from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.fold.errors import FoldCorruptedError, FoldFormatError, StoreError, StoreIOError
+from penstock.fold.errors import FoldCorruptedError, FoldFormatError, FoldStoreError, StoreIOError
 from penstock.fold.store.atomic_files import told_as_store_error
 from penstock.fold.store.contract import (
     PAGE_BYTES_MAX,
@@ -77,7 +77,7 @@ class _Tables:
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[lmdb.Transaction]:
         if self.closed:
-            raise StoreError("the store is closed", path=self.path)
+            raise FoldStoreError("the store is closed", path=self.path)
         with told(self.path), self.env.begin(write=write) as txn:
             yield txn
 
@@ -317,7 +317,7 @@ def _open(
     map_bytes: int | None = None,
 ) -> _Tables:
     if find_spec("lmdb") is None:
-        raise StoreError("needs the lmdb package: install penstock[lmdb]")
+        raise FoldStoreError("needs the lmdb package: install penstock[lmdb]")
     if not readonly:
         with told_as_store_error(path):
             path.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.artifact_import import imported_in_memory
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.store import pgss
 from penstock.fold.store.atomic_files import write_new
 from penstock.fold.store.contract import PAGE_BYTES_MAX, PAGE_ENTRIES, SnapshotReader, SnapshotStore
@@ -120,7 +120,7 @@ class MapStore(SnapshotStore):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError("the store is closed")
+            raise FoldStoreError("the store is closed")
 
 
 class MemorySnapshot(MapStore):

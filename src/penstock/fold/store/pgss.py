@@ -88,7 +88,7 @@ def compacted(
 # -- reading
 
 
-class Replay(NamedTuple):
+class LogReplay(NamedTuple):
     """What a file says: its live entries as value records, its cursor, and its state."""
 
     entries: dict[str, bytes]
@@ -103,7 +103,7 @@ class Replay(NamedTuple):
     """How long a log of the entries alone would be."""
 
 
-def replay(data: bytes | mmap, *, path: str = "") -> Replay:
+def replay(data: bytes | mmap, *, path: str = "") -> LogReplay:
     """Fold a file. FoldFormatError or FoldCorruptedError if it cannot be believed."""
     check_header(data, path)
     entries: dict[str, bytes] = {}
@@ -117,7 +117,7 @@ def replay(data: bytes | mmap, *, path: str = "") -> Replay:
     if not entries and not cursor and len(data) > len(HEADER):
         settled = False  # a record after such bytes would not be read
     torn_bytes = len(data) - end if verdict == log_scan.TORN else 0
-    return Replay(entries, WatchCursor(cursor), evicting, settled, torn_bytes, live_bytes)
+    return LogReplay(entries, WatchCursor(cursor), evicting, settled, torn_bytes, live_bytes)
 
 
 def read_updates(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from penstock.fold.errors import (
     FoldCorruptedError,
     FoldFormatError,
-    StoreError,
+    FoldStoreError,
     StoreIOError,
     StorePoisoned,
 )
@@ -87,7 +87,7 @@ class _Database:
     @property
     def db(self) -> Rdict:
         if self._db is None:
-            raise StoreError("the store is closed", path=self.path)
+            raise FoldStoreError("the store is closed", path=self.path)
         return self._db
 
     @property
@@ -359,10 +359,10 @@ def told(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except StoreError:
+    except FoldStoreError:
         raise
     except DbClosedError as error:
-        raise StoreError("the store is closed", path=path) from error
+        raise FoldStoreError("the store is closed", path=path) from error
     except Exception as error:
         if type(error) is not Exception:
             raise
@@ -380,7 +380,7 @@ def _connect(
     try:
         from rocksdict import AccessType, Rdict
     except ImportError as error:
-        raise StoreError("needs the rocksdict package: install penstock[rocksdb]") from error
+        raise FoldStoreError("needs the rocksdict package: install penstock[rocksdb]") from error
     if not readonly:
         with told_as_store_error(path):
             path.mkdir(exist_ok=True)

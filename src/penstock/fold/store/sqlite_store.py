@@ -24,7 +24,7 @@ from penstock.fold.derive.sql_tables import OWN_TABLES, has_tables
 from penstock.fold.errors import (
     FoldCorruptedError,
     FoldFormatError,
-    StoreError,
+    FoldStoreError,
     StoreIOError,
 )
 from penstock.fold.store.contract import (
@@ -150,7 +150,7 @@ class SqliteReader(SnapshotReader):
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
-            raise StoreError("the store is closed", path=self._path)
+            raise FoldStoreError("the store is closed", path=self._path)
         return self._db
 
     def _meta(self, name: str) -> bytes:
@@ -253,7 +253,7 @@ class SqliteSnapshot(ServedByReader):
 
     def _check_tables(self) -> None:
         if self._has_others:
-            raise StoreError(
+            raise FoldStoreError(
                 "it has tables that would miss this: open it with them", path=self._path
             )
 
@@ -296,7 +296,7 @@ class SqliteSnapshot(ServedByReader):
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
-            raise StoreError("the store is closed", path=self._path)
+            raise FoldStoreError("the store is closed", path=self._path)
         return self._db
 
     def _other_log(self, db: sqlite3.Connection, meta: SnapshotMeta | None) -> bool:

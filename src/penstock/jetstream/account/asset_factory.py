@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.api.json_codec import encode
 from penstock.api.stream_config import Compression, PersistMode, Retention, Storage
 from penstock.jetstream.consumers.consumer import Consumer
-from penstock.jetstream.consumers.consumer_context import Surroundings
+from penstock.jetstream.consumers.consumer_context import ConsumerContext
 from penstock.jetstream.consumers.state.consumer_state import MemoryLog
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.jetstream.streams.stream_parts import build_parts
 from penstock.store.filestore import FileStore
-from penstock.store.format.compression import Compression as StoreCompression
+from penstock.store.format.compression import BlockCompression as StoreCompression
 from penstock.store.memstore import MemStore
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ INCARNATION_BYTES: Final = 8
 WORD_BYTES: Final = 8
 
 
-class Made(NamedTuple):
+class CreatedAsset(NamedTuple):
     """The files and the store of a new stream that nobody knows yet."""
 
     files: StreamFiles | None
     store: Store
 
 
-def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> Made:
+def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> CreatedAsset:
     """Make the files of a new stream, durably. Raises StoreError; whatever it raises, nothing is
     left of it. Blocks for a few syncs; may run on any thread."""
     build_parts(cfg)  # or files would be made for what cannot be served
@@ -50,14 +50,14 @@ def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> Made:
     if cfg.storage is Storage.FILE and assets.files is not None:
         files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
     try:
-        return Made(files, open_store(assets, cfg, files))
+        return CreatedAsset(files, open_store(assets, cfg, files))
     except BaseException:
         if files is not None:
             files.doom()
         raise
 
 
-def host_made(assets: Assets, cfg: StreamConfig, made: Made, now_ns: int) -> StreamHost:
+def host_made(assets: Assets, cfg: StreamConfig, made: CreatedAsset, now_ns: int) -> StreamHost:
     """The machines of a new stream; whatever it raises, nothing is left of the files."""
     try:
         return _host(assets, cfg, made.store, made.files, created_ns=now_ns, now_ns=now_ns)
@@ -240,11 +240,11 @@ def host_consumer(
     return consumer
 
 
-def surroundings(assets: Assets, host: StreamHost) -> Surroundings:
+def surroundings(assets: Assets, host: StreamHost) -> ConsumerContext:
     """The world of a stream's consumers."""
     cfg = host.stream.cfg
     ambient = assets.ambient
-    return Surroundings(
+    return ConsumerContext(
         stream_name=cfg.name,
         store=host.stream.store,
         has_interest=ambient.has_interest,

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.api.refusals import ApiError
 from penstock.jetstream.account.disk_work import DiskWork, FileGate, run_all
-from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, Malformed
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, RecoveryReport
 from penstock.jetstream.host.lazy_consumer_log import LateLog
 from penstock.jetstream.sources.source_positions import Positions
@@ -80,7 +80,7 @@ class ConsumerMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 def why_unserved(error: Exception) -> str:
     """Return the reason for the operator; an error that nobody expected is named with its kind."""
-    expected = isinstance(error, (StoreError, ApiError, Malformed, msgspec.MsgspecError))
+    expected = isinstance(error, (StoreError, ApiError, MalformedDelta, msgspec.MsgspecError))
     return str(error) if expected else f"{type(error).__name__}: {error}"
 
 
@@ -298,7 +298,7 @@ class StreamFiles:
         remove_tree(self._account, self.name)
 
     def doom(self) -> str:
-        """Makes the stream not exist, durably; `AccountFiles.sweep` takes away what is left."""
+        """Makes the stream not exist, durably; `AccountDirectory.sweep` takes away what is left."""
         gone = f"{GONE_PREFIX}{self.incarnation:x}"
         self._account.rename(self.name, gone)
         self._account.sync_dir()
@@ -306,7 +306,7 @@ class StreamFiles:
         return gone
 
 
-class AccountFiles:
+class AccountDirectory:
     """The directory of one account."""
 
     def __init__(self, disk: Disk, *, make_incarnation: Callable[[], int]) -> None:

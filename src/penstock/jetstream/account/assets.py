@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from penstock.api.account_usage import AccountLimits
     from penstock.api.refusals import ApiError
     from penstock.api.stream_config import StreamConfig
-    from penstock.jetstream.account.asset_files import AccountFiles
+    from penstock.jetstream.account.asset_files import AccountDirectory
     from penstock.jetstream.account.policy import Policy
-    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.batches.staged_batches import InFlight
 
@@ -84,7 +84,7 @@ class ServerRoom:
         return fits and not self.is_disk_low
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """A part of a list: how long the list is, where the part begins, what is in it."""
 
     total: int
@@ -107,11 +107,11 @@ class Assets:
     def __init__(
         self,
         *,
-        ambient: Ambient,
+        ambient: Environment,
         limits: AccountLimits,
         tiers: Mapping[str, AccountLimits] | None = None,
         room: ServerRoom,
-        files: AccountFiles | None,
+        files: AccountDirectory | None,
         policy: Policy,
         in_flight: InFlight,
         is_enabled: bool = True,
@@ -154,16 +154,16 @@ class Assets:
     def __getitem__(self, name: str) -> StreamHost | ApiError:
         return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
 
-    def page(self, subject: str, offset: int, limit: int) -> Page:
+    def page(self, subject: str, offset: int, limit: int) -> ListPage:
         """Return a page of names in order; with a subject, of the streams that may hold it."""
         if subject:
             names = sorted(set(self.streams_on(subject)), key=_order)
             start = page_start(offset, len(names))
-            return Page(len(names), start, names[start : start + limit])
+            return ListPage(len(names), start, names[start : start + limit])
         total = len(self._names)
         start = page_start(offset, total)
         found = self._names[start : start + limit]
-        return Page(total, start, [name.decode(errors="surrogateescape") for name in found])
+        return ListPage(total, start, [name.decode(errors="surrogateescape") for name in found])
 
     def streams_on(self, subject: str) -> Iterator[str]:
         """Names of the streams that may hold what a subject matches, perhaps more than once."""

@@ -61,7 +61,7 @@ class Reading(NamedTuple):
     again: Callable[[], Reading] | None = None
 
 
-class Target(NamedTuple):
+class GetTarget(NamedTuple):
     """Where is read, and whom the answer is for."""
 
     store: Store
@@ -82,7 +82,7 @@ def direct_get(
     tokens = msg.subject.split(".", _NAME_TOKENS)
     subject = tokens[_NAME_TOKENS] if len(tokens) > _NAME_TOKENS else None
     request = _read(msg, subject)
-    target = Target(store, stream, msg.reply, bytes_max)
+    target = GetTarget(store, stream, msg.reply, bytes_max)
     if isinstance(request, bytes):
         return _status(target, request)
     if request.multi_last:
@@ -133,7 +133,7 @@ def _by_subject(request: MsgGetRequest, subject: str) -> MsgGetRequest | bytes:
     return MsgGetRequest(last_by_subj=subject, no_hdr=request.no_hdr)
 
 
-def _one(target: Target, request: MsgGetRequest) -> Reading:
+def _one(target: GetTarget, request: MsgGetRequest) -> Reading:
     found = choose(target.store, request)
     if found is None:
         return _status(target, MISSING_STATUS)
@@ -143,7 +143,7 @@ def _one(target: Target, request: MsgGetRequest) -> Reading:
     return Reading([Send(target.reply, found.payload, header)])
 
 
-def _status(target: Target, status: bytes) -> Reading:
+def _status(target: GetTarget, status: bytes) -> Reading:
     return Reading([Send(target.reply, b"", status)])
 
 
@@ -160,7 +160,7 @@ def _header(stream: str, record: MessageRecord, more: str = "") -> bytes:
 class _Pieces:
     """Messages one after the other until enough were sent, and a status that ends them."""
 
-    def __init__(self, target: Target, request: MsgGetRequest, at_most: int) -> None:
+    def __init__(self, target: GetTarget, request: MsgGetRequest, at_most: int) -> None:
         self._target = target
         self._no_hdr = request.no_hdr
         self._left = at_most
@@ -214,7 +214,7 @@ def _counts(pending: int, last_seq: int) -> str:
 class _Range(_Pieces):
     """The messages a filter matches, from a sequence or time on."""
 
-    def __init__(self, target: Target, request: MsgGetRequest) -> None:
+    def __init__(self, target: GetTarget, request: MsgGetRequest) -> None:
         super().__init__(target, request, request.batch)
         self._filters = (request.next_by_subj,) if request.next_by_subj else ()
         self._next = max(start_of(target.store, request), 1)
@@ -241,7 +241,7 @@ class _Range(_Pieces):
         return f"NATS/1.0 204 EOB\r\n{_counts(self._pending, self._last_seq)}\r\n".encode()
 
 
-def _last_of_many(target: Target, request: MsgGetRequest) -> Reading:
+def _last_of_many(target: GetTarget, request: MsgGetRequest) -> Reading:
     """The last messages of the subjects some filter matches, as of a sequence or time."""
     store = target.store
     visible = store.visible_seq
@@ -268,7 +268,7 @@ class _Lasts(_Pieces):
     """The last message of each of several subjects, by sequence."""
 
     def __init__(
-        self, target: Target, request: MsgGetRequest, up_to: int, seqs: array[int]
+        self, target: GetTarget, request: MsgGetRequest, up_to: int, seqs: array[int]
     ) -> None:
         super().__init__(target, request, request.batch if request.batch > 0 else SUBJECTS_MAX)
         self._no_hdr = False  # asked for or not, as in the reference

@@ -1,7 +1,7 @@
 """The JetStream API: from a subject to the handler that serves it.
 
 A table lists the subjects, how many names each takes, and the type of its response. A handler
-returns the response or the refusal; `Held` names the stream whose disk must have the change before
+returns the response or the refusal; `HeldRequest` names the stream whose disk must have the change before
 the response leaves. An unknown subject gets no response.
 
 A handler whose work grows with what is stored or listed works in steps. It returns a generator,
@@ -45,7 +45,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from penstock.api.advisories import ClientInfo
+    from penstock.api.advisories import AdvisoryClient
     from penstock.base.effects import Effect
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.account.disk_work import DiskWork, Vacancy
@@ -71,7 +71,7 @@ class Request(NamedTuple):
     """Who asks, for the audit; whatever the edge knows a client by."""
 
 
-class Held(NamedTuple):
+class HeldRequest(NamedTuple):
     """An answer that must not be said before a stream's disk has what it says."""
 
     response: Response
@@ -81,7 +81,7 @@ class Held(NamedTuple):
     """What follows the answer."""
 
 
-Reply: TypeAlias = Response | Held | ApiError
+Reply: TypeAlias = Response | HeldRequest | ApiError
 Outcome: TypeAlias = Reply | None
 """None: the handler answers by itself, or not at all."""
 
@@ -149,14 +149,14 @@ class Port(Protocol):
     def sweep(self) -> None:
         """Streams were deleted: take away what is left of them, some time."""
 
-    def describe_client(self, request: Request) -> ClientInfo:
+    def describe_client(self, request: Request) -> AdvisoryClient:
         """Who asks, as advisories show it."""
 
     def failed(self, request: Request, error: Exception) -> None:
         """Log that the handler of a request raised: a defect of this server."""
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """What a handler works with."""
 
     assets: Assets
@@ -172,7 +172,7 @@ class Endpoint(NamedTuple):
     """One kind of request: what its answer is, who makes it, how many names its subject has."""
 
     response: type[Response]
-    handler: Callable[[Call], Outcome | Steps]
+    handler: Callable[[ApiCall], Outcome | Steps]
     names_min: int = 0
     names_max: int = 0
     is_audited: bool = True
@@ -208,7 +208,7 @@ class Endpoints:
             self._answer(endpoint, request, refused)
             return None
         is_heard = self._is_heard(request) or self._is_watched(endpoint)
-        call = Call(self._assets, self._port, names, request, now_ns, is_heard)
+        call = ApiCall(self._assets, self._port, names, request, now_ns, is_heard)
         try:
             outcome = endpoint.handler(call)
         except Exception as error:
@@ -219,7 +219,7 @@ class Endpoints:
         self._answer(endpoint, request, outcome)
         return None
 
-    def _run(self, endpoint: Endpoint, call: Call, steps: Steps) -> Running:
+    def _run(self, endpoint: Endpoint, call: ApiCall, steps: Steps) -> Running:
         """Run the steps of a handler, then answer."""
         host = self._assets.hosts.get(call.names[0]) if call.names else None
         outcome: Outcome = None
@@ -297,13 +297,13 @@ class Endpoints:
         if isinstance(outcome, ApiError):
             response: Response = endpoint.response.refused(outcome)
         else:
-            response = outcome.response if isinstance(outcome, Held) else outcome
+            response = outcome.response if isinstance(outcome, HeldRequest) else outcome
         effects: list[Effect] = []
         is_heard = self._is_heard(request)
         is_watched = self._is_watched(endpoint, is_error=is_error)
         payload = encode(response) if is_heard or is_watched else b""
         if is_heard:
-            header = outcome.header if isinstance(outcome, Held) else b""
+            header = outcome.header if isinstance(outcome, HeldRequest) else b""
             effects.append(Send(request.reply, payload, header))
         if is_watched:
             effects.append(self._audit(request, payload))
@@ -322,7 +322,7 @@ class Endpoints:
 
     def _send(self, outcome: Reply, effects: list[Effect]) -> None:
         """Send the reply, now or when the disk has what it says."""
-        if isinstance(outcome, Held):
+        if isinstance(outcome, HeldRequest):
             outcome.host.held.extend((*effects, *outcome.then))
             self._port.mark(outcome.host)
         else:

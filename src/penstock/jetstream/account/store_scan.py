@@ -39,7 +39,7 @@ NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.ENOENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """The files of one stream. `messages` holds its blocks; the others may not be there.
 
     A stream whose directory of messages is missing has a `meta`, and is a place too: damage.
@@ -69,12 +69,12 @@ class Place:
         )
 
 
-def find_places(root: Path) -> list[Place]:
+def find_places(root: Path) -> list[StoreLocation]:
     """Every stream at or below a directory."""
     return sorted(_below(root.resolve(), DEPTH_MAX), key=lambda place: place.shown)
 
 
-def _below(directory: Path, depth: int) -> Iterator[Place]:
+def _below(directory: Path, depth: int) -> Iterator[StoreLocation]:
     if ASIDE in directory.name or UNFINISHED in directory.name:
         return
     entries = list(directory.iterdir())
@@ -89,16 +89,16 @@ def _below(directory: Path, depth: int) -> Iterator[Place]:
             yield from _below(path, depth - 1)
 
 
-def _place(messages: Path) -> Place:
+def _place(messages: Path) -> StoreLocation:
     stream = messages.parent
     if messages.name != MESSAGES_NAME or not (stream / META_NAME).exists():
-        return Place(messages)
+        return StoreLocation(messages)
     consumers = stream / CONSUMERS_NAME
-    return Place(messages, consumers if consumers.is_dir() else None, stream / META_NAME)
+    return StoreLocation(messages, consumers if consumers.is_dir() else None, stream / META_NAME)
 
 
 @contextmanager
-def held(places: Sequence[Place], *, alone: bool = False) -> Iterator[None]:
+def held(places: Sequence[StoreLocation], *, alone: bool = False) -> Iterator[None]:
     """Keep servers away from the files of streams while the body runs.
 
     Every lock is shared, so tools that look at the same files, or at neighbours under the same
@@ -119,7 +119,7 @@ def held(places: Sequence[Place], *, alone: bool = False) -> Iterator[None]:
         yield
 
 
-def _lockable(place: Place) -> list[Path]:
+def _lockable(place: StoreLocation) -> list[Path]:
     """The directories that a server could hold, the messages first."""
     levels = [place.messages, *place.messages.parents][:LOCK_LEVELS]
     return levels if place.meta is None else [levels[0], *levels[SERVER_LEVEL:]]

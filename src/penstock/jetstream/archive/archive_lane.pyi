@@ -4,7 +4,7 @@ from penstock.store.index.message_log import MessageLog
 
 def copy_out(log: MessageLog, start: int, last: int, bytes_max: int) -> tuple[bytes, int]: ...
 
-class Intake:
+class ArchiveIntake:
     def __init__(
         self,
         log: MessageLog,

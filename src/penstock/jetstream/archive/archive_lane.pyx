@@ -129,7 +129,7 @@ cdef bint is_plain_subject(const char* subject, size_t n) noexcept nogil:
     return n > 0 and not has_wildcard(subject, n) and not has_empty_token(subject, n)
 
 
-cdef class Intake:
+cdef class ArchiveIntake:
     """Stores entries in a log, within what is given here."""
 
     cdef MessageLog log

@@ -17,7 +17,7 @@ TRANSFERS_MAX: Final = 16
 """Of one account at the same time."""
 
 
-class Step(NamedTuple):
+class TransferStep(NamedTuple):
     """What a step led to. With neither work nor more to do the transfer waits."""
 
     effects: tuple[Effect, ...] = ()
@@ -44,7 +44,7 @@ class Transfer(Protocol):
     def listening(self, is_there: bool) -> None:
         """Somebody subscribed to exactly what is watched, or nobody does any more."""
 
-    def step(self, now_ns: int) -> Step:
+    def step(self, now_ns: int) -> TransferStep:
         """Goes on for a bounded time."""
 
     def worked(self, work: Work, failure: Exception | None) -> None:

@@ -28,9 +28,9 @@ from penstock.jetstream.archive.archive_varints import Varints
 from penstock.jetstream.archive.block_index_v1 import read_index
 from penstock.jetstream.archive.stream_archive import (
     Created,
-    Gone,
     InvalidArchive,
     Item,
+    RemovedRange,
     SavedConsumer,
     SavedMessage,
     rebuilt_state,
@@ -117,7 +117,7 @@ class ArchiveReaderV1:
             record = yield from self._record()
             body = yield from self._take(record.body_bytes)
             if record.seq & _REMOVES:
-                yield Gone((record.seq & ~_REMOVES,), record.ts_ns)
+                yield RemovedRange((record.seq & ~_REMOVES,), record.ts_ns)
             elif record.seq and not record.seq & _ERASED:
                 yield _message(record, body)
 

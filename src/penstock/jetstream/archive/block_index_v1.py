@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api.stream_config import StreamState
 from penstock.jetstream.archive.archive_varints import Varints
-from penstock.jetstream.archive.stream_archive import Extent, Gone, InvalidArchive, check_extent
+from penstock.jetstream.archive.stream_archive import (
+    ArchiveExtent,
+    InvalidArchive,
+    RemovedRange,
+    check_extent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +35,7 @@ _NODE_BITS: Final = 2048
 _NODE_BYTES: Final = 8 + _NODE_BITS // 8 + 2
 
 
-def read_index(data: bytes) -> Iterator[Extent | Gone]:
+def read_index(data: bytes) -> Iterator[ArchiveExtent | RemovedRange]:
     """What is gone, and what the stream holds in all; nothing if the file cannot be read."""
     try:
         extent, gone = _read(data)
@@ -40,7 +45,7 @@ def read_index(data: bytes) -> Iterator[Extent | Gone]:
     yield extent
 
 
-def _read(data: bytes) -> tuple[Extent, list[Gone]]:
+def _read(data: bytes) -> tuple[ArchiveExtent, list[RemovedRange]]:
     if len(data) < 2 or data[0] != _MAGIC or not 0 < data[1] <= _VERSION_MAX:
         raise ValueError("not an index")
     version = data[1]
@@ -62,8 +67,8 @@ def _read(data: bytes) -> tuple[Extent, list[Gone]]:
     for _ in range(numbers.unsigned()):
         removed = _pass_block(numbers, version)
         if removed:
-            gone.append(Gone(_read_set(numbers)))
-    return Extent(state), gone
+            gone.append(RemovedRange(_read_set(numbers)))
+    return ArchiveExtent(state), gone
 
 
 def _pass_subject(numbers: Varints, version: int) -> None:

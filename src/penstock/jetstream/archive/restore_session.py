@@ -23,16 +23,16 @@ from penstock.api.responses import StreamCreateResponse
 from penstock.api.stream_config import Retention
 from penstock.base.effects import Advise, Send
 from penstock.jetstream.account.asset_info import show_stream
-from penstock.jetstream.archive.archive_transfer import Step
+from penstock.jetstream.archive.archive_transfer import TransferStep
 from penstock.jetstream.archive.restore_stream import Rebuilding
-from penstock.jetstream.archive.stream_archive import MAGIC, ArchiveReader, InvalidArchive
-from penstock.records.s2_stream import Inflater, InvalidStream
+from penstock.jetstream.archive.stream_archive import MAGIC, InvalidArchive, StreamArchiveReader
+from penstock.records.s2_stream import InvalidStream, S2Inflater
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.api.advisories import ClientInfo
+    from penstock.api.advisories import AdvisoryClient
     from penstock.api.stream_config import StreamConfig
     from penstock.base.effects import Effect
     from penstock.jetstream.account.assets import Assets
@@ -64,7 +64,7 @@ class _Chunk(NamedTuple):
     payload: bytes
 
 
-class Discard:
+class DiscardRestore:
     """Takes a stream away that never came to be."""
 
     def __init__(self, rebuilding: Rebuilding) -> None:
@@ -85,7 +85,7 @@ class Restore:
         cfg: StreamConfig,
         *,
         inlet: str,
-        client: ClientInfo,
+        client: AdvisoryClient,
         admit: Callable[[StreamConfig], ApiError | None],
         serve: Callable[[StreamHost], None],
         now_ns: int,
@@ -103,9 +103,9 @@ class Restore:
         self._heard_ns = now_ns
         self._chunks: deque[_Chunk] = deque()
         self._queued = self._total = 0
-        self._inflater = Inflater()
+        self._inflater = S2Inflater()
         self._preamble = b""
-        self._reader: ArchiveReader | ArchiveReaderV1 | None = None
+        self._reader: StreamArchiveReader | ArchiveReaderV1 | None = None
         self._rebuilding: Rebuilding | None = None
         self._phase = _Phase.RECEIVING
         self._reply = ""
@@ -157,27 +157,27 @@ class Restore:
     def listening(self, is_there: bool) -> None:
         """Nobody's interest matters here."""
 
-    def step(self, now_ns: int) -> Step:
+    def step(self, now_ns: int) -> TransferStep:
         """Reads on, or takes the next step to the end."""
         if self.is_over:
-            return Step()
+            return TransferStep()
         if self._error is not None and self._rebuilding is not None:
             rebuilding, self._rebuilding = self._rebuilding, None
-            return Step(work=Discard(rebuilding))
+            return TransferStep(work=DiscardRestore(rebuilding))
         if self._phase is _Phase.RECEIVING:
             return self._receive(now_ns)
         if self._error is not None:
             return self._end(None, now_ns)
         return self._complete(now_ns)
 
-    def _receive(self, now_ns: int) -> Step:
+    def _receive(self, now_ns: int) -> TransferStep:
         """Goes on with what was received."""
         if self._error is None and self._goes_on():
             work = self._sync()
-            return Step(work=work, more=True)
+            return TransferStep(work=work, more=True)
         return self._next_chunk(now_ns)
 
-    def _next_chunk(self, now_ns: int) -> Step:
+    def _next_chunk(self, now_ns: int) -> TransferStep:
         """What has come is read: says so, and begins with the next."""
         effects: tuple[Effect, ...] = ()
         if self._reply:
@@ -185,10 +185,10 @@ class Restore:
             self._reply = ""
         if not self._chunks:
             if effects or now_ns < self._heard_ns + IDLE_NS:
-                return Step(effects)
+                return TransferStep(effects)
             self._fail("stalled")
             self.is_over = self._rebuilding is None
-            return Step(more=not self.is_over)
+            return TransferStep(more=not self.is_over)
         self._reply, payload = self._chunks.popleft()
         self._queued -= len(payload)
         self._total += len(payload)
@@ -196,7 +196,7 @@ class Restore:
             self._inflater.feed(payload if self._error is None else b"")
         else:
             self._finish()
-        return Step(effects, more=True)
+        return TransferStep(effects, more=True)
 
     def _finish(self) -> None:
         """The last chunk was read."""
@@ -208,37 +208,37 @@ class Restore:
         elif self._rebuilding is not None:
             self._try(self._rebuilding.complete)
 
-    def _complete(self, now_ns: int) -> Step:
+    def _complete(self, now_ns: int) -> TransferStep:
         """One of the steps from all received to published."""
         rebuilding = self._rebuilding
         assert rebuilding is not None
         if self._phase is _Phase.SYNCING:
             work = rebuilding.store.pending_sync()
             if work is not None:
-                return Step(work=work)
+                return TransferStep(work=work)
             self._phase = _Phase.BUILDING
-            return Step(work=rebuilding)
+            return TransferStep(work=rebuilding)
         if self._assets.is_making:
-            return Step(more=True)  # its name or its subjects may be those of a new stream
+            return TransferStep(more=True)  # its name or its subjects may be those of a new stream
         return self._publish(rebuilding, now_ns)
 
-    def _publish(self, rebuilding: Rebuilding, now_ns: int) -> Step:
+    def _publish(self, rebuilding: Rebuilding, now_ns: int) -> TransferStep:
         refused = self._admit(self._cfg)
         if refused is not None:
             self._fail(refused)
-            return Step(more=True)
+            return TransferStep(more=True)
         try:
             host = rebuilding.publish(now_ns)
         except StoreError as error:
             self._fail(str(error))
-            return Step(more=True)
+            return TransferStep(more=True)
         self._rebuilding = None
         if self._cfg.retention is Retention.INTEREST:
             host.sweep_unwanted(now_ns)
         self._serve(host)
         return self._end(host, now_ns)
 
-    def _end(self, host: StreamHost | None, now_ns: int) -> Step:
+    def _end(self, host: StreamHost | None, now_ns: int) -> TransferStep:
         self.is_over = True
         name = self._cfg.name
         told = RestoreComplete(
@@ -261,7 +261,7 @@ class Restore:
             response = StreamCreateResponse.refused(self._error)
         if self._reply:
             effects = (*effects, Send(self._reply, encode(response)))
-        return Step(effects)
+        return TransferStep(effects)
 
     # -- reading
 
@@ -306,7 +306,7 @@ class Restore:
 
     def _read_run(self) -> int:
         """Ordinary messages, as many as a step may have; answers how many bytes."""
-        if self._rebuilding is None or not isinstance(self._reader, ArchiveReader):
+        if self._rebuilding is None or not isinstance(self._reader, StreamArchiveReader):
             return 0
         return self._reader.hand_over(self._rebuilding.take_run)
 
@@ -318,7 +318,9 @@ class Restore:
                 return
             piece, self._preamble = self._preamble, b""
             if piece.startswith(MAGIC):
-                self._reader = ArchiveReader(message_bytes_max=self._assets.policy.max_payload)
+                self._reader = StreamArchiveReader(
+                    message_bytes_max=self._assets.policy.max_payload
+                )
             else:
                 self._reader = _old_reader()
         self._reader.feed(piece)

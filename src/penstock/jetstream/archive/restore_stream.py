@@ -16,7 +16,7 @@ from msgspec import structs
 
 from penstock.api import refusals
 from penstock.api.consumer_config import ConsumerAction
-from penstock.api.consumer_requests import Surroundings, decide
+from penstock.api.consumer_requests import RequestContext, decide
 from penstock.api.json_codec import encode
 from penstock.api.refusals import ApiError
 from penstock.api.stream_config import Storage
@@ -24,12 +24,12 @@ from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import build_host, host_consumer, open_store
 from penstock.jetstream.account.asset_files import ConsumerMeta, StreamMeta
 from penstock.jetstream.account.policy import consumer_caps
-from penstock.jetstream.archive.archive_lane import Intake
+from penstock.jetstream.archive.archive_lane import ArchiveIntake
 from penstock.jetstream.archive.stream_archive import (
+    ArchiveExtent,
     Created,
-    Extent,
-    Gone,
     InvalidArchive,
+    RemovedRange,
     SavedConsumer,
 )
 from penstock.jetstream.streams import publish_headers
@@ -79,7 +79,7 @@ class Rebuilding:
         self.unsynced_bytes = 0
         self._intake = self._make_intake()
 
-    def _make_intake(self) -> Intake | None:
+    def _make_intake(self) -> ArchiveIntake | None:
         """The short way in, for messages without a time to live that no limit is about."""
         cfg, store = self._cfg, self.store
         if not isinstance(store, IndexedStore):
@@ -87,7 +87,7 @@ class Rebuilding:
         bytes_max = self._assets.policy.max_payload
         if cfg.max_msg_size >= 0:
             bytes_max = min(bytes_max, cfg.max_msg_size)
-        return Intake(
+        return ArchiveIntake(
             store.lane_parts()["log"],
             message_bytes_max=bytes_max,
             takes_headers=not cfg.allow_msg_ttl,
@@ -108,11 +108,11 @@ class Rebuilding:
 
     def take(self, item: Item) -> None:
         """The next part of the stream. Raises InvalidArchive, ApiError, StoreError."""
-        if isinstance(item, Extent):
+        if isinstance(item, ArchiveExtent):
             self._fit(item)
         elif isinstance(item, SavedConsumer):
             self._add_consumer(item)
-        elif isinstance(item, Gone):
+        elif isinstance(item, RemovedRange):
             self._remove(item)
         elif isinstance(item, Created):
             self._identify(item)
@@ -136,7 +136,7 @@ class Rebuilding:
             raise InvalidArchive("stream names do not match")
         self._created_ns = item.created_ns or self._now_ns
 
-    def _fit(self, item: Extent) -> None:
+    def _fit(self, item: ArchiveExtent) -> None:
         state = item.state
         if not 0 <= state.last_seq <= SEQ_MAX:
             raise InvalidArchive("invalid stream state: no sequence is left")
@@ -182,7 +182,7 @@ class Rebuilding:
             raise InvalidArchive(f"failed to parse message TTL of sequence {msg.seq}")
         return seconds
 
-    def _remove(self, item: Gone) -> None:
+    def _remove(self, item: RemovedRange) -> None:
         for seq in item.seqs:
             if seq > SEQ_MAX:
                 raise InvalidArchive(f"message sequence {seq} out of range")
@@ -192,7 +192,7 @@ class Rebuilding:
                 self.store.remove(seq)
 
     def _add_consumer(self, item: SavedConsumer) -> None:
-        around = Surroundings(
+        around = RequestContext(
             stream=self._cfg,
             caps=consumer_caps(self._assets.policy, self._assets.limits),
             consumers={name: cfg for name, (cfg, _) in self._consumers.items()},

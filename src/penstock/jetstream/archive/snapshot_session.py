@@ -17,7 +17,7 @@ from penstock.api.advisories import SnapshotComplete
 from penstock.base.effects import Advise, Send
 from penstock.jetstream.archive import stream_archive
 from penstock.jetstream.archive.archive_lane import copy_out
-from penstock.jetstream.archive.archive_transfer import Step
+from penstock.jetstream.archive.archive_transfer import TransferStep
 from penstock.records.s2_stream import Deflater
 from penstock.store.contract import Cold
 from penstock.store.indexed_store import IndexedStore
@@ -25,7 +25,7 @@ from penstock.store.indexed_store import IndexedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.api.advisories import ClientInfo
+    from penstock.api.advisories import AdvisoryClient
     from penstock.api.request_bodies import SnapshotRequest
     from penstock.base.effects import Effect
     from penstock.jetstream.host.stream_host import StreamHost
@@ -54,7 +54,7 @@ NO_FLOW: Final = b"NATS/1.0 408 No Flow Response\r\n\r\n"
 
 def capture(
     host: StreamHost, now_ns: int, *, has_consumers: bool
-) -> tuple[stream_archive.Extent, list[bytes]]:
+) -> tuple[stream_archive.ArchiveExtent, list[bytes]]:
     """What a snapshot begins with: the stream's numbers, and all that is not a message."""
     consumers = [host.consumers[name] for name in host.listed_consumers]
     state = host.stream.state(consumers=len(consumers))
@@ -67,10 +67,10 @@ def capture(
             )
             for each in consumers
         ]
-    return stream_archive.Extent(state), head
+    return stream_archive.ArchiveExtent(state), head
 
 
-class Snapshot:
+class SnapshotSession:
     """One stream on its way out."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Snapshot:
         head: list[bytes],
         last_seq: int,
         inlet: str,
-        client: ClientInfo,
+        client: AdvisoryClient,
         has_interest: Callable[[str], bool],
         now_ns: int,
     ) -> None:
@@ -141,32 +141,32 @@ class Snapshot:
 
     # -- steps
 
-    def step(self, now_ns: int) -> Step:
+    def step(self, now_ns: int) -> TransferStep:
         """Reads on, or sends a chunk."""
         if self.is_over:
-            return Step()
+            return TransferStep()
         if not (self._is_heard or self._is_awaited or now_ns >= self._deadline_ns):
             # Who asked may have an inbox for everything, and subscribe once it was answered.
-            return Step()
+            return TransferStep()
         if not self._has_interest(self._to):
             gone = self._is_heard or now_ns >= self._deadline_ns
-            return self._end(NO_INTEREST, "no interest", now_ns) if gone else Step()
+            return self._end(NO_INTEREST, "no interest", now_ns) if gone else TransferStep()
         if not self._is_heard:
             self._is_heard = True
             self._deadline_ns = now_ns + ACK_NS
         if not self._free:
             late = now_ns >= self._deadline_ns
-            return self._end(NO_FLOW, "no flow response", now_ns) if late else Step()
+            return self._end(NO_FLOW, "no flow response", now_ns) if late else TransferStep()
         if len(self._out) < self._chunk_bytes and not (self._is_read or self._failure):
             self._fill()
             if self._cold is not None and not self._failure:
-                return Step(work=self._host.stream.store.fetch(self._cold))
+                return TransferStep(work=self._host.stream.store.fetch(self._cold))
         if self._failure:
             failed = b"NATS/1.0 500 %b\r\n\r\n" % self._failure.encode()
             return self._end(failed, self._failure, now_ns)
         return self._send(now_ns)
 
-    def _send(self, now_ns: int) -> Step:
+    def _send(self, now_ns: int) -> TransferStep:
         size = self._chunk_bytes
         if len(self._out) >= size:
             chunk = bytes(self._out[:size])
@@ -175,14 +175,14 @@ class Snapshot:
             self._free -= 1
             self._deadline_ns = now_ns + ACK_NS
             reply = f"{self._acks}.{size}.{self._chunks}"
-            return Step((Send(self._to, chunk, reply=reply),), more=True)
+            return TransferStep((Send(self._to, chunk, reply=reply),), more=True)
         if not self._is_read:
-            return Step(more=True)
+            return TransferStep(more=True)
         last: tuple[Effect, ...] = (Send(self._to, bytes(self._out)),) if self._out else ()
         ended = self._end(WHOLE if self._chunks else b"", self.problem, now_ns)
-        return Step(last + ended.effects)
+        return TransferStep(last + ended.effects)
 
-    def _end(self, header: bytes, error: str, now_ns: int) -> Step:
+    def _end(self, header: bytes, error: str, now_ns: int) -> TransferStep:
         self.is_over = True
         told = SnapshotComplete(
             stream=self._host.name,
@@ -191,7 +191,7 @@ class Snapshot:
             client=self._client,
             error=error,
         )
-        return Step(
+        return TransferStep(
             (
                 Send(self._to, header=header),
                 Advise(f"{api_subjects.SNAPSHOT_COMPLETE}{self._host.name}", told),

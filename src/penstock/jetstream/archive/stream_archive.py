@@ -47,7 +47,7 @@ class InvalidArchive(ValueError):
     """Bytes that are no archive, or not a whole one; says why."""
 
 
-class Extent(NamedTuple):
+class ArchiveExtent(NamedTuple):
     """What a stream holds, in all: nothing is there before its first sequence."""
 
     state: StreamState
@@ -73,7 +73,7 @@ class SavedMessage(NamedTuple):
     payload: bytes
 
 
-class Gone(NamedTuple):
+class RemovedRange(NamedTuple):
     """Messages that came before in the archive, or were left out of it, were removed."""
 
     seqs: tuple[int, ...]
@@ -88,7 +88,7 @@ class Created(NamedTuple):
     created_ns: int
 
 
-Item: TypeAlias = Extent | SavedConsumer | SavedMessage | Gone | Created
+Item: TypeAlias = ArchiveExtent | SavedConsumer | SavedMessage | RemovedRange | Created
 
 
 # -- writing
@@ -120,7 +120,7 @@ class _Pending(msgspec.Struct):
     Timestamp: int = 0
 
 
-class _State(msgspec.Struct, omit_defaults=True):
+class _ArchiveState(msgspec.Struct, omit_defaults=True):
     delivered: _Pair
     ack_floor: _Pair
     pending: dict[str, _Pending] = {}
@@ -129,14 +129,14 @@ class _State(msgspec.Struct, omit_defaults=True):
 
 class _Consumer(msgspec.Struct):
     config: msgspec.Raw
-    state: _State
+    state: _ArchiveState
 
 
 def consumer_entry(
     name: str, cfg: ConsumerConfig, state: ConsumerState, last_seq: int, now_ns: int
 ) -> bytes:
     """A consumer, as far as it has come with messages up to `last_seq`."""
-    shown = _State(
+    shown = _ArchiveState(
         delivered=_Pair(state.delivered_consumer, min(state.delivered_stream, last_seq)),
         ack_floor=_Pair(state.floor_consumer, min(state.floor_stream, last_seq)),
         pending={
@@ -162,7 +162,7 @@ class _Entry(NamedTuple):
     payload: bytes
 
 
-class ArchiveReader:
+class StreamArchiveReader:
     """Reads an archive that has been taken out of its S2 stream."""
 
     def __init__(self, *, message_bytes_max: int) -> None:
@@ -251,7 +251,7 @@ class ArchiveReader:
             raise InvalidArchive("an entry that is too long")
 
 
-def _read_extent(found: _Entry) -> Extent:
+def _read_extent(found: _Entry) -> ArchiveExtent:
     if found.name != STATE_NAME:
         raise InvalidArchive("expected state.json first")
     try:
@@ -259,7 +259,7 @@ def _read_extent(found: _Entry) -> Extent:
     except ApiError as error:
         raise InvalidArchive(f"error in state.json: {error.description}") from error
     check_extent(state)
-    return Extent(state)
+    return ArchiveExtent(state)
 
 
 def check_extent(state: StreamState) -> None:

@@ -27,7 +27,7 @@ from penstock.jetstream.consumers import position_changes, status_lines
 from penstock.jetstream.consumers.ack_deadlines import Outstanding
 from penstock.jetstream.consumers.acks import Acked
 from penstock.jetstream.consumers.consumer_advisories import Events
-from penstock.jetstream.consumers.cursor import Start, select_start
+from penstock.jetstream.consumers.cursor import CursorStart, select_start
 from penstock.jetstream.consumers.delivery import Delivery
 from penstock.jetstream.consumers.lifetime import Lifetime
 from penstock.wire import headers
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.acks import AckSpan
-    from penstock.jetstream.consumers.consumer_context import Surroundings
+    from penstock.jetstream.consumers.consumer_context import ConsumerContext
     from penstock.jetstream.consumers.state.consumer_state import StateLog
     from penstock.store.contract import Range
 
@@ -60,7 +60,7 @@ class Consumer:
         self,
         name: str,
         cfg: ConsumerConfig,
-        around: Surroundings,
+        around: ConsumerContext,
         log: StateLog,
         *,
         created_ns: int,
@@ -87,20 +87,20 @@ class Consumer:
         if self._push is None or not self._push.active:
             self._lifetime.start(now_ns)
 
-    def _begin(self) -> Start:
+    def _begin(self) -> CursorStart:
         around = self._around
         start = select_start(self.cfg, around.store, around.max_msgs_per_subject)
         self.log.reset(0, start.seq - 1)
         return start
 
-    def _recover(self) -> Start:
-        start = Start(position_changes.reconcile(self._outstanding, self._around.store))
+    def _recover(self) -> CursorStart:
+        start = CursorStart(position_changes.reconcile(self._outstanding, self._around.store))
         if not self.cfg.sourcing:
             return start
         # A stream that feeds on this one counts deliveries from its own start.
         floor = self.log.state.floor_stream
         self._outstanding.reset(0, floor)
-        return Start(floor + 1)
+        return CursorStart(floor + 1)
 
     @property
     def busy(self) -> bool:

@@ -22,7 +22,7 @@ class Outlet(NamedTuple):
     interest: SubList
 
 
-class Surroundings(NamedTuple):
+class ConsumerContext(NamedTuple):
     """Where a consumer lives."""
 
     stream_name: str

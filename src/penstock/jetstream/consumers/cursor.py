@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.api.consumer_config import ConsumerConfig
-    from penstock.jetstream.consumers.delivery_pump import Run
+    from penstock.jetstream.consumers.delivery_pump import DeliveryRun
     from penstock.store.contract import MessageRecord, Range, Store, StoreState
 
 EVERYTHING: Final = ">"
@@ -38,7 +38,7 @@ CHEAP_SUBJECTS_MAX: Final = 256
 NO_LIMIT: Final = 2**62
 
 
-class Start(NamedTuple):
+class CursorStart(NamedTuple):
     """Where to begin: at a sequence, or with a row of them and then behind the stream's end."""
 
     seq: int
@@ -47,18 +47,18 @@ class Start(NamedTuple):
     """The last sequence that only the row may reach."""
 
 
-def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> Start:
+def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> CursorStart:
     """What the deliver policy means for the stream as it is now."""
     state = store.state()
     filters = effective_filters(cfg)
     if cfg.opt_start_seq:
-        return Start(max(cfg.opt_start_seq, state.first_seq))
+        return CursorStart(max(cfg.opt_start_seq, state.first_seq))
     if cfg.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and per_subject_max != 1:
         row = store.last_of_each(filters)
         if row:
-            return Start(row[0], row, store.visible_seq)
+            return CursorStart(row[0], row, store.visible_seq)
     wanted = _first_wanted(cfg, store, state, filters)
-    return Start(max(min(wanted, state.last_seq + 1), state.first_seq))
+    return CursorStart(max(min(wanted, state.last_seq + 1), state.first_seq))
 
 
 def _first_wanted(
@@ -111,7 +111,7 @@ class Cursor:
         "row_at",
     )
 
-    def __init__(self, store: Store, cfg: ConsumerConfig, start: Start) -> None:
+    def __init__(self, store: Store, cfg: ConsumerConfig, start: CursorStart) -> None:
         self._store = store
         self.next = start.seq
         self.row = start.row
@@ -204,7 +204,7 @@ class Cursor:
         doubtless = self._count - self._doubt - 1 if self._doubt else NO_LIMIT
         return self._count, self._counted_to, doubtless
 
-    def ran(self, run: Run) -> None:
+    def ran(self, run: DeliveryRun) -> None:
         """A run handed messages out, of the row or from `next` on."""
         if run.sent:
             self._leave_row_entries(run.sent, run.last_seq)

@@ -23,7 +23,7 @@ from penstock.jetstream.consumers.cursor import NO_LIMIT, Cursor
 from penstock.jetstream.consumers.delivery_pump import TAKERS_MAX, Pump
 from penstock.jetstream.consumers.pull_delivery import PullSide
 from penstock.jetstream.consumers.push_delivery import PushSide
-from penstock.jetstream.consumers.rate_limit import RateLimit, Replay
+from penstock.jetstream.consumers.rate_limit import RateLimit, ReplayPace
 from penstock.store.contract import Cold, Missing
 from penstock.store.indexed_store import IndexedStore
 from penstock.wire import headers
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.ack_deadlines import Outstanding
     from penstock.jetstream.consumers.consumer_advisories import Events
-    from penstock.jetstream.consumers.consumer_context import Surroundings
-    from penstock.jetstream.consumers.cursor import Start
-    from penstock.jetstream.consumers.delivery_pump import Run
+    from penstock.jetstream.consumers.consumer_context import ConsumerContext
+    from penstock.jetstream.consumers.cursor import CursorStart
+    from penstock.jetstream.consumers.delivery_pump import DeliveryRun
     from penstock.jetstream.consumers.pull_queue import Waiting
     from penstock.store.contract import MessageRecord
 
@@ -70,9 +70,9 @@ class Delivery:
         self,
         name: str,
         cfg: ConsumerConfig,
-        around: Surroundings,
+        around: ConsumerContext,
         outstanding: Outstanding,
-        start: Start,
+        start: CursorStart,
         events: Events,
         now_ns: int,
     ) -> None:
@@ -84,9 +84,9 @@ class Delivery:
         self.settling = Settling(
             cfg, self.cursor, outstanding, events, by_interest=around.by_interest
         )
-        self.replay: Replay | None = None
+        self.replay: ReplayPace | None = None
         if cfg.replay_policy is ReplayPolicy.ORIGINAL:
-            self.replay = Replay(around.store.state().last_seq)
+            self.replay = ReplayPace(around.store.state().last_seq)
         self.push: PushSide | None = None
         self.pull: PullSide | None = None
         if cfg.is_push:
@@ -196,7 +196,7 @@ class Delivery:
         run = self._run(lane, room, now_ns, out)
         return Stop.END if run.at_end else run.size
 
-    def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> Run:
+    def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> DeliveryRun:
         """A run to whoever takes it without questions."""
         to_come, counted_to, at_most = self.cursor.counts()
         if self._acks:
@@ -226,7 +226,9 @@ class Delivery:
             self._note_run(run, waiting, now_ns, out)
         return run
 
-    def _note_run(self, run: Run, waiting: list[Waiting], now_ns: int, out: list[Effect]) -> None:
+    def _note_run(
+        self, run: DeliveryRun, waiting: list[Waiting], now_ns: int, out: list[Effect]
+    ) -> None:
         before = self.log.state.delivered_consumer
         if self._acks:
             self.outstanding.delivered_run(before + 1, run.spans, now_ns)
@@ -345,7 +347,7 @@ class Delivery:
         return False
 
 
-def make_pump(around: Surroundings, ack_prefix: str) -> Pump | None:
+def make_pump(around: ConsumerContext, ack_prefix: str) -> Pump | None:
     """The compiled lane; None where there is no router, or a store that it cannot read."""
     if around.outlet is None or not isinstance(around.store, IndexedStore):
         return None

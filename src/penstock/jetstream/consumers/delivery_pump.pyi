@@ -7,7 +7,7 @@ from penstock.subjects.trie import SubList
 
 TAKERS_MAX: int
 
-class Run(NamedTuple):
+class DeliveryRun(NamedTuple):
     sent: int
     size: int
     flow: int
@@ -42,5 +42,5 @@ class Pump:
         spans_kept: bool,
         row: array[int] | None = None,
         row_at: int = 0,
-    ) -> Run: ...
+    ) -> DeliveryRun: ...
     def has_next(self, start: int) -> bool: ...

@@ -46,7 +46,7 @@ TAKERS_MAX = ROW_MAX
 """Requests that take turns within one run."""
 
 
-class Run(NamedTuple):
+class DeliveryRun(NamedTuple):
     """What a run did."""
 
     sent: int
@@ -109,7 +109,7 @@ cdef class Pump:
     def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
             uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
             bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
-            size_t row_at=0) -> Run:
+            size_t row_at=0) -> DeliveryRun:
         """Delivers from `start` on to the takers, (subject, messages, bytes) each, in order.
 
         With a row only its sequences, from the place `row_at` on.
@@ -159,7 +159,7 @@ cdef class Pump:
         spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
         given = [queue[i].given for i in range(self.ntakers)]
         bytes_left = [queue[i].bytes_left for i in range(self.ntakers)]
-        return Run(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
+        return DeliveryRun(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
                    self.counted_to, stop == END, spans, given, self.turn, bytes_left)
 
     def has_next(self, uint64_t start) -> bool:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from penstock.api.pull_request import PullRequest
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.consumer_advisories import Events
-    from penstock.jetstream.consumers.consumer_context import Surroundings
-    from penstock.jetstream.consumers.delivery_pump import Run
+    from penstock.jetstream.consumers.consumer_context import ConsumerContext
+    from penstock.jetstream.consumers.delivery_pump import DeliveryRun
 
 SWEEP_PAUSE_NS: Final = 1_000_000_000
 """A full queue is searched for requests that can go no more often than this."""
 
 
-class Verdict(enum.Enum):
+class PullVerdict(enum.Enum):
     """What becomes of the request at the head of the queue."""
 
     SERVE = enum.auto()
@@ -67,7 +67,7 @@ class PullSide:
     def __init__(
         self,
         cfg: ConsumerConfig,
-        around: Surroundings,
+        around: ConsumerContext,
         supply: Supply,
         events: Events,
         now_ns: int,
@@ -164,15 +164,15 @@ class PullSide:
         cycled = 0
         while (waiting := self.queue.head()) is not None:
             match self._judge(waiting, size, need_pin=need_pin, now_ns=now_ns, out=out):
-                case Verdict.SERVE:
+                case PullVerdict.SERVE:
                     self.queue.serve(waiting)
                     self.last_active_ns = now_ns
                     if waiting.heartbeat_ns:
                         waiting.next_heartbeat_ns = now_ns + waiting.heartbeat_ns
                     return waiting
-                case Verdict.DROP:
+                case PullVerdict.DROP:
                     self.queue.drop_head()
-                case Verdict.SKIP:
+                case PullVerdict.SKIP:
                     self.queue.cycle()
                     cycled += 1
                     if cycled >= len(self.queue):
@@ -196,7 +196,7 @@ class PullSide:
     def _is_simple(self, waiting: Waiting, now_ns: int) -> bool:
         return not waiting.is_over(now_ns) and self._listens(waiting, now_ns)
 
-    def ran(self, served: list[Waiting], run: Run, now_ns: int, out: list[Effect]) -> None:
+    def ran(self, served: list[Waiting], run: DeliveryRun, now_ns: int, out: list[Effect]) -> None:
         """Record what a run gave to each request; requests that have all they wanted leave."""
         self.last_active_ns = now_ns
         for waiting, got, bytes_left in zip(served, run.given, run.bytes_left, strict=True):
@@ -218,42 +218,42 @@ class PullSide:
 
     def _judge(
         self, waiting: Waiting, size: int, *, need_pin: bool, now_ns: int, out: list[Effect]
-    ) -> Verdict:
+    ) -> PullVerdict:
         if waiting.is_over(now_ns):
             self._time_out(waiting, out)
-            return Verdict.DROP
+            return PullVerdict.DROP
         if need_pin or self.pin.id:
             verdict = self._judge_pin(waiting, need_pin=need_pin, now_ns=now_ns, out=out)
-            if verdict is not Verdict.SERVE:
+            if verdict is not PullVerdict.SERVE:
                 return verdict
         if self._cfg.priority_policy is PriorityPolicy.OVERFLOW and self._must_wait(waiting):
-            return Verdict.SKIP
+            return PullVerdict.SKIP
         if waiting.bytes_left > 0 and not _fits(waiting, size):
             self._end(waiting, status_lines.MAX_BYTES_EXCEEDED, out)
             if need_pin:
                 self.pin.release()
-            return Verdict.DROP
+            return PullVerdict.DROP
         if self._listens(waiting, now_ns):
-            return Verdict.SERVE
+            return PullVerdict.SERVE
         if need_pin:
             # The reference leaves the pin with whoever is gone, and all wait until it times out.
             self.pin.release()
-        return Verdict.DROP
+        return PullVerdict.DROP
 
     def _judge_pin(
         self, waiting: Waiting, *, need_pin: bool, now_ns: int, out: list[Effect]
-    ) -> Verdict:
+    ) -> PullVerdict:
         if need_pin and not waiting.pin_id:
             group = waiting.request.group
             if waiting.request.formal and group:
                 waiting.pin_id = self.pin.assign(group, self._cfg.priority_timeout, now_ns, out)
-            return Verdict.SERVE
+            return PullVerdict.SERVE
         if waiting.pin_id == self.pin.id:
-            return Verdict.SERVE
+            return PullVerdict.SERVE
         if not waiting.pin_id:
-            return Verdict.SKIP
+            return PullVerdict.SKIP
         self._end(waiting, status_lines.WRONG_PIN_ID, out)
-        return Verdict.DROP
+        return PullVerdict.DROP
 
     def _must_wait(self, waiting: Waiting) -> bool:
         """Whether others are not overrun yet: neither so many to come, nor so many out."""

@@ -18,7 +18,7 @@ from penstock.jetstream.consumers.cursor import NO_LIMIT
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.base.effects import Effect
-    from penstock.jetstream.consumers.consumer_context import Surroundings
+    from penstock.jetstream.consumers.consumer_context import ConsumerContext
 
 WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024
 WINDOW_BYTES_MIN: Final = WINDOW_BYTES_MAX // 16
@@ -41,7 +41,7 @@ class PushSide:
     )
 
     def __init__(
-        self, cfg: ConsumerConfig, around: Surroundings, flow_prefix: str, now_ns: int
+        self, cfg: ConsumerConfig, around: ConsumerContext, flow_prefix: str, now_ns: int
     ) -> None:
         self._cfg = cfg
         self._around = around

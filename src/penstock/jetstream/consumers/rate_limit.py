@@ -13,7 +13,7 @@ GAP_MIN_NS: Final = 1_000_000
 """Gaps of the original up to this are not reproduced."""
 
 
-class Replay:
+class ReplayPace:
     """Reproduces the gaps between messages that were there when it began, up to `last_seq`."""
 
     __slots__ = ("_last_seq", "_left_ns", "_ts_ns")

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 Machine = TypeVar("Machine")
 
 
-class Agenda(Generic[Machine]):
+class DeadlineQueue(Generic[Machine]):
     """Deadlines by machine. Machines are told apart by identity."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ambient:
+class Environment:
     """The world as the machines of one account see it."""
 
     nuid: Callable[[], str]

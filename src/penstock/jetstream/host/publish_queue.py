@@ -17,7 +17,7 @@ WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
 TOO_MANY_HEADER: Final = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 
-class Intake:
+class PublishQueue:
     """The messages of one stream that wait."""
 
     def __init__(self) -> None:

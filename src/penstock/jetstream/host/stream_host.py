@@ -17,9 +17,9 @@ from penstock.base.effects import Fetch, Send
 from penstock.jetstream.consumers.consumer import Consumer
 from penstock.jetstream.host import interest_retention
 from penstock.jetstream.host.chores import Chores
-from penstock.jetstream.host.deadline_queue import Agenda
+from penstock.jetstream.host.deadline_queue import DeadlineQueue
 from penstock.jetstream.host.pending_replies import Commits
-from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, Intake
+from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, PublishQueue
 from penstock.jetstream.host.replicator import LocalReplicator
 from penstock.jetstream.host.wakeups import Waking
 from penstock.jetstream.streams.entries import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.account.asset_files import ConsumerFiles, StreamFiles
     from penstock.jetstream.host.pending_replies import Commit
     from penstock.jetstream.host.replicator import Replicator
-    from penstock.jetstream.sources.stream_sources import Upstream
+    from penstock.jetstream.sources.stream_sources import StreamSources
     from penstock.jetstream.streams.entries import Entry, PlanNote
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
     from penstock.store.contract import Range, Removed
@@ -67,17 +67,17 @@ class StreamHost:
         self.now: list[Effect] = []
         self.is_closed = False
         self.is_deleted = False
-        self.agenda: Agenda[Stream | Consumer | Upstream] = Agenda()
+        self.agenda: DeadlineQueue[Stream | Consumer | StreamSources] = DeadlineQueue()
         self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.is_watched = False
         """Whether what it holds must be known after every message."""
-        self.upstream: Upstream | None = None
+        self.upstream: StreamSources | None = None
         self.positions = None if files is None else files.positions()
         self.commits = Commits(stream, self.positions, self.consumer_files)
         self.chores = Chores(self)
         """What was begun and goes on in later turns."""
-        self._intake = Intake()
+        self._intake = PublishQueue()
         self._waking = Waking(self.consumers)
 
     @property
@@ -229,7 +229,7 @@ class StreamHost:
         if settled:
             self._settle(settled)
 
-    def note(self, machine: Stream | Consumer | Upstream) -> None:
+    def note(self, machine: Stream | Consumer | StreamSources) -> None:
         if isinstance(machine, Consumer):
             self.commits.changed.add(machine.name)
         due_ns = machine.next_deadline_ns()

@@ -26,15 +26,15 @@ from penstock.base.effects import Fetch, Send
 from penstock.base.sequences import SEQ_MAX, number_in
 from penstock.jetstream.sources.source_requests import (
     SILENCE_NS_MAX,
+    ConsumerCreated,
     Copier,
-    Made,
-    Start,
+    SourceStart,
     read_answer,
 )
 from penstock.jetstream.streams.entries import Answer, NotLoaded, Skip
 from penstock.jetstream.streams.lanes.lane_policy import is_ordinary
 from penstock.jetstream.streams.lanes.source_lane import CopyLane
-from penstock.jetstream.streams.source_progress import Progress, Step
+from penstock.jetstream.streams.source_progress import Progress, SourceStep
 from penstock.store.errors import StoreError
 from penstock.wire import headers
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource
     from penstock.base.message import Inbound
-    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Planned
 
@@ -71,18 +71,18 @@ class Listen(NamedTuple):
     """What the edge shall do about a subject: hand its messages over, or (None) no longer."""
 
     subject: str
-    feed: Feed
+    feed: SourceReader
     take: Callable[[Inbound, int], None] | None
 
 
-class Feed:
+class SourceReader:
     """One upstream of a stream. What it does is in the host's lists, and in `wires`."""
 
     def __init__(
         self,
         host: StreamHost,
         source: StreamSource,
-        ambient: Ambient,
+        ambient: Environment,
         wires: list[Listen],
         *,
         is_mirror: bool,
@@ -187,22 +187,22 @@ class Feed:
             has_siblings=self.has_siblings,
         )
 
-    def _begin(self) -> Start:
+    def _begin(self) -> SourceStart:
         """Behind what is here already; if nothing is, where the configuration says."""
         source = self.source
         if self.progress.seq > 0:
-            return Start(seq=min(self.progress.seq + 1, SEQ_MAX))
+            return SourceStart(seq=min(self.progress.seq + 1, SEQ_MAX))
         if source.opt_start_seq:
-            return Start(seq=source.opt_start_seq)
+            return SourceStart(seq=source.opt_start_seq)
         start_ns = source.opt_start_time or 0
         state = self._host.stream.store.state()
         if self._is_mirror or not state.last_ts_ns:
-            return Start(ts_ns=start_ns)
+            return SourceStart(ts_ns=start_ns)
         # Copies of this source may have been here, and gone: then only what is new is taken.
         had_more = state.first_seq > 1 and not self._is_recreated
         if start_ns or had_more:
-            return Start(ts_ns=max(start_ns, state.last_ts_ns))
-        return Start()
+            return SourceStart(ts_ns=max(start_ns, state.last_ts_ns))
+        return SourceStart()
 
     def _again(self, now_ns: int, *, failed: bool = False) -> None:
         """Lets go of the origin, to ask it again after a while."""
@@ -250,7 +250,11 @@ class Feed:
         said = read_answer(msg.header, msg.payload)
         if isinstance(said, str):
             said = self._failed(said)
-        if isinstance(said, Made) and self.source.consumer is not None and not said.acks_by_flow:
+        if (
+            isinstance(said, ConsumerCreated)
+            and self.source.consumer is not None
+            and not said.acks_by_flow
+        ):
             said = _MIRROR_BY_FLOW if self._is_mirror else _SOURCE_BY_FLOW
         if isinstance(said, ApiError):
             self._refused(said, now_ns)
@@ -276,7 +280,7 @@ class Feed:
         self.error = said
         self._again(now_ns, failed=True)
 
-    def _connect(self, made: Made, now_ns: int) -> None:
+    def _connect(self, made: ConsumerCreated, now_ns: int) -> None:
         progress = self.progress
         self._host.hear_lane()
         if self._is_mirror:
@@ -389,9 +393,9 @@ class Feed:
         if ref is None or ref.ts_ns > TIME_NS_MAX:
             return
         step = self.progress.take(ref)
-        if step is Step.IGNORE:
+        if step is SourceStep.IGNORE:
             return
-        if step is Step.RESTART:
+        if step is SourceStep.RESTART:
             self._again(now_ns)
             return
         self._note_lag(ref.pending)
@@ -430,7 +434,7 @@ class Feed:
         asked = msg.reply
         if not asked:
             last = number_in(headers.get(msg.header, b"Nats-Last-Consumer"))
-            if self.progress.heartbeat(last) is Step.RESTART:
+            if self.progress.heartbeat(last) is SourceStep.RESTART:
                 self._again(now_ns)
                 return
             stalled = headers.get(msg.header, b"Nats-Consumer-Stalled")

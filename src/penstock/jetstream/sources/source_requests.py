@@ -32,7 +32,7 @@ from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.stream_config import StreamSource
-    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.environment import Environment
 
 SILENCE_NS_MAX: Final = 10 * SECOND_NS
 """An origin that says nothing for so long is asked again; it forgets its consumer as soon."""
@@ -43,14 +43,14 @@ SOURCE_LEVEL: Final = 5
 """The first API level whose origins tell their identity."""
 
 
-class Start(NamedTuple):
+class SourceStart(NamedTuple):
     """Where in the origin to begin: a sequence, a time, or (neither) its first message."""
 
     seq: int = 0
     ts_ns: int = 0
 
 
-class Made(NamedTuple):
+class ConsumerCreated(NamedTuple):
     """The origin has made the consumer."""
 
     consumer: str
@@ -70,7 +70,7 @@ class Copier:
         self,
         stream: str,
         source: StreamSource,
-        ambient: Ambient,
+        ambient: Environment,
         *,
         is_mirror: bool,
         has_siblings: bool = False,
@@ -106,7 +106,7 @@ class Copier:
         return f"JS_SRC_{short_hash(named)}"
 
     def request(
-        self, index_name: str, start: Start, identity: str, reply: str, deliver_subject: str
+        self, index_name: str, start: SourceStart, identity: str, reply: str, deliver_subject: str
     ) -> Send:
         """The message that asks for a consumer, or for the given one to start over."""
         header = self._header(identity)
@@ -139,7 +139,7 @@ class Copier:
             return header
         return headers.added(header, STREAM_IDENTITY, identity.encode())
 
-    def _config(self, index_name: str, start: Start, deliver_subject: str) -> ConsumerConfig:
+    def _config(self, index_name: str, start: SourceStart, deliver_subject: str) -> ConsumerConfig:
         policy = DeliverPolicy.ALL
         if start.seq:
             policy = DeliverPolicy.BY_START_SEQUENCE
@@ -174,7 +174,7 @@ class Copier:
         return metadata
 
 
-class _Fault(msgspec.Struct):
+class _ReplyFault(msgspec.Struct):
     code: int = 0
     err_code: int = 0
     description: str = ""
@@ -190,7 +190,7 @@ class _Delivered(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    error: _Fault | None = None
+    error: _ReplyFault | None = None
     name: str = ""
     config: _Config | None = None
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
@@ -201,7 +201,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 NOT_AN_ANSWER: Final = "invalid consumer create response"
 
 
-def read_answer(header: bytes, payload: bytes) -> Made | ApiError | str:
+def read_answer(header: bytes, payload: bytes) -> ConsumerCreated | ApiError | str:
     """What the origin says; words if it says nothing that can be used."""
     try:
         check_nesting(payload)
@@ -214,7 +214,7 @@ def read_answer(header: bytes, payload: bytes) -> Made | ApiError | str:
         return NOT_AN_ANSWER
     if not 0 <= said.delivered.stream_seq <= SEQ_MAX:
         return f"its sequences are larger than {SEQ_MAX}"
-    return Made(
+    return ConsumerCreated(
         consumer=said.name,
         deliver_subject=said.config.deliver_subject,
         delivered_seq=said.delivered.stream_seq,

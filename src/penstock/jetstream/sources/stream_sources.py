@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Fetch
-from penstock.jetstream.host.deadline_queue import Agenda
-from penstock.jetstream.sources.source_reader import Feed, Listen
+from penstock.jetstream.host.deadline_queue import DeadlineQueue
+from penstock.jetstream.sources.source_reader import Listen, SourceReader
 from penstock.jetstream.streams.source_progress import index_name
 
 if TYPE_CHECKING:
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource, StreamSourceInfo
     from penstock.base.message import Inbound
-    from penstock.jetstream.host.environment import Ambient
+    from penstock.jetstream.host.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
 
 FEEDS_PER_TICK: Final = 32
 """Feeds that ask their origins, or give up waiting, before others are served."""
 
 
-class Upstream:
+class StreamSources:
     """All feeds of one stream."""
 
-    def __init__(self, host: StreamHost, ambient: Ambient) -> None:
+    def __init__(self, host: StreamHost, ambient: Environment) -> None:
         self._host = host
         self._ambient = ambient
-        self._mirror: Feed | None = None
-        self._sources: dict[str, Feed] = {}
-        self._unplaced: list[Feed] = []
+        self._mirror: SourceReader | None = None
+        self._sources: dict[str, SourceReader] = {}
+        self._unplaced: list[SourceReader] = []
         """Sources of which it is not known yet where they stand."""
-        self._agenda: Agenda[Feed] = Agenda()
+        self._agenda: DeadlineQueue[SourceReader] = DeadlineQueue()
         self.wires: list[Listen] = []
 
-    def _feeds(self) -> Iterable[Feed]:
+    def _feeds(self) -> Iterable[SourceReader]:
         return self._sources.values() if self._mirror is None else (self._mirror,)
 
     @property
@@ -86,10 +86,10 @@ class Upstream:
             feeds[name] = feed
         self._sources = feeds
 
-    def _make(self, source: StreamSource, *, is_mirror: bool) -> Feed:
-        return Feed(self._host, source, self._ambient, self.wires, is_mirror=is_mirror)
+    def _make(self, source: StreamSource, *, is_mirror: bool) -> SourceReader:
+        return SourceReader(self._host, source, self._ambient, self.wires, is_mirror=is_mirror)
 
-    def _drop(self, feed: Feed) -> None:
+    def _drop(self, feed: SourceReader) -> None:
         self._agenda.forget(feed)
         if feed in self._unplaced:
             self._unplaced.remove(feed)
@@ -160,7 +160,7 @@ class Upstream:
             feed.lost(now_ns)
             self._note(feed)
 
-    def _reading(self, name: str) -> list[Feed]:
+    def _reading(self, name: str) -> list[SourceReader]:
         """The feeds whose origin is the stream of this name here."""
         return [
             feed
@@ -168,7 +168,7 @@ class Upstream:
             if feed.source.name == name and feed.source.external is None
         ]
 
-    def _note(self, feed: Feed) -> None:
+    def _note(self, feed: SourceReader) -> None:
         self._agenda.note(feed, feed.due_ns)
         self._host.note(self)
 

@@ -14,7 +14,7 @@ from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.entries import (
     ROLLUP_SUBJECT,
     Applied,
-    Batch,
+    BatchEntry,
     Entry,
     Expire,
     Publish,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.batches.fast_batch import FastBatches
     from penstock.jetstream.streams.pubacks import PubAcks
     from penstock.jetstream.streams.schedule import Schedules
-    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.jetstream.streams.stream_state import PlanState
     from penstock.store.contract import Removed
 
 PLAIN = Special()
@@ -46,7 +46,7 @@ class Applier:
     """Changes the ledger, the store and the schedules of one stream."""
 
     def __init__(
-        self, ledger: Ledger, acks: PubAcks, schedules: Schedules, fast: FastBatches
+        self, ledger: PlanState, acks: PubAcks, schedules: Schedules, fast: FastBatches
     ) -> None:
         self._ledger = ledger
         self._acks = acks
@@ -68,7 +68,7 @@ class Applier:
             if entry.special is None and self._is_plain:
                 return self._store_plain(entry)
             return self._publish(entry)
-        if isinstance(entry, Batch):
+        if isinstance(entry, BatchEntry):
             return self._store_batch(entry)
         if isinstance(entry, Purge):
             return self._purge(entry)
@@ -193,7 +193,7 @@ class Applier:
             rest += applied.rest
         return removed, tuple(rest)
 
-    def _store_batch(self, entry: Batch) -> Applied:
+    def _store_batch(self, entry: BatchEntry) -> Applied:
         effects: list[Send] = []
         stored: list[tuple[int, str]] = []
         items = entry.items
@@ -217,7 +217,7 @@ class Applier:
             effects.append(Send(entry.reply, ack))
         return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk, rest=rest)
 
-    def _store_packed(self, entry: Batch) -> Removed:
+    def _store_packed(self, entry: BatchEntry) -> Removed:
         """As `_store_plain` for each of them."""
         ledger = self._ledger
         removed = ledger.store.append_packed(entry.packed, entry.ts_ns)
@@ -281,6 +281,6 @@ class Applier:
         return ledger.store.trim()
 
 
-def _publishes(entry: Batch) -> tuple[Publish, ...]:
+def _publishes(entry: BatchEntry) -> tuple[Publish, ...]:
     """The packed messages of a batch as entries of their own."""
     return tuple(Publish(entry.ts_ns, *message) for message in unpacked(entry.packed))

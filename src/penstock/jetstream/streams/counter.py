@@ -22,7 +22,7 @@ from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
-    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 DIGITS_MAX: Final = 4_000
 """Of an increment: below what Python reads and writes as a number without being asked twice."""
@@ -55,7 +55,7 @@ def number(text: bytes) -> int | None:
     return int(text)
 
 
-def increment(ledger: Ledger, draft: Draft) -> ApiError | None:
+def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
     """An increment is a number, and goes to a counter without anything beside it."""
     value = draft.fields.get(publish_headers.INCR)
     if not value:
@@ -73,7 +73,7 @@ def increment(ledger: Ledger, draft: Draft) -> ApiError | None:
     return None
 
 
-def count(ledger: Ledger, draft: Draft) -> ApiError | Cold | None:
+def count(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
     """Adds the increment to the total of its subject, and makes that the message."""
     if not ledger.cfg.allow_msg_counter:
         return None

@@ -64,7 +64,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True)
     special: Special | None = None
 
 
-class Batch(msgspec.Struct, frozen=True, tag="batch", array_like=True):
+class BatchEntry(msgspec.Struct, frozen=True, tag="batch", array_like=True):
     """Messages that are stored together or not at all; `count` is what its publisher counts.
 
     Those that are nothing but stored are packed (`store.packed`), and before the others.
@@ -132,7 +132,7 @@ class Update(msgspec.Struct, frozen=True, tag="cfg", array_like=True):
     cfg: StreamConfig
 
 
-Entry: TypeAlias = Publish | Batch | Purge | Remove | Expire | Trim | Skip | Update
+Entry: TypeAlias = Publish | BatchEntry | Purge | Remove | Expire | Trim | Skip | Update
 
 
 class Answer(NamedTuple):

@@ -21,17 +21,17 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.jetstream.streams.planner import Planner
     from penstock.jetstream.streams.schedule import Schedules
-    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.jetstream.streams.stream_state import PlanState
     from penstock.store.contract import MessageRecord
 
 PER_TICK_MAX: Final = 200
 """Messages with markers, and schedules, that one tick handles; the rest are still due."""
 
 
-class Timing:
+class StreamExpiry:
     """The deadlines of one stream."""
 
-    def __init__(self, ledger: Ledger, planner: Planner, schedules: Schedules) -> None:
+    def __init__(self, ledger: PlanState, planner: Planner, schedules: Schedules) -> None:
         self._ledger = ledger
         self._planner = planner
         self._schedules = schedules

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.entries import FastMark
     from penstock.jetstream.streams.pubacks import PubAcks
     from penstock.jetstream.streams.publish_checks import Verdict
-    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.jetstream.streams.stream_state import PlanState
 
 
 class Planner:
     """Plans messages for one stream."""
 
-    def __init__(self, ledger: Ledger, acks: PubAcks) -> None:
+    def __init__(self, ledger: PlanState, acks: PubAcks) -> None:
         self._ledger = ledger
         self._acks = acks
         self.configure()

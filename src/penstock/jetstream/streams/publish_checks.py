@@ -22,7 +22,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 HEADER_BYTES_MAX: Final = 65_535
 SEQUENCE_DIGITS_MAX: Final = 20
@@ -45,7 +45,7 @@ class Duplicate(NamedTuple):
 
 
 Verdict: TypeAlias = ApiError | Duplicate | Cold | None
-Check: TypeAlias = "Callable[[Ledger, Draft], Verdict]"
+Check: TypeAlias = "Callable[[PlanState, Draft], Verdict]"
 
 
 def sequence_of(value: bytes) -> int:
@@ -55,12 +55,12 @@ def sequence_of(value: bytes) -> int:
     return int(value)
 
 
-def not_sealed(ledger: Ledger, draft: Draft) -> Verdict:
+def not_sealed(ledger: PlanState, draft: Draft) -> Verdict:
     """A sealed stream takes nothing."""
     return refusals.STREAM_SEALED if ledger.cfg.sealed else None
 
 
-def small_enough(ledger: Ledger, draft: Draft) -> Verdict:
+def small_enough(ledger: PlanState, draft: Draft) -> Verdict:
     """Header and payload are within what the stream takes."""
     size_max = ledger.cfg.max_msg_size
     if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
@@ -72,7 +72,7 @@ def small_enough(ledger: Ledger, draft: Draft) -> Verdict:
     return None
 
 
-def expected_stream(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_stream(ledger: PlanState, draft: Draft) -> Verdict:
     """The publisher meant this stream."""
     name = draft.fields.get(publish_headers.EXPECTED_STREAM)
     if name and name != ledger.cfg.name.encode():
@@ -80,7 +80,7 @@ def expected_stream(ledger: Ledger, draft: Draft) -> Verdict:
     return None
 
 
-def ttl_allowed(ledger: Ledger, draft: Draft) -> Verdict:
+def ttl_allowed(ledger: PlanState, draft: Draft) -> Verdict:
     """A TTL needs a stream that has them. One nobody can read is refused later."""
     value = draft.fields.get(publish_headers.TTL)
     if value and not draft.is_internal and not ledger.cfg.allow_msg_ttl and parse_ttl(value):
@@ -88,7 +88,7 @@ def ttl_allowed(ledger: Ledger, draft: Draft) -> Verdict:
     return None
 
 
-def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
     """The subject, or another the publisher names, has not moved on."""
     value = draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ)
     other = draft.fields.get(publish_headers.EXPECTED_SUBJECT)
@@ -99,7 +99,7 @@ def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
     return None if last == sequence_of(value) else refusals.STREAM_WRONG_LAST_SEQUENCE(seq=last)
 
 
-def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
     """The stream has not moved on."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
     if not value or sequence_of(value) == ledger.last_seq:
@@ -107,14 +107,14 @@ def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
     return refusals.STREAM_WRONG_LAST_SEQUENCE(seq=ledger.last_seq)
 
 
-def not_forged(ledger: Ledger, draft: Draft) -> Verdict:
+def not_forged(ledger: PlanState, draft: Draft) -> Verdict:
     """Only the server says where a message came from."""
     if draft.fields.get(publish_headers.STREAM_SOURCE) and not draft.is_internal:
         return refusals.MESSAGE_SOURCE_HDR_NOT_ALLOWED
     return None
 
 
-def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
+def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
     """Its id is new. A mirror takes what its origin took."""
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if not draft.msg_id or ledger.cfg.mirror is not None:
@@ -123,7 +123,7 @@ def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
     return Duplicate(seq) if seq else None
 
 
-def expected_last_msg_id(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_last_msg_id(ledger: PlanState, draft: Draft) -> Verdict:
     """The last message stored had this id."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID)
     if not value or value == ledger.last_msg_id:
@@ -131,7 +131,7 @@ def expected_last_msg_id(ledger: Ledger, draft: Draft) -> Verdict:
     return refusals.STREAM_WRONG_LAST_MSG_ID(id=ledger.last_msg_id.decode("utf-8", "replace"))
 
 
-def rollup(ledger: Ledger, draft: Draft) -> Verdict:
+def rollup(ledger: PlanState, draft: Draft) -> Verdict:
     """A rollup is allowed and makes sense. What the server copies may hold one for nothing."""
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
     if not value:
@@ -146,14 +146,14 @@ def rollup(ledger: Ledger, draft: Draft) -> Verdict:
     return None
 
 
-def resources(ledger: Ledger, draft: Draft) -> Verdict:
+def resources(ledger: PlanState, draft: Draft) -> Verdict:
     """Account and server have room."""
     if ledger.may_store is None:
         return None
     return ledger.may_store(ledger.size_of(draft.subject, draft.header, draft.payload))
 
 
-def ttl_value(ledger: Ledger, draft: Draft) -> Verdict:
+def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
     """Its TTL makes sense. It outlives the marker its subject may leave."""
     value = draft.fields.get(publish_headers.TTL)
     if not value:
@@ -172,7 +172,7 @@ def ttl_value(ledger: Ledger, draft: Draft) -> Verdict:
     return None
 
 
-def limits(ledger: Ledger, draft: Draft) -> Verdict:
+def limits(ledger: PlanState, draft: Draft) -> Verdict:
     """The stream has room. A full subject takes a rollup: it makes the room itself."""
     refused = ledger.store.refusal(draft.subject, draft.header, draft.payload)
     if refused is None:
@@ -228,7 +228,7 @@ REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
 STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
 
-def first_verdict(checks: tuple[Check, ...], ledger: Ledger, draft: Draft) -> Verdict:
+def first_verdict(checks: tuple[Check, ...], ledger: PlanState, draft: Draft) -> Verdict:
     """What the first check says that says anything."""
     for check in checks:
         verdict = check(ledger, draft)
@@ -237,7 +237,7 @@ def first_verdict(checks: tuple[Check, ...], ledger: Ledger, draft: Draft) -> Ve
     return None
 
 
-def judge(ledger: Ledger, draft: Draft) -> Verdict:
+def judge(ledger: PlanState, draft: Draft) -> Verdict:
     """Everything that is asked whether or not somebody wants the message."""
     verdict = first_verdict(FIRST_CHECKS, ledger, draft)
     if verdict is None and draft.fields:
@@ -247,6 +247,6 @@ def judge(ledger: Ledger, draft: Draft) -> Verdict:
     return verdict
 
 
-def admit(ledger: Ledger, draft: Draft) -> Verdict:
+def admit(ledger: PlanState, draft: Draft) -> Verdict:
     """What is asked only of a message that would be stored."""
     return first_verdict(STORE_CHECKS, ledger, draft)

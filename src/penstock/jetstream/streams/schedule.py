@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
 
-    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.jetstream.streams.stream_state import Draft, PlanState
     from penstock.store.contract import MessageRecord
 
 PURGE: Final = b"purge"
@@ -133,7 +133,7 @@ def text_of(value: bytes | None) -> str:
 # -- checks
 
 
-def schedule_allowed(ledger: Ledger, draft: Draft) -> ApiError | None:
+def schedule_allowed(ledger: PlanState, draft: Draft) -> ApiError | None:
     """A schedule is readable and may do what it says. Adds the rollup that keeps it alone."""
     if draft.is_internal:
         return None
@@ -150,7 +150,7 @@ def schedule_allowed(ledger: Ledger, draft: Draft) -> ApiError | None:
     )
 
 
-def _options_fault(ledger: Ledger, draft: Draft) -> ApiError | None:
+def _options_fault(ledger: PlanState, draft: Draft) -> ApiError | None:
     lives = draft.fields.get(publish_headers.SCHEDULE_TTL)
     if lives and parse_ttl(lives) is None:
         return refusals.MESSAGE_SCHEDULES_TTL_INVALID
@@ -161,7 +161,7 @@ def _options_fault(ledger: Ledger, draft: Draft) -> ApiError | None:
     return None
 
 
-def _subjects_fault(ledger: Ledger, draft: Draft) -> ApiError | None:
+def _subjects_fault(ledger: PlanState, draft: Draft) -> ApiError | None:
     target = text_of(draft.fields.get(publish_headers.SCHEDULE_TARGET))
     source = text_of(draft.fields.get(publish_headers.SCHEDULE_SOURCE))
     if not is_valid_literal(target) or target == draft.subject:
@@ -184,7 +184,7 @@ def _roll_up_schedule(draft: Draft) -> ApiError | None:
     return None if rollup == ROLLUP_SUBJECT else refusals.MESSAGE_SCHEDULES_ROLLUP_INVALID
 
 
-def scheduler_allowed(ledger: Ledger, draft: Draft) -> ApiError | Cold | None:
+def scheduler_allowed(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
     """A client names a scheduler only to end its schedule."""
     following = draft.fields.get(publish_headers.SCHEDULE_NEXT)
     scheduler = text_of(draft.fields.get(publish_headers.SCHEDULER))
@@ -198,7 +198,7 @@ def scheduler_allowed(ledger: Ledger, draft: Draft) -> ApiError | Cold | None:
 
 
 def _ending_fault(
-    ledger: Ledger, draft: Draft, following: bytes | None, scheduler: str
+    ledger: PlanState, draft: Draft, following: bytes | None, scheduler: str
 ) -> ApiError | Cold | None:
     if not following:
         return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID if scheduler else None
@@ -304,7 +304,7 @@ class Schedules:
             heapq.heappop(self._heap)
 
 
-def fire(ledger: Ledger, record: MessageRecord, due_ns: int, now_ns: int) -> Fired | Cold | None:
+def fire(ledger: PlanState, record: MessageRecord, due_ns: int, now_ns: int) -> Fired | Cold | None:
     """The message a due schedule makes; None if it is no schedule (any more)."""
     fields = headers.parse(record.header)
     following = next_time(fields, due_ns, now_ns)

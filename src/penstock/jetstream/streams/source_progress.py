@@ -17,7 +17,7 @@ from penstock.api.timestamps import format_time
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.short_hash import short_hash
 from penstock.jetstream.streams import publish_headers
-from penstock.jetstream.streams.lanes.source_lane import Place
+from penstock.jetstream.streams.lanes.source_lane import SourceCursor
 from penstock.subjects.transform import shared_transform
 from penstock.wire import headers
 
@@ -99,7 +99,7 @@ def copied_header(header: bytes, note: bytes) -> bytes:
     return headers.added(header, publish_headers.STREAM_SOURCE, note)
 
 
-class Step(enum.Enum):
+class SourceStep(enum.Enum):
     """What to do with a message of an upstream consumer."""
 
     STORE = enum.auto()
@@ -115,7 +115,7 @@ class Progress:
     def __init__(self, source: StreamSource, *, is_mirror: bool = False, seq: int = 0) -> None:
         self.source: Final = source
         self.index_name: Final = index_name(source)
-        self.place: Final = Place()
+        self.place: Final = SourceCursor()
         """Where it is; a compiled lane moves it, too."""
         self.place.seq = seq
         self.identity = ""
@@ -150,25 +150,25 @@ class Progress:
         self._consumer = consumer
         self.place.consumer_seq = 0
 
-    def take(self, ref: AckRef) -> Step:
+    def take(self, ref: AckRef) -> SourceStep:
         """A message was delivered. After STORE it counts as taken: `undo` if it was refused."""
         if ref.delivered > 1 or (self._consumer and ref.consumer != self._consumer):
-            return Step.IGNORE
+            return SourceStep.IGNORE
         place = self.place
         is_next = ref.consumer_seq == place.consumer_seq + 1
         if ref.stream_seq <= place.seq:
             place.consumer_seq += is_next
-            return Step.IGNORE
+            return SourceStep.IGNORE
         # A mirror that gets the very next sequence misses nothing, whatever the count says.
         is_adjacent = self._is_mirror and ref.stream_seq == place.seq + 1
         if not (is_next or is_adjacent or not self._consumer):
             missed = self._is_mirror or ref.consumer_seq > place.consumer_seq
-            return Step.RESTART if missed else Step.IGNORE
+            return SourceStep.RESTART if missed else SourceStep.IGNORE
         self._consumer = ref.consumer
         place.consumer_seq = ref.consumer_seq
         place.seq = ref.stream_seq
         place.lag = max(ref.pending - 1, 0)
-        return Step.STORE
+        return SourceStep.STORE
 
     @property
     def position(self) -> tuple[int, int]:
@@ -184,10 +184,10 @@ class Progress:
         """The message was not stored: the origin is to be read again behind this sequence."""
         self.seq = seq
 
-    def heartbeat(self, last_consumer_seq: int) -> Step:
+    def heartbeat(self, last_consumer_seq: int) -> SourceStep:
         """The origin is idle and says how many messages it has delivered."""
         missed = last_consumer_seq > 0 and last_consumer_seq != self.place.consumer_seq
-        return Step.RESTART if missed else Step.IGNORE
+        return SourceStep.RESTART if missed else SourceStep.IGNORE
 
     def subject(self, subject: str) -> str:
         """The subject of a copy: the first transform that matches decides."""

@@ -33,14 +33,14 @@ from penstock.jetstream.streams.entries import (
     Remove,
     Update,
 )
-from penstock.jetstream.streams.expiry import Timing
+from penstock.jetstream.streams.expiry import StreamExpiry
 from penstock.jetstream.streams.planner import Planner
 from penstock.jetstream.streams.pubacks import PubAcks
 from penstock.jetstream.streams.schedule import Schedules
 from penstock.jetstream.streams.source_progress import copied_header, mirrored_header
 from penstock.jetstream.streams.stream_parts import build_parts
 from penstock.jetstream.streams.stream_recovery import recovery_steps, source_steps
-from penstock.jetstream.streams.stream_state import Ledger
+from penstock.jetstream.streams.stream_state import PlanState
 from penstock.store.contract import Cold, Missing
 from penstock.wire import headers
 
@@ -86,7 +86,7 @@ class Stream:
         self.created_ns: Final = created_ns
         self.store: Final = store
         dedupe = DuplicateWindow(cfg.duplicate_window)
-        self._ledger = Ledger(cfg, store, dedupe, has_interest, may_store, max_payload)
+        self._ledger = PlanState(cfg, store, dedupe, has_interest, may_store, max_payload)
         self._acks = PubAcks(cfg.name, domain)
         self._schedules = Schedules()
         self._planner = Planner(self._ledger, self._acks)
@@ -94,7 +94,7 @@ class Stream:
         self._atomic = AtomicBatches(self._ledger, self._planner, limits, shared)
         self._fast = FastBatches(self._ledger, self._planner, self._acks, limits, shared)
         self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
-        self._timing = Timing(self._ledger, self._planner, self._schedules)
+        self._timing = StreamExpiry(self._ledger, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
         # Shows its first sequence although it has no message: it was purged, or was given the 1.
         self._begun = cfg.first_seq == 1

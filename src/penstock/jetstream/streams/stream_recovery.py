@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from penstock.jetstream.streams.schedule import Schedules
-    from penstock.jetstream.streams.stream_state import Ledger
+    from penstock.jetstream.streams.stream_state import PlanState
 
 COPIES_SEARCHED_MAX: Final = 64
 """Messages of a schedule's target that are looked at for its last copy."""
 
 
-def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+def recovery_steps(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
     """Runs through all of it; yields whenever a block is needed, to go on when it is there."""
     yield from _drop_torn_batches(ledger)
     yield from _last_msg_id(ledger)
@@ -38,7 +38,7 @@ def recovery_steps(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterato
         yield from source_steps(ledger)
 
 
-def _drop_torn_batches(ledger: Ledger) -> Iterator[Cold]:
+def _drop_torn_batches(ledger: PlanState) -> Iterator[Cold]:
     """Takes out what is left of batches that lost a part to a power cut."""
     if ledger.cfg.mirror is not None:
         # A mirror has what its origin has; what is missing will come.
@@ -52,14 +52,14 @@ def _drop_torn_batches(ledger: Ledger) -> Iterator[Cold]:
         ledger.last_seq = ledger.store.state().last_seq
 
 
-def _drop_before(ledger: Ledger, gap: int) -> Iterator[Cold]:
+def _drop_before(ledger: PlanState, gap: int) -> Iterator[Cold]:
     """The beginning of a batch whose end is in a gap."""
     number = _unfinished((yield from _loaded(ledger, gap - 1)))
     for seq in range(max(gap - number, 1), gap):
         ledger.store.remove(seq)
 
 
-def _drop_behind(ledger: Ledger, gap: int) -> Iterator[Cold]:
+def _drop_behind(ledger: PlanState, gap: int) -> Iterator[Cold]:
     """The end of a batch whose beginning is in a gap."""
     seq = gap + 1
     found = yield from _loaded(ledger, seq)
@@ -69,7 +69,7 @@ def _drop_behind(ledger: Ledger, gap: int) -> Iterator[Cold]:
         found = yield from _loaded(ledger, seq)
 
 
-def _loaded(ledger: Ledger, seq: int) -> Generator[Cold, None, MessageRecord | None]:
+def _loaded(ledger: PlanState, seq: int) -> Generator[Cold, None, MessageRecord | None]:
     while isinstance(found := ledger.store.load(seq, unsynced=True), Cold):
         yield found
     return None if isinstance(found, Missing) else found
@@ -90,13 +90,13 @@ def _unfinished(record: MessageRecord | None) -> int:
     return _number(record)
 
 
-def _last_msg_id(ledger: Ledger) -> Iterator[Cold]:
+def _last_msg_id(ledger: PlanState) -> Iterator[Cold]:
     last = yield from _loaded(ledger, ledger.last_seq)
     if last is not None:
         ledger.last_msg_id = headers.get(last.header, publish_headers.MSG_ID) or b""
 
 
-def _seen_ids(ledger: Ledger, now_ns: int) -> Iterator[Cold]:
+def _seen_ids(ledger: PlanState, now_ns: int) -> Iterator[Cold]:
     store = ledger.store
     seq = store.seq_at_time(max(now_ns - ledger.cfg.duplicate_window, 0))
     while (found := store.next_match((), seq, unsynced=True)) is not None:
@@ -109,7 +109,7 @@ def _seen_ids(ledger: Ledger, now_ns: int) -> Iterator[Cold]:
             ledger.dedupe.add(msg_id, found.seq, found.ts_ns)
 
 
-def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+def _schedules(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
     for subject in sorted(ledger.store.subject_states()):
         while isinstance(record := ledger.latest(subject), Cold):
             yield record
@@ -119,7 +119,7 @@ def _schedules(ledger: Ledger, schedules: Schedules, now_ns: int) -> Iterator[Co
         schedules.restore(record, following, now_ns)
 
 
-def source_steps(ledger: Ledger) -> Iterator[Cold]:
+def source_steps(ledger: PlanState) -> Iterator[Cold]:
     """Looks backwards for the newest copy of each source that is not known yet, or of old."""
     since, ledger.recalled_seq = ledger.recalled_seq, 0
     if since > ledger.last_seq:
@@ -145,7 +145,7 @@ def source_steps(ledger: Ledger) -> Iterator[Cold]:
             ledger.sources[ref.index_name] = ref
 
 
-def _last_copy(ledger: Ledger, schedule: MessageRecord) -> Generator[Cold, None, str]:
+def _last_copy(ledger: PlanState, schedule: MessageRecord) -> Generator[Cold, None, str]:
     """The next time that the last copy of a schedule states; empty if none is found."""
     target = text_of(headers.get(schedule.header, publish_headers.SCHEDULE_TARGET))
     bound = ledger.last_seq

@@ -30,7 +30,7 @@ FILE_HEADER_OVERHEAD: Final = 4
 MEMORY_OVERHEAD: Final = 16
 
 
-class Ledger:
+class PlanState:
     """The state of a stream as checks see it."""
 
     __slots__ = (

@@ -7,10 +7,10 @@ from penstock.server.auth.login_values import (
     GLOBAL_ACCOUNT,
     Accepted,
     Login,
+    LoginRefused,
     NeedsBcrypt,
     NeedsCallout,
     PeerCertificate,
-    Refused,
 )
 from penstock.server.auth.user_table import AuthConfigError
 
@@ -23,9 +23,9 @@ __all__ = [
     "Authenticator",
     "Decision",
     "Login",
+    "LoginRefused",
     "NeedsBcrypt",
     "NeedsCallout",
     "PeerCertificate",
-    "Refused",
     "read_certificate",
 ]

@@ -17,7 +17,7 @@ from penstock.base import nkeys
 from penstock.broker.permission_values import Permissions
 from penstock.broker.permissions import compile_permissions
 from penstock.server.auth.authenticator import claimed_name
-from penstock.server.auth.login_values import Refused
+from penstock.server.auth.login_values import LoginRefused
 from penstock.server.net.codecs.transport_facts import tls_of
 from penstock.server.net.connect_info import FIXED_INFO
 from penstock.subjects.trie import Subscription
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from penstock.broker.permissions import CompiledPermissions
     from penstock.server.auth.login_values import Accepted, Login
     from penstock.server.config.options import CalloutOptions
-    from penstock.server.net.client_link import Link
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_link import ClientLink
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
 
-    Decided = Callable[[Accepted | Refused], None]
+    Decided = Callable[[Accepted | LoginRefused], None]
 
 COMPILED_MAX: Final = 1024
 INBOX_BYTES: Final = 6
 SECOND_NS: Final = 1_000_000_000
 
 
-def ask(service: Service, session: Session, login: Login, decided: Decided) -> None:
+def ask(service: ServerState, session: ClientSession, login: Login, decided: Decided) -> None:
     """Has the service decide a login; `decided` hears of it, unless the client goes meanwhile."""
     from penstock.server.auth import callout_request
 
     options = service.options.authorization.callout
     assert options is not None
     if options.account not in service.accounts.by_name:
-        decided(Refused(f'authorization callout account "{options.account}" not valid'))
+        decided(LoginRefused(f'authorization callout account "{options.account}" not valid'))
         return
     question = _Question(service, session, login, decided, options)
     service.plane.hold(session.link)
@@ -60,8 +60,8 @@ class _Question:
 
     def __init__(
         self,
-        service: Service,
-        session: Session,
+        service: ServerState,
+        session: ClientSession,
         login: Login,
         decided: Decided,
         options: CalloutOptions,
@@ -71,7 +71,9 @@ class _Question:
         self._login = login
         self._decided = decided
         self._options = options
-        self._user_key = nkeys.encode_public(nkeys.Kind.USER, secrets.token_bytes(nkeys.KEY_BYTES))
+        self._user_key = nkeys.encode_public(
+            nkeys.KeyKind.USER, secrets.token_bytes(nkeys.KEY_BYTES)
+        )
         self._timeout_s = service.options.authorization.timeout_ns / SECOND_NS
         self.interest = service.accounts[options.account].interest
         self.reply = f"$SYS._INBOX.{secrets.token_hex(INBOX_BYTES)}.{session.cid}"
@@ -106,7 +108,7 @@ class _Question:
         )
 
     def _answered(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         from penstock.server.auth import callout_request
 
@@ -127,10 +129,12 @@ class _Question:
         self.interest.remove(self._inbox)
         account = self._options.account
         self._settle(
-            Refused(f'authorization callout response not received in time on account "{account}"')
+            LoginRefused(
+                f'authorization callout response not received in time on account "{account}"'
+            )
         )
 
-    def _settle(self, decision: Accepted | Refused) -> None:
+    def _settle(self, decision: Accepted | LoginRefused) -> None:
         link = self._session.link
         if link.close_reason is None:
             self._decided(decision)
@@ -138,7 +142,7 @@ class _Question:
         self._service.plane.settle()
 
 
-def permissions_of(service: Service, accepted: Accepted) -> CompiledPermissions | None:
+def permissions_of(service: ServerState, accepted: Accepted) -> CompiledPermissions | None:
     """Nobody where the service listens may put questions to it in the server's name."""
     callout = service.options.authorization.callout
     if callout is None or accepted.account != callout.account:
@@ -156,7 +160,7 @@ def _without_asking(permissions: CompiledPermissions) -> CompiledPermissions:
 # -- what the service is told; what is empty is left out
 
 
-def _client(session: Session, login: Login) -> dict[str, Any]:
+def _client(session: ClientSession, login: Login) -> dict[str, Any]:
     return _filled(
         host=session.ip,
         id=session.cid,
@@ -168,7 +172,7 @@ def _client(session: Session, login: Login) -> dict[str, Any]:
     )
 
 
-def _shown(session: Session, login: Login) -> dict[str, Any]:
+def _shown(session: ClientSession, login: Login) -> dict[str, Any]:
     options = session.options
     shown = _filled(
         nkey=login.nkey,

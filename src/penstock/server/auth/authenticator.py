@@ -23,9 +23,9 @@ from penstock.server.auth.login_values import (
     REDACTED_TOKEN,
     Accepted,
     Login,
+    LoginRefused,
     NeedsBcrypt,
     NeedsCallout,
-    Refused,
 )
 from penstock.server.auth.secret_compare import (
     decode_signature,
@@ -37,11 +37,11 @@ from penstock.server.auth.user_table import AuthConfigError, User, UserTable
 
 if TYPE_CHECKING:
     from penstock.server.auth.login_values import ConnectionType
-    from penstock.server.auth.trust_chain import Trust
+    from penstock.server.auth.trust_chain import TrustChain
     from penstock.server.config.options import Options
 
-Decision: TypeAlias = Accepted | Refused | NeedsBcrypt | NeedsCallout
-Local: TypeAlias = Accepted | Refused | NeedsBcrypt
+Decision: TypeAlias = Accepted | LoginRefused | NeedsBcrypt | NeedsCallout
+Local: TypeAlias = Accepted | LoginRefused | NeedsBcrypt
 """What this server decides by itself."""
 
 
@@ -52,7 +52,7 @@ class Authenticator:
         self,
         options: Options,
         connection_type: ConnectionType = "STANDARD",
-        trust: Trust | None = None,
+        trust: TrustChain | None = None,
     ) -> None:
         authorization = options.authorization
         self._trust = trust
@@ -67,7 +67,7 @@ class Authenticator:
         self._check_default_user()
 
     @classmethod
-    def for_websocket(cls, options: Options, trust: Trust | None = None) -> Authenticator:
+    def for_websocket(cls, options: Options, trust: TrustChain | None = None) -> Authenticator:
         """The decisions of the WebSocket listener, which may replace the single credentials."""
         websocket = options.websocket
         if websocket is None:
@@ -119,7 +119,7 @@ class Authenticator:
         """Decide at once, or hand back the bcrypt comparison that decides."""
         if login.account or login.new_account:
             # Peers once chose their account; one that still does must not land in another.
-            return Refused("account named in CONNECT")
+            return LoginRefused("account named in CONNECT")
         if self._trust is not None:
             return self._trust.decide(login)
         decision = self._by_rules(login)
@@ -130,12 +130,12 @@ class Authenticator:
         name = self._default_user if is_default else raw_user(login)
         return decision if self._decides_itself(name, outcome) else NeedsCallout(login)
 
-    def _decides_itself(self, name: str, outcome: Accepted | Refused) -> bool:
+    def _decides_itself(self, name: str, outcome: Accepted | LoginRefused) -> bool:
         """Whether a login is none that the service is asked about."""
         callout = self._callout
         if callout is None or name in callout.auth_users:
             return True
-        if isinstance(outcome, Refused) or outcome.account == GLOBAL_ACCOUNT:
+        if isinstance(outcome, LoginRefused) or outcome.account == GLOBAL_ACCOUNT:
             return False
         return bool(callout.allowed_accounts) and outcome.account not in callout.allowed_accounts
 
@@ -170,25 +170,25 @@ class Authenticator:
     def _by_nkey(self, login: Login, nkey: str) -> Local:
         user = self._users.by_nkey.get(nkey)
         if user is None:
-            return Refused("unknown nkey")
+            return LoginRefused("unknown nkey")
         if not user.may_use(login.connection_type):
-            return Refused("connection type not allowed")
+            return LoginRefused("connection type not allowed")
         if nkey == self._default_user:
             # Whoever sends nothing is let in as this user, so a signature would prove nothing.
             return user.accepted
         signature = decode_signature(login.sig or "")
         if signature is None:
-            return Refused("nkey signature missing or malformed")
+            return LoginRefused("nkey signature missing or malformed")
         if not login.nonce or not nkeys.verify(nkey, login.nonce, signature):
-            return Refused("nkey signature not valid")
+            return LoginRefused("nkey signature not valid")
         return user.accepted
 
     def _by_certificate(self, login: Login) -> Local:
         if login.tls_peer is None:
-            return Refused("no client certificate")
+            return LoginRefused("no client certificate")
         user = self._users.find_by_certificate(login.tls_peer, login.connection_type)
         if user is None:
-            return Refused("no user for this certificate")
+            return LoginRefused("no user for this certificate")
         # A certificate replaces the name, not a password that was configured for it.
         return _compare(user.password, login.password or "", user.accepted)
 
@@ -199,14 +199,14 @@ class Authenticator:
             # Unknown names take as long to refuse as known ones, so that time tells nothing.
             return self._never(password)
         if not user.may_use(login.connection_type):
-            return Refused("connection type not allowed")
+            return LoginRefused("connection type not allowed")
         return _compare(user.password, password, user.accepted)
 
     def _by_single_credentials(self, login: Login) -> Local:
         if self._single_token:
             return _compare(self._single_token, login.token or "", Accepted(claimed_name(login)))
         if not self._single_user:
-            return Refused("no credentials")
+            return LoginRefused("no credentials")
         password = login.password or ""
         known = same_text(self._single_user, login.user or "")
         decision = _compare(self._single_password, password, Accepted(self._single_user))
@@ -235,22 +235,22 @@ def _compare(configured: str, presented: str, accepted: Accepted) -> Local:
     if is_bcrypt(configured):
         check = partial(_compare_bcrypt, configured, presented, accepted)
         return NeedsBcrypt(check, configured, accepted)
-    return accepted if same_text(configured, presented) else Refused("wrong credentials")
+    return accepted if same_text(configured, presented) else LoginRefused("wrong credentials")
 
 
-def _compare_bcrypt(configured: str, presented: str, accepted: Accepted) -> Accepted | Refused:
-    return accepted if matches_bcrypt(configured, presented) else Refused("wrong credentials")
+def _compare_bcrypt(configured: str, presented: str, accepted: Accepted) -> Accepted | LoginRefused:
+    return accepted if matches_bcrypt(configured, presented) else LoginRefused("wrong credentials")
 
 
 def _refused_as_slowly(decision: Local) -> Local:
     """A refusal that costs what the decision would have cost."""
-    refusal = Refused("unknown user")
+    refusal = LoginRefused("unknown user")
     if isinstance(decision, NeedsBcrypt):
         return NeedsBcrypt(partial(_run_and_refuse, decision, refusal), decision.hashed, refusal)
     return refusal
 
 
-def _run_and_refuse(decision: NeedsBcrypt, refusal: Refused) -> Refused:
+def _run_and_refuse(decision: NeedsBcrypt, refusal: LoginRefused) -> LoginRefused:
     decision.check()
     return refusal
 

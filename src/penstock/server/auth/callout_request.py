@@ -17,7 +17,7 @@ import msgspec
 from penstock.base import nkeys
 from penstock.server.auth.claim_rules import open_for_s, user_faults
 from penstock.server.auth.claims import CalloutAnswer, ClaimsFault, UserClaims, decode
-from penstock.server.auth.login_values import Accepted, Claimed, Refused
+from penstock.server.auth.login_values import Accepted, Claimed, LoginRefused
 from penstock.server.auth.trust_chain import CONNECTION_TYPES, permissions_of
 
 if TYPE_CHECKING:
@@ -57,20 +57,20 @@ def verdict(
     server_id: str,
     accounts: Collection[str],
     login: Login,
-) -> Accepted | Refused:
+) -> Accepted | LoginRefused:
     """What a service's answer to the question about `user_key` decides."""
     if not answer:
-        return Refused("auth callout violation: no reason supplied")
+        return LoginRefused("auth callout violation: no reason supplied")
     try:
         said = decode(answer.decode("utf-8", "replace"), CalloutAnswer)
         if said.about.issuer != callout.issuer:
-            return Refused("wrong issuer for auth callout response")
+            return LoginRefused("wrong issuer for auth callout response")
         fault = _answer_fault(said, user_key, server_id)
         if fault is not None:
-            return Refused(fault)
+            return LoginRefused(fault)
         return _user_verdict(decode(said.jwt, UserClaims), callout, user_key, accounts, login)
     except ClaimsFault as fault:
-        return Refused(f"auth callout response not valid: {fault}")
+        return LoginRefused(f"auth callout response not valid: {fault}")
 
 
 def _answer_fault(said: CalloutAnswer, user_key: str, server_id: str) -> str | None:
@@ -89,23 +89,23 @@ def _user_verdict(
     user_key: str,
     accounts: Collection[str],
     login: Login,
-) -> Accepted | Refused:
+) -> Accepted | LoginRefused:
     faults = user_faults(user, login.now_s)
     if faults:
-        return Refused(f"error validating user JWT: {faults[0]}")
+        return LoginRefused(f"error validating user JWT: {faults[0]}")
     if user.about.subject != user_key:
-        return Refused("authorized user is not the one that was asked about")
+        return LoginRefused("authorized user is not the one that was asked about")
     if user.about.issuer != callout.issuer or user.issuer_account:
-        return Refused("wrong issuer for the user of an auth callout response")
+        return LoginRefused("wrong issuer for the user of an auth callout response")
     account = user.about.audience
     if account not in accounts:
-        return Refused(f'no valid account "{account}" for auth callout response')
+        return LoginRefused(f'no valid account "{account}" for auth callout response')
     open_s = open_for_s(user.licence, login.now_s)
     if open_s is None:
-        return Refused("outside connect times")
+        return LoginRefused("outside connect times")
     kinds = {kind.upper() for kind in user.licence.allowed_connection_types}
     if kinds and login.connection_type not in kinds & CONNECTION_TYPES:
-        return Refused("connection type not allowed")
+        return LoginRefused("connection type not allowed")
     ends = [float(user.about.expires_s)] if user.about.expires_s else []
     ends += [login.now_s + open_s] if open_s else []
     return Accepted(

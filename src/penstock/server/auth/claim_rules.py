@@ -12,7 +12,7 @@ import zoneinfo
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.server.auth.claims import (
     EVERYBODY,
     NO_LIMIT,
@@ -45,7 +45,7 @@ _REFERENCE = re.compile(r"\$[0-9]+")
 
 def user_faults(claims: UserClaims, now_s: float) -> list[str]:
     faults = [*_time_faults(claims.about, now_s), *_licence_faults(claims.licence)]
-    if claims.issuer_account and not is_public(claims.issuer_account, Kind.ACCOUNT):
+    if claims.issuer_account and not is_public(claims.issuer_account, KeyKind.ACCOUNT):
         faults.append("account_id is not an account public key")
     return faults
 
@@ -66,7 +66,7 @@ def account_faults(claims: AccountClaims, now_s: float) -> list[str]:
         *(
             f'"{key}" is not a valid account signing key'
             for key in claims.scopes
-            if not is_public(key, Kind.ACCOUNT)
+            if not is_public(key, KeyKind.ACCOUNT)
         ),
     ]
 
@@ -188,7 +188,7 @@ def _leave_faults(claims: ActivationClaims) -> Iterator[str]:
     yield from _subject_faults(claims.subject)
     if claims.kind not in KINDS:
         yield "invalid import type"
-    if claims.issuer_account and not is_public(claims.issuer_account, Kind.ACCOUNT):
+    if claims.issuer_account and not is_public(claims.issuer_account, KeyKind.ACCOUNT):
         yield "account_id is not an account public key"
 
 

@@ -17,14 +17,18 @@ from penstock.broker.share_values import (
     Destination,
     Export,
     Import,
-    Kind,
     Mapping,
-    Response,
+    ResponseKind,
+    ShareKind,
 )
 from penstock.broker.subject_mappings import WHOLE, MappingFault, Mappings
 from penstock.server.auth.claim_rules import activation_faults, is_revoked
-from penstock.server.auth.claims import ActivationClaims, Storage, decode
-from penstock.server.config.options import AccountLimits, AccountOptions, JetStreamAccountLimits
+from penstock.server.auth.claims import ActivationClaims, StorageClaim, decode
+from penstock.server.config.options import (
+    AccountConnectionLimits,
+    AccountOptions,
+    JetStreamAccountLimits,
+)
 from penstock.subjects.match import is_subset
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
@@ -41,10 +45,10 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = -1
 _RESPONSES: Final = {
-    "": Response.SINGLETON,
-    "Singleton": Response.SINGLETON,
-    "Stream": Response.STREAM,
-    "Chunked": Response.CHUNKED,
+    "": ResponseKind.SINGLETON,
+    "Singleton": ResponseKind.SINGLETON,
+    "Stream": ResponseKind.STREAM,
+    "Chunked": ResponseKind.CHUNKED,
 }
 
 
@@ -162,19 +166,19 @@ def _trace(trace: ClaimedTrace | None) -> tuple[str, int]:
 
 def _export(export: ClaimedExport) -> Export:
     return Export(
-        kind=Kind(export.type),
+        kind=ShareKind(export.type),
         subject=export.subject,
         response=_RESPONSES[export.response_type],
         threshold_ns=export.response_threshold or RESPONSE_THRESHOLD_NS_DEFAULT,
         account_position=export.account_token_position,
-        allow_trace=export.allow_trace and export.type == Kind.SERVICE.value,
+        allow_trace=export.allow_trace and export.type == ShareKind.SERVICE.value,
     )
 
 
 def _import(wanted: ClaimedImport) -> Import:
-    kind = Kind(wanted.type)
+    kind = ShareKind(wanted.type)
     theirs = wanted.their_subject
-    if kind is Kind.SERVICE:
+    if kind is ShareKind.SERVICE:
         here = wanted.local_subject or wanted.subject
         return Import(
             kind=kind, account=wanted.account, subject=theirs, to=here, share=wanted.share
@@ -189,8 +193,8 @@ def _import(wanted: ClaimedImport) -> Import:
     )
 
 
-def _limits(bounds: AccountBounds) -> AccountLimits:
-    return AccountLimits(
+def _limits(bounds: AccountBounds) -> AccountConnectionLimits:
+    return AccountConnectionLimits(
         max_connections=bounds.conn,
         max_subscriptions=bounds.subs,
         max_payload=bounds.payload,
@@ -208,7 +212,7 @@ def _storage(bounds: AccountBounds) -> JetStreamAccountLimits | None:
     return _room(bounds)
 
 
-def _room(given: Storage) -> JetStreamAccountLimits:
+def _room(given: StorageClaim) -> JetStreamAccountLimits:
     return JetStreamAccountLimits(
         max_memory=given.mem_storage,
         max_storage=given.disk_storage,

@@ -96,7 +96,7 @@ class Licence(Grants, frozen=True, kw_only=True):
     allowed_connection_types: tuple[str, ...] = ()
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class KeyScope(Struct, frozen=True, kw_only=True):
     """A key that may sign users, all of which get the same licence."""
 
     key: str
@@ -140,7 +140,7 @@ class ClaimedImport(Struct, frozen=True, kw_only=True):
         return self.subject
 
 
-class Storage(Struct, frozen=True, kw_only=True):
+class StorageClaim(Struct, frozen=True, kw_only=True):
     """What an account may persist; 0 bytes of both kinds is nothing at all."""
 
     mem_storage: int = 0
@@ -153,7 +153,7 @@ class Storage(Struct, frozen=True, kw_only=True):
     max_bytes_required: bool = False
 
 
-class AccountBounds(Storage, frozen=True, kw_only=True):
+class AccountBounds(StorageClaim, frozen=True, kw_only=True):
     subs: int = 0
     data: int = 0
     payload: int = 0
@@ -163,7 +163,7 @@ class AccountBounds(Storage, frozen=True, kw_only=True):
     disallow_bearer: bool = False
     conn: int = 0
     leaf: int = 0
-    tiered_limits: dict[str, Storage] = {}
+    tiered_limits: dict[str, StorageClaim] = {}
 
 
 class Weighted(Struct, frozen=True, kw_only=True):
@@ -194,7 +194,7 @@ class AccountClaims(Struct, frozen=True, kw_only=True):
     mappings: dict[str, tuple[Weighted, ...]] = {}
     trace: ClaimedTrace | None = None
     authorization: dict[str, Any] = {}
-    scopes: dict[str, Scope | None] = field(default_factory=dict)
+    scopes: dict[str, KeyScope | None] = field(default_factory=dict)
     """Who may sign its users, besides itself; None: without a scope."""
 
 
@@ -246,13 +246,13 @@ C = TypeVar(
     RequestClaims,
 )
 
-_ISSUERS: Final[dict[str, tuple[nkeys.Kind, ...]]] = {
-    "operator": (nkeys.Kind.OPERATOR,),
-    "account": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
-    "user": (nkeys.Kind.ACCOUNT,),
-    "activation": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
-    "authorization_response": (nkeys.Kind.ACCOUNT,),
-    "generic": (nkeys.Kind.ACCOUNT, nkeys.Kind.OPERATOR),
+_ISSUERS: Final[dict[str, tuple[nkeys.KeyKind, ...]]] = {
+    "operator": (nkeys.KeyKind.OPERATOR,),
+    "account": (nkeys.KeyKind.ACCOUNT, nkeys.KeyKind.OPERATOR),
+    "user": (nkeys.KeyKind.ACCOUNT,),
+    "activation": (nkeys.KeyKind.ACCOUNT, nkeys.KeyKind.OPERATOR),
+    "authorization_response": (nkeys.KeyKind.ACCOUNT,),
+    "generic": (nkeys.KeyKind.ACCOUNT, nkeys.KeyKind.OPERATOR),
 }
 _NAMES: Final = {
     OperatorClaims: "operator",
@@ -302,7 +302,9 @@ def _assemble(about: About, nats: dict[str, Any], kind: type[C]) -> C:
     if kind is AccountClaims:
         limits = nats.get("limits")
         if isinstance(limits, dict) and limits.get("tiered_limits"):
-            limits = {key: limits[key] for key in limits if key not in Storage.__struct_fields__}
+            limits = {
+                key: limits[key] for key in limits if key not in StorageClaim.__struct_fields__
+            }
             nats = {**nats, "limits": limits}
         scopes = _scopes(nats.get("signing_keys", []))
         return _convert({**nats, "about": about, "scopes": scopes}, kind)
@@ -322,14 +324,14 @@ def _migrated(body: dict[str, Any], nats: dict[str, Any], name: str) -> dict[str
         }
         limits = nats.get("limits", {})
         if isinstance(limits, dict):
-            storage = Storage.__struct_fields__
+            storage = StorageClaim.__struct_fields__
             limits = {key: limits[key] for key in limits if key not in storage}
         return {**kept, "limits": limits, "signing_keys": nats.get("signing_keys", []), **moved}
     return {**nats, **moved}
 
 
-def _scopes(keys: object) -> dict[str, Scope | None]:
-    scopes: dict[str, Scope | None] = {}
+def _scopes(keys: object) -> dict[str, KeyScope | None]:
+    scopes: dict[str, KeyScope | None] = {}
     for entry in keys if isinstance(keys, list) else ():
         if isinstance(entry, str):
             scopes[entry] = None
@@ -341,7 +343,7 @@ def _scopes(keys: object) -> dict[str, Scope | None]:
                 raise ClaimsFault("a scope's template is not a JSON object")
             licence = _convert(_listed_sources({**_UNLIMITED, **template}), Licence)
             key = entry.get("key")
-            scopes[str(key)] = Scope(key=str(key), template=licence)
+            scopes[str(key)] = KeyScope(key=str(key), template=licence)
     return scopes
 
 

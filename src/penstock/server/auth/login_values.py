@@ -88,7 +88,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LoginRefused:
     """The peer is not let in. The reason is for the log; the peer hears no more than a refusal."""
 
     reason: str
@@ -108,8 +108,8 @@ class NeedsCallout:
 class NeedsBcrypt:
     """The decision costs 50-300 ms of CPU: run `check` on a thread, within `bcrypt_limits`."""
 
-    check: Callable[[], Accepted | Refused] = field(repr=False)
+    check: Callable[[], Accepted | LoginRefused] = field(repr=False)
     hashed: str = field(repr=False)
     """What the password is compared with: who has proved to know it need not do so again."""
-    hoped: Accepted | Refused = field(repr=False)
+    hoped: Accepted | LoginRefused = field(repr=False)
     """What the decision is if the password is right."""

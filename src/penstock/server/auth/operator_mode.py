@@ -20,26 +20,26 @@ from penstock.server.server_log import log
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.token_directory import AccountFiles
-    from penstock.server.auth.trust_chain import Trust
+    from penstock.server.auth.token_directory import TokenFiles
+    from penstock.server.auth.trust_chain import TrustChain
     from penstock.server.config.options import Options, TokenDirectory
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 TIMER_S_MAX: Final = 86_400.0
 """Timers are looked at again after a day: far ones are no better kept than that."""
 
 
-class Trusting:
+class OperatorMode:
     """The trust of one server."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
         self._given: Options | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._files: AccountFiles | None = None
+        self._files: TokenFiles | None = None
         self.tokens: dict[str, str] = {}
         """The claims of accounts as they came, trusted or not."""
-        self.trust: Trust | None = None
+        self.trust: TrustChain | None = None
 
     def take(self, options: Options) -> Options:
         """The options with the accounts they claim. Raises what refuses a configuration."""
@@ -48,13 +48,13 @@ class Trusting:
         if not options.operators and not options.trusted_keys:
             return options
         from penstock.server.auth.claimed_accounts import ClaimedAccounts
-        from penstock.server.auth.trust_chain import Trust
+        from penstock.server.auth.trust_chain import TrustChain
 
         now_s = time.time()
         if options is not self._given:
             self.tokens = self._collect(options)
         self._given = options
-        self.trust = Trust(replace(options, resolver_preload=self.tokens), now_s)
+        self.trust = TrustChain(replace(options, resolver_preload=self.tokens), now_s)
         claimed = ClaimedAccounts(
             {name: known.claims for name, known in self.trust.accounts.items()}, now_s
         )
@@ -78,11 +78,11 @@ class Trusting:
         self._files = files
         return files.tokens
 
-    def _open(self, directory: TokenDirectory) -> AccountFiles:
-        from penstock.server.auth.token_directory import AccountFiles
+    def _open(self, directory: TokenDirectory) -> TokenFiles:
+        from penstock.server.auth.token_directory import TokenFiles
 
         try:
-            files = AccountFiles(directory.path, directory.limit)
+            files = TokenFiles(directory.path, directory.limit)
         except OSError as error:
             raise ConfigError(f"resolver directory: {error}") from error
         log.info("Managing all jwt in exclusive directory %s", files)

@@ -17,7 +17,7 @@ from penstock.server.auth.claims import ClaimsFault, Licence, Subjects
 from penstock.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
-    from penstock.server.auth.claims import AccountClaims, Scope, UserClaims
+    from penstock.server.auth.claims import AccountClaims, KeyScope, UserClaims
 
 EXPANSIONS_MAX: Final = 4096
 """Subjects that the tags of one list of subjects may make."""
@@ -27,7 +27,7 @@ _BLANK = re.compile(r"\{\{[^}]+\}\}")
 _TAG = re.compile(r"(tag|account-tag)\((.*)\)", re.IGNORECASE)
 
 
-def licence_of(user: UserClaims, account: AccountClaims, scope: Scope | None) -> Licence:
+def licence_of(user: UserClaims, account: AccountClaims, scope: KeyScope | None) -> Licence:
     """What the user is given: by its own claims, or by the scope of who signed it."""
     if scope is None:
         return user.licence

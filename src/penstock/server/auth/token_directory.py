@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.server.auth.claims import ClaimsFault
 from penstock.server.auth.trust_chain import account_claims
 
@@ -25,7 +25,7 @@ class DirectoryFull(Exception):
     """No more accounts fit in."""
 
 
-class AccountFiles:
+class TokenFiles:
     """The files of one directory."""
 
     def __init__(self, path: str, limit: int = 0) -> None:
@@ -44,7 +44,7 @@ class AccountFiles:
 
     def _read(self, file: Path) -> None:
         name = file.name.removesuffix(SUFFIX)
-        if not is_public(name, Kind.ACCOUNT):
+        if not is_public(name, KeyKind.ACCOUNT):
             return
         token = file.read_text(errors="replace").strip()
         try:

@@ -34,7 +34,7 @@ from penstock.server.auth.claims import (
     UserClaims,
     decode,
 )
-from penstock.server.auth.login_values import Accepted, Claimed, Refused
+from penstock.server.auth.login_values import Accepted, Claimed, LoginRefused
 from penstock.server.auth.scoped_users import licence_of
 from penstock.server.auth.secret_compare import decode_signature
 from penstock.subjects.tokens import is_valid_subject
@@ -65,7 +65,7 @@ class Known(NamedTuple):
     """With its own key; else only its signing keys do."""
 
 
-class Trust:
+class TrustChain:
     """Who is trusted, by the options of a server."""
 
     def __init__(self, options: Options, now_s: float) -> None:
@@ -116,29 +116,29 @@ class Trust:
 
     # -- users
 
-    def decide(self, login: Login) -> Accepted | Refused:
+    def decide(self, login: Login) -> Accepted | LoginRefused:
         """Whether a login is one of a user whom this trust reaches."""
         try:
             return self._decide(login)
         except ClaimsFault as fault:
-            return Refused(f"user JWT not valid: {fault}")
+            return LoginRefused(f"user JWT not valid: {fault}")
 
-    def _decide(self, login: Login) -> Accepted | Refused:
+    def _decide(self, login: Login) -> Accepted | LoginRefused:
         token, user = self._presented(login)
         faults = user_faults(user, login.now_s)
         if faults:
-            return Refused(f"user JWT no longer valid: {faults[0]}")
+            return LoginRefused(f"user JWT no longer valid: {faults[0]}")
         known = self.accounts.get(user.account)
         if known is None or (self._pinned and user.account not in self._pinned):
-            return Refused(f"account {user.account} is not known or not trusted")
+            return LoginRefused(f"account {user.account} is not known or not trusted")
         if not _vouches(known, user.about.issuer):
-            return Refused("issuer is not known", untold=True)
+            return LoginRefused("issuer is not known", untold=True)
         licence = licence_of(user, known.claims, known.claims.scopes.get(user.about.issuer))
         refusal = _may_not_connect(licence, known.claims, login) or _unproven(user, licence, login)
         if refusal is not None:
             return refusal
         if is_revoked(known.claims.revocations, user.about.subject, user.about.issued_s):
-            return Refused("user authentication revoked", revoked=True)
+            return LoginRefused("user authentication revoked", revoked=True)
         return _accepted(user, licence, known, token, login)
 
     def _presented(self, login: Login) -> tuple[str, UserClaims]:
@@ -168,39 +168,39 @@ def _is_over(about: About, now_s: float) -> bool:
     return bool(about.expires_s) and about.expires_s <= now_s
 
 
-def _may_not_connect(licence: Licence, account: AccountClaims, login: Login) -> Refused | None:
+def _may_not_connect(licence: Licence, account: AccountClaims, login: Login) -> LoginRefused | None:
     if licence.proxy_required:
-        return Refused("proxy connection required")
+        return LoginRefused("proxy connection required")
     if licence.bearer_token and account.limits.disallow_bearer:
-        return Refused("account does not allow bearer tokens")
+        return LoginRefused("account does not allow bearer tokens")
     if account.authorization.get("auth_users"):
-        return Refused("account delegates authentication, which is not supported")
+        return LoginRefused("account delegates authentication, which is not supported")
     kinds = {kind.upper() for kind in licence.allowed_connection_types}
     if kinds and login.connection_type not in kinds & CONNECTION_TYPES:
-        return Refused("connection type not allowed")
+        return LoginRefused("connection type not allowed")
     if not source_allowed(licence.src, login.ip):
-        return Refused(f"bad source address {login.ip}")
+        return LoginRefused(f"bad source address {login.ip}")
     return None
 
 
-def _unproven(user: UserClaims, licence: Licence, login: Login) -> Refused | None:
+def _unproven(user: UserClaims, licence: Licence, login: Login) -> LoginRefused | None:
     """A bearer needs no more than its token; others sign the nonce."""
     if licence.bearer_token:
         return None
     signature = decode_signature(login.sig or "")
     if signature is None:
-        return Refused("signature missing or malformed")
+        return LoginRefused("signature missing or malformed")
     if not login.nonce or not nkeys.verify(user.about.subject, login.nonce, signature):
-        return Refused("signature not verified")
+        return LoginRefused("signature not verified")
     return None
 
 
 def _accepted(
     user: UserClaims, licence: Licence, known: Known, token: str, login: Login
-) -> Accepted | Refused:
+) -> Accepted | LoginRefused:
     open_s = open_for_s(licence, login.now_s)
     if open_s is None:
-        return Refused("outside connect times")
+        return LoginRefused("outside connect times")
     ends = [float(user.about.expires_s)] if user.about.expires_s else []
     ends += [login.now_s + open_s] if open_s else []
     return Accepted(

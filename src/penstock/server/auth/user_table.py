@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.broker.permissions import compile_permissions
 from penstock.server.auth.login_values import GLOBAL_ACCOUNT, Accepted
 from penstock.server.auth.secret_compare import is_bcrypt
@@ -97,7 +97,7 @@ class UserTable:
         return self._names
 
     def _add(self, user: UserOptions, account: str, default: Permissions | None) -> None:
-        if user.nkey and not is_public(user.nkey, Kind.USER):
+        if user.nkey and not is_public(user.nkey, KeyKind.USER):
             raise AuthConfigError("Not a valid public nkey for a user")
         name = user.nkey or user.user
         if not name:

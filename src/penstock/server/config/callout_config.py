@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Reader,
     Section,
     as_text,
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 def read_callout(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
         shown = node.value if isinstance(node.value, int | str) else type_name(node.value)
-        raise Fault(node, f"Expected authorization callout to be a map/struct, got {shown}")
+        raise ConfigFault(node, f"Expected authorization callout to be a map/struct, got {shown}")
     callout = replace(
         CalloutOptions(), **read_map(node.value, _CALLOUT, section.problems, _unknown)
     )
     inside = next(iter(node.value.values()), node)
     if not callout.issuer:
-        raise Fault(inside, "Authorization callouts require an issuer to be specified")
+        raise ConfigFault(inside, "Authorization callouts require an issuer to be specified")
     if not callout.auth_users:
-        raise Fault(inside, "Authorization callouts require authorized users to be specified")
+        raise ConfigFault(inside, "Authorization callouts require authorized users to be specified")
     section.fields["callout"] = callout
 
 
 def _issuer(section: Section, _key: str, node: Node) -> None:
     issuer = as_text(node)
-    if not is_public(issuer, Kind.ACCOUNT):
-        raise Fault(
+    if not is_public(issuer, KeyKind.ACCOUNT):
+        raise ConfigFault(
             node, f'Expected callout user to be a valid public account nkey, got "{issuer}"'
         )
     section.fields["issuer"] = issuer
@@ -54,7 +54,7 @@ def _account(section: Section, _key: str, node: Node) -> None:
 def _names(field: str, told: str) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         if not isinstance(node.value, list):
-            raise Fault(node, f"Expected {told} field to be an array, got *conf.token")
+            raise ConfigFault(node, f"Expected {told} field to be an array, got *conf.token")
         section.fields[field] = as_texts(node, field, section.problems)
 
     return read
@@ -62,8 +62,8 @@ def _names(field: str, told: str) -> Reader:
 
 def _xkey(section: Section, key: str, node: Node) -> None:
     xkey = as_text(node)
-    if not is_public(xkey, Kind.CURVE):
-        raise Fault(node, f'Expected callout xkey to be a valid public xkey, got "{xkey}"')
+    if not is_public(xkey, KeyKind.CURVE):
+        raise ConfigFault(node, f'Expected callout xkey to be a valid public xkey, got "{xkey}"')
     raise not_supported(node, key)
 
 

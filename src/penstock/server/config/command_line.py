@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.base.version import REFERENCE_VERSION
 from penstock.server.config.config_file import ConfigError
 from penstock.server.config.config_reader import LoadedConfig, check_options, normalise, read_config
-from penstock.server.config.flag_parser import Flag, FlagValues, Kind, UsageError, scan
+from penstock.server.config.flag_parser import Flag, FlagKind, FlagValues, UsageError, scan
 from penstock.server.config.options import ListenOnly, Options, TlsOptions
 from penstock.server.config.quantities import parse_port, split_host_port
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckConfig",
     "Command",
-    "Run",
+    "RunServer",
     "SendSignal",
     "ShowHelp",
     "ShowVersion",
@@ -45,7 +45,7 @@ SHORT_FLAG_MAX = 3  # letters; longer ones are shown with two dashes
 SIGNALS = ("ldm", "stop", "quit", "term", "reopen", "reload")
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class RunServer(Struct, frozen=True, kw_only=True):
     """Start a server. `flags` are for `options_from` when the configuration is read again."""
 
     options: Options
@@ -88,7 +88,7 @@ class SendSignal(Struct, frozen=True):
     request: SignalRequest
 
 
-Command: TypeAlias = Run | ShowVersion | ShowHelp | CheckConfig | SendSignal
+Command: TypeAlias = RunServer | ShowVersion | ShowHelp | CheckConfig | SendSignal
 
 
 def parse_command_line(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
@@ -111,7 +111,7 @@ def parse_command_line(argv: Sequence[str], environ: Mapping[str, str]) -> Comma
         loaded = options_from(flags, environ)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    return Run(options=loaded.options, flags=flags, warnings=loaded.warnings)
+    return RunServer(options=loaded.options, flags=flags, warnings=loaded.warnings)
 
 
 def options_from(flags: FlagValues, environ: Mapping[str, str]) -> LoadedConfig:
@@ -264,15 +264,15 @@ def _cluster_address(address: str) -> tuple[str, int]:
 
 
 def _bool(help_text: str, *spellings: str) -> Flag:
-    return Flag(spellings, Kind.BOOL, "", help_text)
+    return Flag(spellings, FlagKind.BOOL, "", help_text)
 
 
 def _int(argument: str, help_text: str, *spellings: str) -> Flag:
-    return Flag(spellings, Kind.INT, f"<{argument}>", help_text)
+    return Flag(spellings, FlagKind.INT, f"<{argument}>", help_text)
 
 
 def _text(argument: str, help_text: str, *spellings: str) -> Flag:
-    return Flag(spellings, Kind.TEXT, f"<{argument}>", help_text)
+    return Flag(spellings, FlagKind.TEXT, f"<{argument}>", help_text)
 
 
 GROUPS: dict[str, tuple[Flag, ...]] = {

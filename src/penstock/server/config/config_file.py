@@ -25,7 +25,7 @@ from penstock.server.config.config_scanner import (
     NEWLINES,
     SPACE,
     ConfigError,
-    Scanner,
+    ConfigScanner,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _parse_file(path: str, environ: Mapping[str, str], parents: Sequence[str]) -
     return _Parser(text, path, environ, (*parents, path)).document()
 
 
-class _Parser(Scanner):
+class _Parser(ConfigScanner):
     """One text, read once from left to right by recursive descent."""
 
     def __init__(

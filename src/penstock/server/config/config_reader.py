@@ -18,7 +18,7 @@ from penstock.base.durations import format_duration
 from penstock.server.config.config_checks import check_options, normalise, users_of
 from penstock.server.config.config_file import ConfigError, Node, Tree, digest, parse_file
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Problems,
     Reader,
     Section,
@@ -147,7 +147,7 @@ def _tls(section: Section, _key: str, node: Node) -> None:
 def _server_name(section: Section, _key: str, node: Node) -> None:
     name = as_text(node)
     if " " in name:
-        raise Fault(node, "server name cannot contain spaces")
+        raise ConfigFault(node, "server name cannot contain spaces")
     section.fields["server_name"] = name
 
 
@@ -158,7 +158,7 @@ def _server_tags(section: Section, _key: str, node: Node) -> None:
     for item in items:
         if not isinstance(item.value, str):
             kind = type_name(item.value)
-            raise Fault(node, f"error parsing tags: unsupported type {kind}")
+            raise ConfigFault(node, f"error parsing tags: unsupported type {kind}")
         tags[item.value.strip().lower()] = None
     section.fields["server_tags"] = tuple(tags)
 
@@ -166,13 +166,13 @@ def _server_tags(section: Section, _key: str, node: Node) -> None:
 def _server_metadata(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
         kind = type_name(node.value)
-        raise Fault(node, f"error parsing metadata: unsupported type {kind}")
+        raise ConfigFault(node, f"error parsing metadata: unsupported type {kind}")
     section.fields["server_metadata"] = {key: as_text(entry) for key, entry in node.value.items()}
 
 
 def _max_sub_tokens(section: Section, key: str, node: Node) -> None:
     if as_int(node) <= 0:
-        raise Fault(node, f"{key} value can not be negative")
+        raise ConfigFault(node, f"{key} value can not be negative")
     integer("max_sub_tokens", SUB_TOKENS_MAX)(section, key, node)
 
 
@@ -180,26 +180,26 @@ def _lame_duck_duration(section: Section, key: str, node: Node) -> None:
     nanos = duration_text(node, "lame_duck_duration")
     if nanos < LAME_DUCK_DURATION_NS_MIN:
         shown = format_duration(nanos)
-        raise Fault(node, f"invalid lame_duck_duration of {shown}, minimum is 30 seconds")
+        raise ConfigFault(node, f"invalid lame_duck_duration of {shown}, minimum is 30 seconds")
     section.fields["lame_duck_duration_ns"] = nanos
 
 
 def _lame_duck_grace_period(section: Section, key: str, node: Node) -> None:
     nanos = duration_text(node, "lame_duck_grace_period")
     if nanos < 0:
-        raise Fault(node, "invalid lame_duck_grace_period, needs to be positive")
+        raise ConfigFault(node, "invalid lame_duck_grace_period, needs to be positive")
     section.fields["lame_duck_grace_period_ns"] = nanos
 
 
 def _system_account(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, str):
-        raise Fault(node, "system account name must be a string")
+        raise ConfigFault(node, "system account name must be a string")
     section.fields["system_account"] = node.value
 
 
 def _store_dir(section: Section, _key: str, node: Node) -> None:
     if "store_dir" in section.fields:
-        raise Fault(node, "Duplicate 'store_dir' configuration")
+        raise ConfigFault(node, "Duplicate 'store_dir' configuration")
     section.fields["store_dir"] = as_text(node)
 
 

@@ -1,6 +1,6 @@
 """Characters of a configuration text: white space, comments, strings and numbers.
 
-`Scanner` is a cursor over one text. It knows lines and columns and reads everything that has no
+`ConfigScanner` is a cursor over one text. It knows lines and columns and reads everything that has no
 inner structure; maps, lists, includes and variables are put together in `conffile`. Invariant:
 it only moves forward, and its only error is `ConfigError`.
 
@@ -42,7 +42,7 @@ class ConfigError(Exception):
     """A configuration that cannot be used; one line of text per fault."""
 
 
-class Scanner:
+class ConfigScanner:
     """A cursor: `pos` is the next unread character of `text`."""
 
     def __init__(self, text: str) -> None:

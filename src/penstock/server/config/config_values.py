@@ -20,7 +20,7 @@ from penstock.server.config.quantities import parse_port, seconds_to_ns, split_h
 SECOND_NS = 1_000_000_000
 
 
-class Fault(Exception):
+class ConfigFault(Exception):
     """What is wrong with one value."""
 
     def __init__(self, node: Node, text: str) -> None:
@@ -72,8 +72,8 @@ def read_map(
             if reader is not None:
                 reader(section, key, node)
             elif (text := unknown(key, node)) is not None:
-                raise Fault(node, text)
-        except Fault as fault:
+                raise ConfigFault(node, text)
+        except ConfigFault as fault:
             problems.errors.append(str(fault))
     return section.fields
 
@@ -100,9 +100,9 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
-def _mismatch(node: Node, wanted: str) -> Fault:
+def _mismatch(node: Node, wanted: str) -> ConfigFault:
     got = type_name(node.value)
-    return Fault(node, f"interface conversion: interface {{}} is {got}, not {wanted}")
+    return ConfigFault(node, f"interface conversion: interface {{}} is {got}, not {wanted}")
 
 
 def as_text(node: Node) -> str:
@@ -140,7 +140,7 @@ def as_texts(node: Node, what: str, problems: Problems) -> tuple[str, ...]:
     if isinstance(node.value, str):
         return (node.value,)
     if not isinstance(node.value, list):
-        raise Fault(node, f"error parsing {what}: unsupported type {type_name(node.value)}")
+        raise ConfigFault(node, f"error parsing {what}: unsupported type {type_name(node.value)}")
     texts = []
     for item in node.value:
         if isinstance(item.value, str):
@@ -166,7 +166,7 @@ def duration_text(node: Node, key: str) -> int:
     try:
         return parse_duration(as_text(node))
     except ValueError as error:
-        raise Fault(node, f"error parsing {key}: {error}") from None
+        raise ConfigFault(node, f"error parsing {key}: {error}") from None
 
 
 def as_timeout(node: Node, block: str) -> int:
@@ -176,9 +176,9 @@ def as_timeout(node: Node, block: str) -> int:
         try:
             return parse_duration(value)
         except ValueError as error:
-            raise Fault(node, f"error parsing {block} config, 'timeout' {error}") from None
+            raise ConfigFault(node, f"error parsing {block} config, 'timeout' {error}") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Fault(node, f"error parsing {block} config, 'timeout' wrong type")
+        raise ConfigFault(node, f"error parsing {block} config, 'timeout' wrong type")
     return seconds_to_ns(value)
 
 
@@ -188,15 +188,15 @@ def as_listen(node: Node) -> tuple[str, int]:
     if isinstance(value, int) and not isinstance(value, bool):
         return "", value
     if not isinstance(value, str):
-        raise Fault(node, f"expected port or host:port, got {type_name(value)}")
+        raise ConfigFault(node, f"expected port or host:port, got {type_name(value)}")
     try:
         host, port = split_host_port(value)
     except ValueError:
-        raise Fault(node, f'could not parse address string "{value}"') from None
+        raise ConfigFault(node, f'could not parse address string "{value}"') from None
     try:
         return host, parse_port(port)
     except ValueError:
-        raise Fault(node, f'could not parse port "{port}"') from None
+        raise ConfigFault(node, f'could not parse port "{port}"') from None
 
 
 # Makers of readers
@@ -213,7 +213,7 @@ def integer(name: str, most: int | None = None) -> Reader:
     def read(section: Section, key: str, node: Node) -> None:
         value = as_int(node)
         if most is not None and value > most:
-            raise Fault(node, f"{key} value is too big")
+            raise ConfigFault(node, f"{key} value is too big")
         section.fields[name] = value
 
     return read
@@ -256,8 +256,8 @@ def checked_duration(called: str) -> Reader:
     return read
 
 
-def not_supported(node: Node, what: str) -> Fault:
-    return Fault(node, f"{what} is not supported by this server yet")
+def not_supported(node: Node, what: str) -> ConfigFault:
+    return ConfigFault(node, f"{what} is not supported by this server yet")
 
 
 def unsupported(section: Section, key: str, node: Node) -> None:

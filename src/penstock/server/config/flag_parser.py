@@ -39,7 +39,7 @@ class UsageError(Exception):
         self.show_usage = show_usage
 
 
-class Kind(Enum):
+class FlagKind(Enum):
     """What a flag takes."""
 
     BOOL = "bool"
@@ -51,7 +51,7 @@ class Flag(Struct, frozen=True):
     """One flag with all its spellings; the last is the name values are kept under."""
 
     spellings: tuple[str, ...]
-    kind: Kind
+    kind: FlagKind
     argument: str
     help: str
 
@@ -80,14 +80,14 @@ def scan(argv: Sequence[str], known: Sequence[Flag]) -> Words:
         flag = by_spelling.get(spelling)
         if flag is None:
             raise _mistyped(f"flag provided but not defined: -{spelling}")
-        if flag.kind is Kind.BOOL:
+        if flag.kind is FlagKind.BOOL:
             given[flag.name] = _boolean(spelling, value) if equals else True
             continue
         if not equals:
             if not words:
                 raise _mistyped(f"flag needs an argument: -{spelling}")
             value = words.pop(0)
-        given[flag.name] = _integer(spelling, value) if flag.kind is Kind.INT else value
+        given[flag.name] = _integer(spelling, value) if flag.kind is FlagKind.INT else value
     return Words(given, tuple(words))
 
 

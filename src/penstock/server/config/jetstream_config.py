@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Reader,
     Section,
     as_bool,
@@ -29,7 +29,7 @@ from penstock.server.config.config_values import (
     unsupported,
 )
 from penstock.server.config.options import (
-    BatchLimits,
+    BatchOptions,
     JetStreamAccountLimits,
     JetStreamLimits,
     JetStreamOptions,
@@ -51,7 +51,7 @@ def read_jetstream(section: Section, _key: str, node: Node) -> None:
         directory = fields.pop("store_dir", None)
         if directory is not None:
             if "store_dir" in section.fields:
-                raise Fault(node, "Duplicate 'store_dir' configuration")
+                raise ConfigFault(node, "Duplicate 'store_dir' configuration")
             section.fields["store_dir"] = directory
         section.fields["jetstream"] = fields.pop("enabled", True)
         section.fields["jetstream_options"] = replace(JetStreamOptions(), **fields)
@@ -79,8 +79,10 @@ def _switch(node: Node, otherwise: str) -> bool:
         lowered = node.value.lower()
         if lowered in ("enable", "enabled", "disable", "disabled"):
             return lowered.startswith("enable")
-        raise Fault(node, f"Expected 'enabled' or 'disabled' for string value, got '{node.value}'")
-    raise Fault(node, otherwise + type_name(node.value))
+        raise ConfigFault(
+            node, f"Expected 'enabled' or 'disabled' for string value, got '{node.value}'"
+        )
+    raise ConfigFault(node, otherwise + type_name(node.value))
 
 
 def _storage_size(node: Node) -> int:
@@ -106,7 +108,7 @@ def _size(name: str, called: str) -> Reader:
         try:
             section.fields[name] = _storage_size(node)
         except ValueError as error:
-            raise Fault(node, f"{called} {error}") from None
+            raise ConfigFault(node, f"{called} {error}") from None
 
     return read
 
@@ -115,13 +117,13 @@ def _checked_size(section: Section, key: str, node: Node) -> None:
     try:
         _storage_size(node)
     except ValueError as error:
-        raise Fault(node, f"{key.lower()} {error}") from None
+        raise ConfigFault(node, f"{key.lower()} {error}") from None
 
 
 def _account_size(name: str) -> Reader:
     def read(section: Section, key: str, node: Node) -> None:
         if not isinstance(node.value, int) or isinstance(node.value, bool):
-            raise Fault(node, f'Expected a parseable size for "{key}", got {node.value}')
+            raise ConfigFault(node, f'Expected a parseable size for "{key}", got {node.value}')
         section.fields[name] = node.value
 
     return read
@@ -129,7 +131,7 @@ def _account_size(name: str) -> Reader:
 
 def _bytes_required(section: Section, key: str, node: Node) -> None:
     if not isinstance(node.value, bool):
-        raise Fault(node, f'Expected a parseable bool for "{key}", got {node.value}')
+        raise ConfigFault(node, f'Expected a parseable bool for "{key}", got {node.value}')
     section.fields["max_bytes_required"] = node.value
 
 
@@ -142,30 +144,32 @@ def _sync(section: Section, key: str, node: Node) -> None:
 
 def _strict(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, bool):
-        raise Fault(node, f"Expected 'true' or 'false' for bool value, got '{node.value}'")
+        raise ConfigFault(node, f"Expected 'true' or 'false' for bool value, got '{node.value}'")
     section.fields["strict"] = node.value
 
 
 def _cipher(section: Section, _key: str, node: Node) -> None:
     name = as_text(node)
     if name.lower() not in CIPHERS:
-        raise Fault(node, f'Unknown cipher type: "{name}"')
+        raise ConfigFault(node, f'Unknown cipher type: "{name}"')
     section.fields["cipher"] = CIPHERS[name.lower()]
 
 
 def _limits(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
         kind = type_name(node.value)
-        raise Fault(node, f"Expected a map to define JetStreamLimits, got {kind}")
+        raise ConfigFault(node, f"Expected a map to define JetStreamLimits, got {kind}")
     fields = read_map(node.value, _LIMITS, section.problems)
     section.fields["limits"] = replace(JetStreamLimits(), **fields)
 
 
 def _batch(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
-        raise Fault(node, f"Expected a map to define batch limits, got {type_name(node.value)}")
+        raise ConfigFault(
+            node, f"Expected a map to define batch limits, got {type_name(node.value)}"
+        )
     fields = read_map(node.value, _BATCH, section.problems)
-    section.fields["batch"] = replace(BatchLimits(), **fields)
+    section.fields["batch"] = replace(BatchOptions(), **fields)
 
 
 def _span(name: str) -> Reader:
@@ -179,14 +183,14 @@ def _concurrent_io(_section: Section, key: str, node: Node) -> None:
     if not isinstance(node.value, int) or not (
         CONCURRENT_IO_MIN <= node.value <= CONCURRENT_IO_MAX
     ):
-        raise Fault(
+        raise ConfigFault(
             node, f'Expected an absolute size for "{key}" between 4 and 8192, got {node.value}'
         )
 
 
 def _cluster_traffic(_section: Section, key: str, node: Node) -> None:
     if node.value not in ("system", "owner", ""):
-        raise Fault(
+        raise ConfigFault(
             node, f"Expected 'system' or 'owner' string value for \"{key}\", got {node.value}"
         )
 

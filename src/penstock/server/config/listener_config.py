@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.base.durations import parse_duration
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Problems,
     Reader,
     Section,
@@ -72,14 +72,14 @@ def write_timeout(_section: Section, key: str, node: Node) -> None:
     """Clients that do not read in time are closed, which is what the default says."""
     policy = as_text(node)
     if policy not in WRITE_TIMEOUT_POLICIES:
-        raise Fault(node, f"{key} must be 'default', 'close' or 'retry'")
+        raise ConfigFault(node, f"{key} must be 'default', 'close' or 'retry'")
     if policy == "retry":
         raise not_supported(node, f"{key} = retry")
 
 
 def _block(node: Node, wanted: str) -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        raise Fault(node, f"Expected {wanted}, got {type_name(node.value)}")
+        raise ConfigFault(node, f"Expected {wanted}, got {type_name(node.value)}")
     return node.value
 
 
@@ -93,7 +93,7 @@ def _name(what: str) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         name = as_text(node)
         if " " in name:
-            raise Fault(node, f"{what} name cannot contain spaces")
+            raise ConfigFault(node, f"{what} name cannot contain spaces")
         section.fields["name"] = name
 
     return read
@@ -103,16 +103,16 @@ def _leafnode_version(_section: Section, _key: str, node: Node) -> None:
     """The oldest server that may be a leaf: of no use here, and judged as the reference does."""
     version = _SEMVER.fullmatch(as_text(node))
     if version is None:
-        raise Fault(node, "invalid leafnode's minimum version: invalid semver")
+        raise ConfigFault(node, "invalid leafnode's minimum version: invalid semver")
     if tuple(int(part) for part in version.groups()) < LEAFNODE_VERSION_MIN:
         shown = ".".join(str(part) for part in LEAFNODE_VERSION_MIN)
-        raise Fault(node, f"the minimum version should be at least {shown}")
+        raise ConfigFault(node, f"the minimum version should be at least {shown}")
 
 
 def _compression(_section: Section, key: str, node: Node) -> None:
     if not isinstance(node.value, bool | str | dict):
         kind = type_name(node.value)
-        raise Fault(node, f'field "{key}" should be a boolean or a structure, got {kind}')
+        raise ConfigFault(node, f'field "{key}" should be a boolean or a structure, got {kind}')
 
 
 # Websocket
@@ -132,11 +132,11 @@ def _handshake_timeout(section: Section, _key: str, node: Node) -> None:
         try:
             section.fields["handshake_timeout_ns"] = parse_duration(value)
         except ValueError as error:
-            raise Fault(node, str(error)) from None
+            raise ConfigFault(node, str(error)) from None
         return
     if isinstance(value, bool) or not isinstance(value, int):
         kind = type_name(value)
-        raise Fault(node, f"error parsing handshake timeout: unsupported type {kind}")
+        raise ConfigFault(node, f"error parsing handshake timeout: unsupported type {kind}")
     section.fields["handshake_timeout_ns"] = value * SECOND_NS
 
 
@@ -149,12 +149,12 @@ def _websocket_authorization(section: Section, _key: str, node: Node) -> None:
 
 def _headers(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
-        raise Fault(node, f"error parsing headers: unsupported type {type_name(node.value)}")
+        raise ConfigFault(node, f"error parsing headers: unsupported type {type_name(node.value)}")
     headers = {}
     for name, entry in node.value.items():
         if not isinstance(entry.value, str):
             kind = type_name(entry.value)
-            raise Fault(entry, f"error parsing header key {name}: unsupported type {kind}")
+            raise ConfigFault(entry, f"error parsing header key {name}: unsupported type {kind}")
         headers[name] = entry.value
     section.fields["headers"] = headers
 

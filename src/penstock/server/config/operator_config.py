@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.durations import parse_duration
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.base.version import REFERENCE_VERSION
 from penstock.server.auth.claims import (
     AccountClaims,
@@ -24,7 +24,7 @@ from penstock.server.auth.claims import (
 )
 from penstock.server.auth.scoped_users import is_unlicensed
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     as_bool,
     as_int,
     as_map,
@@ -84,7 +84,7 @@ def read_operators(section: Section, _key: str, node: Node) -> None:
             token = _operator_token(entry)
             found.append(decode(token, OperatorClaims))
         except (ClaimsFault, OSError) as fault:
-            raise Fault(node, f"error parsing operator JWT: {_why(fault)}") from None
+            raise ConfigFault(node, f"error parsing operator JWT: {_why(fault)}") from None
         tokens.append(token)
     section.fields["operators"] = tuple(tokens)
     if len(found) == 1 and found[0].system_account:
@@ -94,8 +94,10 @@ def read_operators(section: Section, _key: str, node: Node) -> None:
 def read_trusted_keys(section: Section, _key: str, node: Node) -> None:
     keys = as_texts(node, "trusted", section.problems)
     for key in keys:
-        if not is_public(key, Kind.OPERATOR):
-            raise Fault(node, f'trust key "{key}" required to be a valid public operator nkey')
+        if not is_public(key, KeyKind.OPERATOR):
+            raise ConfigFault(
+                node, f'trust key "{key}" required to be a valid public operator nkey'
+            )
     section.fields["trusted_keys"] = keys
 
 
@@ -105,11 +107,11 @@ def read_resolver(section: Section, _key: str, node: Node) -> None:
         return
     if not isinstance(node.value, str):
         got = type_name(node.value)
-        raise Fault(node, f"error parsing operator resolver, wrong type {got}")
+        raise ConfigFault(node, f"error parsing operator resolver, wrong type {got}")
     if _BY_URL.match(node.value):
         raise not_supported(node, "resolver URL")
     if not _IN_MEMORY.search(node.value):
-        raise Fault(node, NO_RESOLVER)
+        raise ConfigFault(node, NO_RESOLVER)
     section.fields["resolver"] = MEMORY
 
 
@@ -121,7 +123,7 @@ def _read_resolver_map(section: Section, node: Node) -> None:
         section.fields["resolver"] = MEMORY
         return
     if kind not in (FULL, CACHE):
-        raise Fault(node, NO_RESOLVER)
+        raise ConfigFault(node, NO_RESOLVER)
     for key in ("ttl", "interval", "timeout"):
         _check_duration(node, given.get(key))
     _check_directory(node, given, _UNWELCOME[kind])
@@ -141,35 +143,35 @@ def _check_duration(node: Node, given: object) -> None:
     try:
         parse_duration(str(given)) if given is not None else None
     except ValueError as error:
-        raise Fault(node, str(error)) from None
+        raise ConfigFault(node, str(error)) from None
 
 
 def _check_directory(node: Node, given: dict[str, object], unwelcome: dict[str, str]) -> None:
     directory = given.get("dir")
     if not directory:
-        raise Fault(node, "dir has no value and needs to point to a directory")
+        raise ConfigFault(node, "dir has no value and needs to point to a directory")
     if Path(str(directory)).exists() and not os.access(str(directory), os.W_OK | os.X_OK):
-        raise Fault(node, "dir needs to point to an accessible directory")
+        raise ConfigFault(node, "dir needs to point to an accessible directory")
     if Path(str(directory)).is_file():
-        raise Fault(node, "dir needs to point to an accessible directory")
+        raise ConfigFault(node, "dir needs to point to an accessible directory")
     for key, refusal in unwelcome.items():
         if key in given:
-            raise Fault(node, refusal)
+            raise ConfigFault(node, refusal)
     if "hard_delete" in given and not given.get("allow_delete"):
-        raise Fault(node, "hard_delete has no effect without delete")
+        raise ConfigFault(node, "hard_delete has no effect without delete")
 
 
 def read_preload(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
-        raise Fault(node, "preload should be a map of account_public_key:account_jwt")
+        raise ConfigFault(node, "preload should be a map of account_public_key:account_jwt")
     preload: dict[str, str] = {}
     for name, entry in as_map(node).items():
         if not isinstance(entry.value, str):
-            raise Fault(entry, "preload map value should be a string JWT")
+            raise ConfigFault(entry, "preload map value should be a string JWT")
         try:
             decode(entry.value, AccountClaims)
         except ClaimsFault:
-            raise Fault(entry, "invalid account JWT") from None
+            raise ConfigFault(entry, "invalid account JWT") from None
         preload[name] = entry.value
     section.fields["resolver_preload"] = preload
 
@@ -219,7 +221,7 @@ def check_operators(options: Options) -> str | None:
         if fault is not None:
             return fault
     for key in options.resolver_pinned_accounts:
-        if not is_public(key, Kind.ACCOUNT):
+        if not is_public(key, KeyKind.ACCOUNT):
             return f'pinned account key "{key}" is not a valid public account nkey'
     return None
 

@@ -86,7 +86,7 @@ class Authorization(_Secretive, frozen=True, kw_only=True):
     callout: Annotated[CalloutOptions | None, Doc("A service that decides logins.")] = None
 
 
-class AccountLimits(Struct, frozen=True, kw_only=True):
+class AccountConnectionLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one account; -1 is unlimited."""
 
     max_connections: Annotated[int, Doc("Client connections.")] = UNLIMITED
@@ -112,7 +112,7 @@ class JetStreamAccountLimits(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
-class BatchLimits(Struct, frozen=True, kw_only=True):
+class BatchOptions(Struct, frozen=True, kw_only=True):
     """Bounds of batched publishing."""
 
     max_inflight_per_stream: Annotated[int, Doc("Open batches of a stream.")] = 50
@@ -128,7 +128,7 @@ class JetStreamLimits(Struct, frozen=True, kw_only=True):
     max_request_batch: Annotated[int, Doc("Cap of consumers' max_batch.")] = 0
     default_max_consumers: Annotated[int, Doc("max_consumers of streams that say none.")] = 1000
     duplicate_window_ns: Annotated[int, Doc("Cap of streams' duplicate_window.")] = 0
-    batch: Annotated[BatchLimits, Doc("Bounds of batched publishing.")] = BatchLimits()
+    batch: Annotated[BatchOptions, Doc("Bounds of batched publishing.")] = BatchOptions()
 
 
 class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
@@ -164,7 +164,9 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
     default_permissions: Annotated[
         Permissions | None, Doc("For users without permissions of their own.")
     ] = None
-    limits: Annotated[AccountLimits, Doc("Bounds of the account.")] = AccountLimits()
+    limits: Annotated[AccountConnectionLimits, Doc("Bounds of the account.")] = (
+        AccountConnectionLimits()
+    )
     jetstream: Annotated[
         JetStreamAccountLimits | None, Doc("What it may persist; None: nothing.")
     ] = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.broker.import_resolver import SharingFault
 from penstock.broker.permission_values import (
     Permissions,
@@ -19,7 +19,7 @@ from penstock.broker.permission_values import (
 )
 from penstock.server.config.callout_config import read_callout
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Problems,
     Reader,
     Section,
@@ -40,7 +40,7 @@ from penstock.server.config.config_values import (
 from penstock.server.config.jetstream_config import read_account_jetstream
 from penstock.server.config.options import (
     AUTH_TIMEOUT_NS_DEFAULT,
-    AccountLimits,
+    AccountConnectionLimits,
     AccountOptions,
     Authorization,
     UserOptions,
@@ -66,7 +66,7 @@ CONNECTION_TYPES = frozenset(
 def read_authorization(node: Node, problems: Problems) -> Authorization:
     auth = replace(Authorization(), **read_map(as_map(node), _AUTHORIZATION, problems))
     if (auth.user or auth.password) and auth.token:
-        raise Fault(node, "Cannot have a user/pass and token")
+        raise ConfigFault(node, "Cannot have a user/pass and token")
     return auth
 
 
@@ -80,14 +80,14 @@ def read_accounts(node: Node, problems: Problems) -> tuple[AccountOptions, ...]:
     if isinstance(node.value, list):
         return _named_accounts(node.value)
     if not isinstance(node.value, dict):
-        raise Fault(node, "Expected map entries for accounts")
+        raise ConfigFault(node, "Expected map entries for accounts")
     accounts = []
     for name, entry in node.value.items():
         if entry.used_as_variable:
             continue
         try:
             accounts.append(_account(name, entry, problems))
-        except Fault as fault:
+        except ConfigFault as fault:
             problems.errors.append(str(fault))
     if not problems.errors:
         _check_sharing(accounts, node)
@@ -98,7 +98,7 @@ def _check_sharing(accounts: list[AccountOptions], node: Node) -> None:
     try:
         sharing_of(accounts)
     except SharingFault as fault:
-        raise Fault(node, str(fault)) from None
+        raise ConfigFault(node, str(fault)) from None
 
 
 def _named_accounts(items: list[Node]) -> tuple[AccountOptions, ...]:
@@ -107,14 +107,14 @@ def _named_accounts(items: list[Node]) -> tuple[AccountOptions, ...]:
         name = as_text(item)
         _refuse_reserved(name, item)
         if name in names:
-            raise Fault(item, f"Duplicate Account Entry: {name}")
+            raise ConfigFault(item, f"Duplicate Account Entry: {name}")
         names.append(name)
     return tuple(AccountOptions(name=name) for name in names)
 
 
 def _account(name: str, node: Node, problems: Problems) -> AccountOptions:
     if not isinstance(node.value, dict):
-        raise Fault(node, "Expected map entries for accounts")
+        raise ConfigFault(node, "Expected map entries for accounts")
     _refuse_reserved(name, node)
     account = replace(AccountOptions(name=name), **read_map(node.value, _ACCOUNT, problems))
     return replace(account, users=tuple(replace(user, account=name) for user in account.users))
@@ -122,7 +122,7 @@ def _account(name: str, node: Node, problems: Problems) -> AccountOptions:
 
 def _refuse_reserved(name: str, node: Node) -> None:
     if name == GLOBAL_ACCOUNT:
-        raise Fault(node, f'"{name}" is a Reserved Account')
+        raise ConfigFault(node, f'"{name}" is a Reserved Account')
 
 
 # Users
@@ -131,12 +131,12 @@ def _refuse_reserved(name: str, node: Node) -> None:
 def _users(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, list):
         shown = node.value if isinstance(node.value, str | int | float) else type_name(node.value)
-        raise Fault(node, f"Expected users field to be an array, got {shown}")
+        raise ConfigFault(node, f"Expected users field to be an array, got {shown}")
     users = []
     for item in node.value:
         try:
             users.append(_user(item, section.problems))
-        except Fault as fault:
+        except ConfigFault as fault:
             section.problems.errors.append(str(fault))
     section.fields["users"] = tuple(users)
 
@@ -144,14 +144,14 @@ def _users(section: Section, _key: str, node: Node) -> None:
 def _user(node: Node, problems: Problems) -> UserOptions:
     if not isinstance(node.value, dict):
         shown = node.value if isinstance(node.value, str | int | float) else type_name(node.value)
-        raise Fault(node, f"Expected user entry to be a map/struct, got {shown}")
+        raise ConfigFault(node, f"Expected user entry to be a map/struct, got {shown}")
     user = replace(UserOptions(), **read_map(node.value, _USER, problems))
     if not user.nkey and not user.user:
-        raise Fault(node, "User entry requires a user")
-    if user.nkey and not is_public(user.nkey, Kind.USER):
-        raise Fault(node, "Not a valid public nkey for a user")
+        raise ConfigFault(node, "User entry requires a user")
+    if user.nkey and not is_public(user.nkey, KeyKind.USER):
+        raise ConfigFault(node, "Not a valid public nkey for a user")
     if user.nkey and (user.user or user.password):
-        raise Fault(node, "Nkey users do not take usernames or passwords")
+        raise ConfigFault(node, "Nkey users do not take usernames or passwords")
     return user
 
 
@@ -160,7 +160,7 @@ def _connection_types(section: Section, _key: str, node: Node) -> None:
     unknown = [kind for kind in kinds if kind not in CONNECTION_TYPES]
     if unknown:
         listed = " ".join(f'"{kind}"' for kind in unknown)
-        raise Fault(node, f"invalid connection types [{listed}]")
+        raise ConfigFault(node, f"invalid connection types [{listed}]")
     section.fields["allowed_connection_types"] = tuple(kinds)
 
 
@@ -186,7 +186,7 @@ def _permissions(name: str) -> Reader:
 def read_permissions(node: Node, problems: Problems) -> Permissions:
     if not isinstance(node.value, dict):
         shown = node.value if isinstance(node.value, str | int | float) else type_name(node.value)
-        raise Fault(node, f"Expected permissions to be a map/struct, got {shown}")
+        raise ConfigFault(node, f"Expected permissions to be a map/struct, got {shown}")
     return replace(Permissions(), **read_map(node.value, _PERMISSIONS, problems, _unknown))
 
 
@@ -242,7 +242,7 @@ def _entries(node: Node) -> list[tuple[Node, str]]:
     if isinstance(node.value, str):
         return [(node, node.value)]
     if not isinstance(node.value, list):
-        raise Fault(
+        raise ConfigFault(
             node,
             "Expected subject permissions to be a subject, or array of subjects, "
             f"got {type_name(node.value)}",
@@ -250,7 +250,7 @@ def _entries(node: Node) -> list[tuple[Node, str]]:
     entries = []
     for item in node.value:
         if not isinstance(item.value, str):
-            raise Fault(item, "Subject in permissions array cannot be cast to string")
+            raise ConfigFault(item, "Subject in permissions array cannot be cast to string")
         entries.append((item, item.value))
     return entries
 
@@ -258,7 +258,7 @@ def _entries(node: Node) -> list[tuple[Node, str]]:
 def _subject(entry: tuple[Node, str]) -> str:
     node, subject = entry
     if not is_valid_subject(subject):
-        raise Fault(node, f'subject "{subject}" is not a valid subject')
+        raise ConfigFault(node, f'subject "{subject}" is not a valid subject')
     return subject
 
 
@@ -268,10 +268,10 @@ def _subject_and_queue(entry: tuple[Node, str]) -> str:
     if is_valid_subject(both):
         return both
     if len(words) != 2:
-        raise Fault(node, f'subject "{both}" is not a valid subject')
+        raise ConfigFault(node, f'subject "{both}" is not a valid subject')
     subject, queue = words
     if not is_valid_subject(queue):
-        raise Fault(node, f'queue "{queue}" is not a valid queue')
+        raise ConfigFault(node, f'queue "{queue}" is not a valid queue')
     return f"{_subject((node, subject))} {queue}"
 
 
@@ -282,7 +282,7 @@ def _responses(section: Section, _key: str, node: Node) -> None:
         found = read_map(node.value, _RESPONSES, section.problems, _unknown)
         section.fields["responses"] = replace(ResponsePermission(), **found)
     elif node.value is not False:
-        raise Fault(node, "error parsing response permissions, expected a boolean or a map")
+        raise ConfigFault(node, "error parsing response permissions, expected a boolean or a map")
 
 
 def _max_responses(section: Section, _key: str, node: Node) -> None:
@@ -292,7 +292,7 @@ def _max_responses(section: Section, _key: str, node: Node) -> None:
 
 def _response_expiry(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, str):
-        raise Fault(node, "error parsing expires, not a duration string")
+        raise ConfigFault(node, "error parsing expires, not a duration string")
     expires_ns = duration_text(node, "expires")
     if expires_ns:
         section.fields["expires_ns"] = max(expires_ns, -1)
@@ -304,9 +304,9 @@ def _response_expiry(section: Section, _key: str, node: Node) -> None:
 def _limits(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, dict):
         shown = node.value if isinstance(node.value, str | int | float) else type_name(node.value)
-        raise Fault(node, f"Expected account limits to be a map/struct, got {shown}")
+        raise ConfigFault(node, f"Expected account limits to be a map/struct, got {shown}")
     found = read_map(node.value, _LIMITS, section.problems, _unknown_limit)
-    section.fields["limits"] = replace(AccountLimits(), **found)
+    section.fields["limits"] = replace(AccountConnectionLimits(), **found)
 
 
 def _unknown_limit(key: str, node: Node) -> str | None:

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.base.durations import parse_duration
 from penstock.broker.import_resolver import Shares, join
-from penstock.broker.share_values import Destination, Export, Import, Kind, Mapping, Response
+from penstock.broker.share_values import (
+    Destination,
+    Export,
+    Import,
+    Mapping,
+    ResponseKind,
+    ShareKind,
+)
 from penstock.broker.subject_mappings import MappingFault, Mappings
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Problems,
     Reader,
     Section,
@@ -41,11 +48,11 @@ T = TypeVar("T")
 
 WEIGHT_MAX = 100
 _RESPONSES = {
-    "single": Response.SINGLETON,
-    "singleton": Response.SINGLETON,
-    "stream": Response.STREAM,
-    "chunk": Response.CHUNKED,
-    "chunked": Response.CHUNKED,
+    "single": ResponseKind.SINGLETON,
+    "singleton": ResponseKind.SINGLETON,
+    "stream": ResponseKind.STREAM,
+    "chunk": ResponseKind.CHUNKED,
+    "chunked": ResponseKind.CHUNKED,
 }
 
 
@@ -62,7 +69,7 @@ def read_mappings(section: Section, _key: str, node: Node) -> None:
     for subject, entry in as_map(node).items():
         try:
             mappings.append(_mapping(subject, entry, node, section.problems))
-        except Fault as fault:
+        except ConfigFault as fault:
             section.problems.errors.append(str(fault))
     section.fields["mappings"] = tuple(mappings)
 
@@ -76,12 +83,12 @@ def _items(
     node: Node, what: str, problems: Problems, read: Callable[[Node, Problems], T | None]
 ) -> tuple[T, ...]:
     if not isinstance(node.value, list):
-        raise Fault(node, f"{what} should be an array, got {type_name(node.value)}")
+        raise ConfigFault(node, f"{what} should be an array, got {type_name(node.value)}")
     items = []
     for item in node.value:
         try:
             found = read(item, problems)
-        except Fault as fault:
+        except ConfigFault as fault:
             problems.errors.append(str(fault))
         else:
             items += [] if found is None else [found]
@@ -94,33 +101,33 @@ def _items(
 def _export(node: Node, problems: Problems) -> Export | None:
     if not isinstance(node.value, dict):
         got = type_name(node.value)
-        raise Fault(node, f"Export Items should be a map with type entry, got {got}")
+        raise ConfigFault(node, f"Export Items should be a map with type entry, got {got}")
     fields = read_map(node.value, _EXPORT, problems)
     kind = _kind(node, fields)
     if kind is None:
         return None
-    if kind is Kind.STREAM:
+    if kind is ShareKind.STREAM:
         for key, what in (("response", "response"), ("allow_trace", "allow_trace")):
             if key in fields:
-                raise Fault(node, f"Detected {what} directive on non-service")
+                raise ConfigFault(node, f"Detected {what} directive on non-service")
     subject = fields.pop(kind.value)
     # Here and below: `read_map` has read every field by its declared type.
     return Export(kind=kind, subject=subject, **fields)  # type: ignore[arg-type]
 
 
-def _kind(node: Node, fields: dict[str, object]) -> Kind | None:
+def _kind(node: Node, fields: dict[str, object]) -> ShareKind | None:
     if "stream" in fields and "service" in fields:
-        raise Fault(node, "Detected service but already saw a stream")
+        raise ConfigFault(node, "Detected service but already saw a stream")
     if "stream" in fields:
-        return Kind.STREAM
-    return Kind.SERVICE if "service" in fields else None
+        return ShareKind.STREAM
+    return ShareKind.SERVICE if "service" in fields else None
 
 
-def _subject(kind: Kind) -> Reader:
+def _subject(kind: ShareKind) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         if not isinstance(node.value, str):
             got = type_name(node.value)
-            raise Fault(node, f"Expected {kind.value} name to be string, got {got}")
+            raise ConfigFault(node, f"Expected {kind.value} name to be string, got {got}")
         section.fields[kind.value] = node.value
 
     return read
@@ -128,21 +135,21 @@ def _subject(kind: Kind) -> Reader:
 
 def _response(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, str):
-        raise Fault(node, f"Expected response type to be string, got {type_name(node.value)}")
+        raise ConfigFault(node, f"Expected response type to be string, got {type_name(node.value)}")
     found = _RESPONSES.get(node.value.lower())
     if found is None:
-        raise Fault(node, f'Unknown response type: "{node.value}"')
+        raise ConfigFault(node, f'Unknown response type: "{node.value}"')
     section.fields["response"] = found
 
 
 def _threshold(section: Section, _key: str, node: Node) -> None:
     wanted = "Expected response threshold to be a parseable time duration, got"
     if not isinstance(node.value, str):
-        raise Fault(node, f"{wanted} {type_name(node.value)}")
+        raise ConfigFault(node, f"{wanted} {type_name(node.value)}")
     try:
         section.fields["threshold_ns"] = parse_duration(node.value)
     except ValueError:
-        raise Fault(node, f'{wanted} "{node.value}"') from None
+        raise ConfigFault(node, f'{wanted} "{node.value}"') from None
 
 
 def _account_names(section: Section, _key: str, node: Node) -> None:
@@ -155,27 +162,29 @@ def _account_names(section: Section, _key: str, node: Node) -> None:
 def _import(node: Node, problems: Problems) -> Import | None:
     if not isinstance(node.value, dict):
         got = type_name(node.value)
-        raise Fault(node, f"Import Items should be a map with type entry, got {got}")
+        raise ConfigFault(node, f"Import Items should be a map with type entry, got {got}")
     fields = read_map(node.value, _IMPORT, problems)
     kind = _kind(node, fields)
     if kind is None:
         return None
-    if kind is Kind.STREAM and fields.get("prefix") and fields.get("to"):
-        raise Fault(node, "Stream import can not have a 'prefix' and a 'to' property")
-    if kind is Kind.SERVICE and "allow_trace" in fields:
-        raise Fault(node, "Detected allow_trace directive on a non-stream")
+    if kind is ShareKind.STREAM and fields.get("prefix") and fields.get("to"):
+        raise ConfigFault(node, "Stream import can not have a 'prefix' and a 'to' property")
+    if kind is ShareKind.SERVICE and "allow_trace" in fields:
+        raise ConfigFault(node, "Detected allow_trace directive on a non-stream")
     origin = fields.pop(kind.value)
     return Import(kind=kind, **origin, **fields)  # type: ignore[arg-type]
 
 
-def _origin(kind: Kind) -> Reader:
+def _origin(kind: ShareKind) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         if not isinstance(node.value, dict):
             got = type_name(node.value)
-            raise Fault(node, f"{kind.value.title()} entry should be an account map, got {got}")
+            raise ConfigFault(
+                node, f"{kind.value.title()} entry should be an account map, got {got}"
+            )
         found = read_map(node.value, _ORIGIN, section.problems)
         if not found.get("account") or not found.get("subject"):
-            raise Fault(node, "Expect an account name and a subject")
+            raise ConfigFault(node, "Expect an account name and a subject")
         section.fields[kind.value] = found
 
     return read
@@ -186,7 +195,7 @@ def _origin(kind: Kind) -> Reader:
 
 def _mapping(subject: str, entry: Node, node: Node, problems: Problems) -> Mapping:
     if not is_valid_subject(subject):
-        raise Fault(node, f'Subject "{subject}" is not a valid subject')
+        raise ConfigFault(node, f'Subject "{subject}" is not a valid subject')
     named = ""
     if isinstance(entry.value, str):
         found = [Destination(subject=entry.value)]
@@ -198,17 +207,17 @@ def _mapping(subject: str, entry: Node, node: Node, problems: Problems) -> Mappi
     try:
         Mappings([mapping], draw=lambda _: 0)
     except MappingFault as fault:
-        raise Fault(entry, f'Error adding mapping for "{subject}"{named} : {fault}') from None
+        raise ConfigFault(entry, f'Error adding mapping for "{subject}"{named} : {fault}') from None
     return mapping
 
 
 def _destination(node: Node, problems: Problems) -> Destination:
     if not isinstance(node.value, dict):
-        raise Fault(node, "Expected an entry for the mapping destination")
+        raise ConfigFault(node, "Expected an entry for the mapping destination")
     fields = read_map(node.value, _DESTINATION, problems, _unknown_destination)
     if "weight" not in fields:
         shown = fields.get("subject", "")
-        raise Fault(node, f'Missing weight for mapping destination "{shown}"')
+        raise ConfigFault(node, f'Missing weight for mapping destination "{shown}"')
     return Destination(**{"subject": "", **fields})  # type: ignore[arg-type]
 
 
@@ -221,12 +230,12 @@ def _weight(section: Section, _key: str, node: Node) -> None:
     if isinstance(value, str):
         digits = value.removesuffix("%")
         if not digits.lstrip("+-").isdigit():
-            raise Fault(node, f'Invalid weight "{digits}" for mapping destination')
+            raise ConfigFault(node, f'Invalid weight "{digits}" for mapping destination')
         value = int(digits)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Fault(node, f"Unknown entry type for weight of {value}")
+        raise ConfigFault(node, f"Unknown entry type for weight of {value}")
     if not 0 <= value <= WEIGHT_MAX:
-        raise Fault(node, f"Invalid weight {value} for mapping destination")
+        raise ConfigFault(node, f"Invalid weight {value} for mapping destination")
     section.fields["weight"] = value
 
 
@@ -235,8 +244,8 @@ def _trace(section: Section, _key: str, node: Node) -> None:
 
 
 _EXPORT: dict[str, Reader] = {
-    "stream": _subject(Kind.STREAM),
-    "service": _subject(Kind.SERVICE),
+    "stream": _subject(ShareKind.STREAM),
+    "service": _subject(ShareKind.SERVICE),
     **dict.fromkeys(("response", "response_type"), _response),
     **dict.fromkeys(
         ("threshold", "response_threshold", "response_max_time", "response_time"), _threshold
@@ -247,8 +256,8 @@ _EXPORT: dict[str, Reader] = {
     "latency": unsupported,
 }
 _IMPORT: dict[str, Reader] = {
-    "stream": _origin(Kind.STREAM),
-    "service": _origin(Kind.SERVICE),
+    "stream": _origin(ShareKind.STREAM),
+    "service": _origin(ShareKind.SERVICE),
     "prefix": text("prefix"),
     "to": text("to"),
     "share": boolean("share"),

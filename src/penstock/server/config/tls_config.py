@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.base.durations import parse_duration
 from penstock.server.config.config_values import (
-    Fault,
+    ConfigFault,
     Problems,
     Reader,
     Section,
@@ -52,7 +52,7 @@ def read_tls(node: Node, problems: Problems) -> TlsOptions:
 def _load(node: Node, options: TlsOptions) -> None:
     if bool(options.cert_file) != bool(options.key_file):
         missing = "key_file" if options.cert_file else "cert_file"
-        raise Fault(node, f"missing '{missing}' in TLS configuration")
+        raise ConfigFault(node, f"missing '{missing}' in TLS configuration")
     if not options.cert_file and not options.ca_file:
         return
     import ssl
@@ -69,7 +69,7 @@ def _load(node: Node, options: TlsOptions) -> None:
         else:  # as the reference: authorities are read even where nothing can be served
             load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     except TlsConfigError as error:
-        raise Fault(node, str(error)) from None
+        raise ConfigFault(node, str(error)) from None
 
 
 def _unknown(key: str, _node: Node) -> str:
@@ -79,7 +79,7 @@ def _unknown(key: str, _node: Node) -> str:
 def _file(name: str) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         if not isinstance(node.value, str):
-            raise Fault(node, f"error parsing tls config, expected '{name}' to be filename")
+            raise ConfigFault(node, f"error parsing tls config, expected '{name}' to be filename")
         section.fields[name] = node.value
 
     return read
@@ -87,7 +87,7 @@ def _file(name: str) -> Reader:
 
 def _flag(node: Node, name: str) -> bool:
     if not isinstance(node.value, bool):
-        raise Fault(node, f"error parsing tls config, expected '{name}' to be a boolean")
+        raise ConfigFault(node, f"error parsing tls config, expected '{name}' to be a boolean")
     return node.value
 
 
@@ -107,7 +107,7 @@ def _verify_and_map(section: Section, _key: str, node: Node) -> None:
 
 def _check_known_urls(_section: Section, key: str, node: Node) -> None:
     if _flag(node, key):
-        raise Fault(node, f"{key} not supported in this context")
+        raise ConfigFault(node, f"{key} not supported in this context")
 
 
 def _insecure_ciphers(_section: Section, key: str, node: Node) -> None:
@@ -119,7 +119,7 @@ def _names(name: str) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         items = as_list(node)
         if not items:
-            raise Fault(node, f"error parsing tls config, '{name}' cannot be empty")
+            raise ConfigFault(node, f"error parsing tls config, '{name}' cannot be empty")
         section.fields[name] = tuple(as_text(item) for item in items)
 
     return read
@@ -138,7 +138,7 @@ def _cipher_suites(section: Section, key: str, node: Node) -> None:
         if name in INSECURE_SUITES:
             raise not_supported(item, f"the insecure cipher suite {name}")
         if name not in IANA_TO_OPENSSL and name not in TLS13_SUITES:
-            raise Fault(item, f"unrecognized cipher {name}")
+            raise ConfigFault(item, f"unrecognized cipher {name}")
 
 
 def _curves(section: Section, key: str, node: Node) -> None:
@@ -147,17 +147,19 @@ def _curves(section: Section, key: str, node: Node) -> None:
     _names("curve_preferences")(section, key, node)
     for item in as_list(node):
         if as_text(item) not in CURVES:
-            raise Fault(item, f"unrecognized curve preference {item.value}")
+            raise ConfigFault(item, f"unrecognized curve preference {item.value}")
 
 
 def _min_version(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, str):
         shown = node.value if isinstance(node.value, int | float) else type_name(node.value)
-        raise Fault(node, f"error parsing tls config: 'min_version' wrong type: {shown}")
+        raise ConfigFault(node, f"error parsing tls config: 'min_version' wrong type: {shown}")
     if node.value in _OLD_VERSIONS:
-        raise Fault(node, f"error parsing tls config: unsupported TLS version: TLS {node.value}")
+        raise ConfigFault(
+            node, f"error parsing tls config: unsupported TLS version: TLS {node.value}"
+        )
     if node.value not in _VERSIONS:
-        raise Fault(node, f"error parsing tls config: unknown version: {node.value}")
+        raise ConfigFault(node, f"error parsing tls config: unknown version: {node.value}")
     section.fields["min_version"] = node.value
 
 
@@ -167,7 +169,7 @@ def _timeout(section: Section, _key: str, node: Node) -> None:
 
 def _pinned(section: Section, _key: str, node: Node) -> None:
     if not isinstance(node.value, list):
-        raise Fault(
+        raise ConfigFault(
             node,
             "error parsing tls config, expected 'pinned_certs' to be a list of hex-encoded "
             "sha256 of DER encoded SubjectPublicKeyInfo",
@@ -176,7 +178,7 @@ def _pinned(section: Section, _key: str, node: Node) -> None:
     for item in node.value:
         pin = as_text(item).lower()
         if not _SHA256_HEX.fullmatch(pin):
-            raise Fault(
+            raise ConfigFault(
                 item,
                 f"error parsing tls config, 'pinned_certs' key {pin} does not look like "
                 "hex-encoded sha256 of DER encoded SubjectPublicKeyInfo",
@@ -192,7 +194,7 @@ def _handshake_first(section: Section, key: str, node: Node) -> None:
         return
     if not isinstance(value, str):
         kind = type_name(value)
-        raise Fault(node, f'field "{key}" should be a boolean or a string, got {kind}')
+        raise ConfigFault(node, f'field "{key}" should be a boolean or a string, got {kind}')
     section.fields["handshake_first"] = True
     if value.lower() == "auto":
         section.fields["handshake_first_fallback_ns"] = HANDSHAKE_FIRST_FALLBACK_NS_DEFAULT
@@ -200,7 +202,7 @@ def _handshake_first(section: Section, key: str, node: Node) -> None:
     try:
         section.fields["handshake_first_fallback_ns"] = parse_duration(value)
     except ValueError:
-        raise Fault(node, f'field "{key}"\'s value "{value}" is invalid') from None
+        raise ConfigFault(node, f'field "{key}"\'s value "{value}" is invalid') from None
 
 
 _TABLE: dict[str, Reader] = {

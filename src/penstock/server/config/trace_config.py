@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.server.config.config_values import Fault, read_map, type_name
+from penstock.server.config.config_values import ConfigFault, read_map, type_name
 from penstock.subjects.tokens import has_wildcard, is_valid_subject
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def read_message_trace(section: Section, key: str, node: Node) -> None:
             section.problems.warnings.append(f"{node.where}: {NO_DESTINATION}")
         section.fields.update(found)
     else:
-        raise Fault(
+        raise ConfigFault(
             node,
             f"Expected account message trace {key!r} to be a string or a map/struct, "
             f"got {type_name(node.value)}",
@@ -35,9 +35,9 @@ def read_message_trace(section: Section, key: str, node: Node) -> None:
 
 def _dest(section: Section, key: str, node: Node) -> None:
     if not isinstance(node.value, str):
-        raise Fault(node, f'Field "{key}" should be a string, got {type_name(node.value)}')
+        raise ConfigFault(node, f'Field "{key}" should be a string, got {type_name(node.value)}')
     if not is_valid_subject(node.value) or has_wildcard(node.value):
-        raise Fault(node, f'Trace destination "{node.value}" is not valid')
+        raise ConfigFault(node, f'Trace destination "{node.value}" is not valid')
     section.fields["trace_dest"] = node.value
 
 
@@ -46,16 +46,16 @@ def _sampling(section: Section, key: str, node: Node) -> None:
     if isinstance(value, str):
         digits = value.removesuffix("%")
         if not digits.lstrip("+-").isdecimal():
-            raise Fault(node, f'Invalid trace destination sampling value "{value}"')
+            raise ConfigFault(node, f'Invalid trace destination sampling value "{value}"')
         value = int(digits)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Fault(
+        raise ConfigFault(
             node,
             f'Trace destination sampling field "{key}" should be an integer or a percentage, '
             f"got {type_name(value)}",
         )
     if not 1 <= value <= SAMPLING_MAX:
-        raise Fault(
+        raise ConfigFault(
             node,
             f"Ttrace destination sampling value {value} is invalid, needs to be [1..100]",
         )

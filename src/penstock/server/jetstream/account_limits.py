@@ -12,12 +12,12 @@ from penstock.api.account_usage import AccountLimits
 
 if TYPE_CHECKING:
     from penstock.server.config.options import JetStreamAccountLimits
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
 
 
 def granted(
-    service: Service, account: Account
+    service: ServerState, account: Account
 ) -> tuple[AccountLimits | None, dict[str, AccountLimits]]:
     """Return the limits of an account, None if it has no JetStream, and those of its tiers."""
     if account.name == service.system_account:

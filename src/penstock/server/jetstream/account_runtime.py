@@ -19,25 +19,25 @@ from penstock.server.jetstream.api_dispatch import ApiRequests
 from penstock.server.jetstream.archive_tasks import Transfers
 from penstock.server.jetstream.effect_runner import Performer
 from penstock.server.jetstream.source_subscriptions import Copying
-from penstock.server.jetstream.stream_driver import HostDriver
+from penstock.server.jetstream.stream_driver import StreamDriver
 from penstock.server.server_log import log
 from penstock.server.system.request_info import asked_by
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
     from penstock.api.account_usage import AccountLimits
-    from penstock.api.advisories import ClientInfo
+    from penstock.api.advisories import AdvisoryClient
     from penstock.base.effects import Effect
     from penstock.base.slices import Sliced
-    from penstock.jetstream.account.asset_files import AccountFiles
+    from penstock.jetstream.account.asset_files import AccountDirectory
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.account.disk_work import FileSteps
     from penstock.jetstream.account.endpoints import Request
     from penstock.jetstream.archive.archive_transfer import Transfer
     from penstock.jetstream.consumers.consumer import Consumer
     from penstock.jetstream.host.stream_host import StreamHost
-    from penstock.server.jetstream.runtime import JetStreamEdge
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.runtime import JetStreamRuntime
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.system.account_imports import Shadow
     from penstock.server.system.server_accounts import Account
 
@@ -52,25 +52,25 @@ class Sweep:
 
     __slots__ = ("_files",)
 
-    def __init__(self, files: AccountFiles) -> None:
+    def __init__(self, files: AccountDirectory) -> None:
         self._files = files
 
     def run(self) -> None:
         self._files.sweep()
 
 
-class AccountEdge:
+class AccountRuntime:
     """One account's JetStream."""
 
-    def __init__(self, edge: JetStreamEdge, account: Account, assets: Assets) -> None:
+    def __init__(self, edge: JetStreamRuntime, account: Account, assets: Assets) -> None:
         self.edge = edge
         self.assets = assets
         self.name = account.name
         self.interest = account.interest
-        self._drivers: dict[str, HostDriver] = {}
+        self._drivers: dict[str, StreamDriver] = {}
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._shadows: dict[str, list[Shadow]] = {}
-        self._watched: dict[tuple[str, str | None], list[tuple[HostDriver, Consumer]]] = {}
+        self._watched: dict[tuple[str, str | None], list[tuple[StreamDriver, Consumer]]] = {}
         self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
         self.copying = Copying(self)
@@ -137,7 +137,7 @@ class AccountEdge:
         `undo` is told how to take back what was done, for when something raises.
         """
         if host.name not in self._drivers:
-            self._drivers[host.name] = HostDriver(host, self)
+            self._drivers[host.name] = StreamDriver(host, self)
             undo.callback(self._forget_driver, host)
         driver = self._drivers[host.name]
         if host.lane is None:
@@ -168,7 +168,7 @@ class AccountEdge:
         for shadow in shadows:
             self.edge.service.crossings.drop(shadow)
 
-    def _take_in(self, subject: str, driver: HostDriver) -> Subscription:
+    def _take_in(self, subject: str, driver: StreamDriver) -> Subscription:
         lane = driver.host.lane
         subscription = Subscription(subject, value=driver.published if lane is None else lane)
         self.interest.insert(subscription, call=True, lane=lane is not None)
@@ -199,11 +199,11 @@ class AccountEdge:
         for driver in self.drivers:
             driver.limits_changed()
 
-    def driver(self, host: StreamHost) -> HostDriver:
+    def driver(self, host: StreamHost) -> StreamDriver:
         return self._drivers[host.name]
 
     @property
-    def drivers(self) -> list[HostDriver]:
+    def drivers(self) -> list[StreamDriver]:
         return list(self._drivers.values())
 
     def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
@@ -252,7 +252,7 @@ class AccountEdge:
         if failure is not None:
             log.warning("what is left of deleted streams could not be removed: %s", failure)
 
-    def describe_client(self, request: Request) -> ClientInfo:
+    def describe_client(self, request: Request) -> AdvisoryClient:
         return asked_by(request.client, request.header, self.name, self.edge.service)
 
     def failed(self, request: Request, error: Exception) -> None:
@@ -310,7 +310,7 @@ class AccountEdge:
     # -- messages
 
     def _called(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         self.acks.take_collected()
         if self._is_elsewhere:
@@ -326,7 +326,7 @@ class AccountEdge:
         return not self.assets.is_enabled and crossings.serves(self.name, INFO_SUBJECT)
 
     def _called_in_domain(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         local = subject.split(".", 3)[3]
         if not local.startswith(BUCKETS_PREFIX):
@@ -334,7 +334,7 @@ class AccountEdge:
         elif not self.edge.plane.post(self.interest, local, payload, reply, header):
             self.nobody(Inbound(subject, reply, header, payload), source)
 
-    def nobody(self, msg: Inbound, source: Link | None) -> None:
+    def nobody(self, msg: Inbound, source: ClientLink | None) -> None:
         """Reply with 503 where JetStream listens and has nobody to hand the request to.
 
         As the router does: only to clients that want to know, and if no other subscription matched.
@@ -348,14 +348,14 @@ class AccountEdge:
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self.edge.plane.post(self.interest, msg.reply, b"", "", header)
 
-    def consumer(self, stream: str, name: str) -> tuple[HostDriver, Consumer] | None:
+    def consumer(self, stream: str, name: str) -> tuple[StreamDriver, Consumer] | None:
         """A consumer, and who drives it."""
         driver = self._drivers.get(stream)
         consumer = None if driver is None else driver.host.consumers.get(name)
         return None if driver is None or consumer is None else (driver, consumer)
 
     def _flow_answered(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         tokens = subject.split(".")
         found = self.consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None

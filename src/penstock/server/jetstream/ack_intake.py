@@ -16,15 +16,15 @@ from penstock.jetstream.consumers.ack_lane import AckLane
 if TYPE_CHECKING:
     from penstock.jetstream.consumers.acks import Acked
     from penstock.jetstream.consumers.consumer import Consumer
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.jetstream.stream_driver import HostDriver
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.jetstream.stream_driver import StreamDriver
+    from penstock.server.net.client_link import ClientLink
 
 
 class AckIntake:
     """Takes acknowledgements in."""
 
-    def __init__(self, account: AccountEdge) -> None:
+    def __init__(self, account: AccountRuntime) -> None:
         self._account = account
         self._scope = ack_scope(account.assets.ambient.domain, account.name)
         self.lane = AckLane(call=self.received, owner=self, scope=self._scope)
@@ -45,7 +45,7 @@ class AckIntake:
             self._pass_on(driver, consumer, acked, is_awaited=False)
 
     def received(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         """An ack that the lane did not take. One that no consumer takes has no responders."""
         self.take_collected()
@@ -63,7 +63,7 @@ class AckIntake:
             self.lane.open(ref.stream, ref.consumer)
 
     def _pass_on(
-        self, driver: HostDriver, consumer: Consumer, acked: Acked, *, is_awaited: bool
+        self, driver: StreamDriver, consumer: Consumer, acked: Acked, *, is_awaited: bool
     ) -> None:
         driver.host.acked(consumer, acked.effects, acked.settled, is_awaited=is_awaited)
         driver.mark()

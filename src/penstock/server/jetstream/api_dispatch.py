@@ -18,7 +18,7 @@ from penstock.jetstream.account.endpoints import Endpoints, Request, consumer_ke
 from penstock.jetstream.account.handlers import ENDPOINTS
 from penstock.jetstream.account.request_queue import AccountQueue, Keys
 from penstock.server.jetstream.direct_reads import DirectReads
-from penstock.server.net.client_session import Session
+from penstock.server.net.client_session import ClientSession
 from penstock.server.server_log import log
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from penstock.jetstream.account.endpoints import Pause, Running
     from penstock.jetstream.host.stream_host import StreamHost
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.net.client_link import ClientLink
 
 PAIR: Final = 2
 """Names of a consumer: its stream's and its own."""
@@ -36,7 +36,7 @@ PAIR: Final = 2
 class ApiRequests:
     """Serves the API of one account."""
 
-    def __init__(self, account: AccountEdge, call: object, *, is_system: bool) -> None:
+    def __init__(self, account: AccountRuntime, call: object, *, is_system: bool) -> None:
         self._account = account
         self._edge = account.edge
         self._plane = account.edge.plane
@@ -46,7 +46,7 @@ class ApiRequests:
         self._endpoints = Endpoints(account.assets, account, ENDPOINTS, is_system=is_system)
 
     def received(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         """Serve a request, now or later."""
         is_late = self._plane.is_late() or self.queue.is_held
@@ -81,7 +81,7 @@ class ApiRequests:
         self._account.acks.take_collected()
         subject, reply, header, body, client = request
         if subject.startswith((NEXT_PREFIX, DIRECT_GET_PREFIX)):
-            source = client.link if isinstance(client, Session) else None
+            source = client.link if isinstance(client, ClientSession) else None
             serve = self._next if subject.startswith(NEXT_PREFIX) else self._read
             serve(Inbound(subject, reply, header, body), source)
             return None
@@ -105,11 +105,11 @@ class ApiRequests:
             self._account.driver(wait.host).fetch(wait.cold, resume)
 
     def pause(self, client: object) -> None:
-        if isinstance(client, Session):
+        if isinstance(client, ClientSession):
             self._plane.pause(client.link)
 
     def unpause(self, client: object) -> None:
-        if isinstance(client, Session):
+        if isinstance(client, ClientSession):
             self._plane.unpause(client.link)
 
     def dropped(self, count: int) -> None:
@@ -124,7 +124,7 @@ class ApiRequests:
 
     # -- pull requests and direct reads
 
-    def _next(self, msg: Inbound, source: Link | None) -> None:
+    def _next(self, msg: Inbound, source: ClientLink | None) -> None:
         account = self._account
         names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
         found = account.consumer(*names) if len(names) == PAIR else None
@@ -136,6 +136,6 @@ class ApiRequests:
         driver.host.touched(consumer, effects)
         driver.mark()
 
-    def _read(self, msg: Inbound, source: Link | None) -> None:
+    def _read(self, msg: Inbound, source: ClientLink | None) -> None:
         if not self.reads.read(msg, may_open=not self._lines):
             self._account.nobody(msg, source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.jetstream.archive.archive_transfer import Step
+from penstock.jetstream.archive.archive_transfer import TransferStep
 from penstock.server.server_log import log
 from penstock.store.errors import StoreError
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.jetstream.archive.archive_transfer import Transfer
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.net.client_link import ClientLink
     from penstock.store.contract import Work
     from penstock.subjects.trie import Subscription
 
@@ -29,7 +29,7 @@ FAILED: Final = "internal failure, the server's log has details"
 class Transfers:
     """The transfers of one account."""
 
-    def __init__(self, account: AccountEdge) -> None:
+    def __init__(self, account: AccountRuntime) -> None:
         self._account = account
         self._edge = account.edge
         self._running: dict[Transfer, Running] = {}
@@ -63,7 +63,7 @@ class Running:
     """One transfer under way."""
 
     def __init__(
-        self, transfer: Transfer, account: AccountEdge, ended: Callable[[Transfer], None]
+        self, transfer: Transfer, account: AccountRuntime, ended: Callable[[Transfer], None]
     ) -> None:
         self._transfer = transfer
         self._ended = ended
@@ -85,7 +85,7 @@ class Running:
             self._edge.loop.call_soon(self._go)
 
     def _received(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         self._transfer.received(reply, payload, self._edge.now_ns())
         self.wake()
@@ -103,13 +103,13 @@ class Running:
         self._arm()
         self._edge.settle()
 
-    def _step(self) -> Step:
+    def _step(self) -> TransferStep:
         """One step; if it raises, the other side is told, and if that raises too it just ends."""
         try:
             return self._transfer.step(self._edge.now_ns())
         except Exception as error:
             self._raised(error)
-        return Step(more=not self._transfer.is_over)
+        return TransferStep(more=not self._transfer.is_over)
 
     def _raised(self, error: Exception) -> None:
         log.error("account %s: a snapshot or restore failed", self._account.name, exc_info=error)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from penstock.base.message import Inbound
     from penstock.jetstream.account.direct_get import Reading
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.jetstream.stream_driver import HostDriver
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.jetstream.stream_driver import StreamDriver
 
 
 class DirectReads:
     """Answers direct reads. `call` gets what the lane leaves, which is most of the API."""
 
-    def __init__(self, account: AccountEdge, call: object) -> None:
+    def __init__(self, account: AccountRuntime, call: object) -> None:
         self._account = account
         self.lane = GetLane(
             router=account.edge.service.router, interest=account.interest, call=call, owner=self
@@ -52,7 +52,7 @@ class DirectReads:
         self._send(account.driver(host), msg.reply, direct_get(store, host.name, msg))
         return True
 
-    def _send(self, driver: HostDriver, reply: str, reading: Reading) -> None:
+    def _send(self, driver: StreamDriver, reply: str, reading: Reading) -> None:
         """Sends a piece of an answer; the next when its block is there, or others had a turn."""
         self._account.performer.perform(reading.effects)
         more = reading.again
@@ -65,11 +65,11 @@ class DirectReads:
         else:
             self._account.edge.loop.call_soon(self._send_on, driver, reply, more)
 
-    def _send_on(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+    def _send_on(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         self._send_next(driver, reply, more)
         self._account.edge.settle()
 
-    def _send_next(self, driver: HostDriver, reply: str, more: Callable[[], Reading]) -> None:
+    def _send_next(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         """Send the next piece, or the end if the stream was deleted meanwhile."""
         if driver.host.is_closed:
             self._account.performer.perform([Send(reply, b"", MISSING_STATUS)])

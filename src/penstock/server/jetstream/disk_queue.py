@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.jetstream.group_commit import Committer
+    from penstock.server.jetstream.group_commit import GroupCommitter
     from penstock.store.contract import Work
 
     Done: TypeAlias = Callable[[Exception | None], None]
@@ -26,7 +26,7 @@ WORKS_AT_ONCE: Final = 2
 class DiskQueue:
     """The works that wait, by account."""
 
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: GroupCommitter) -> None:
         self._committer = committer
         self._waiting: dict[str, deque[tuple[Work, Done]]] = {}
         self._running = 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.base.effects import Effect
-    from penstock.server.net.io_loop import Plane
+    from penstock.server.net.io_loop import IoLoop
     from penstock.subjects.trie import SubList
 
 
@@ -24,7 +24,7 @@ class Performer:
 
     def __init__(
         self,
-        plane: Plane,
+        plane: IoLoop,
         interest: SubList,
         *,
         nuid: Callable[[], str],

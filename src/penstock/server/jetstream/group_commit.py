@@ -27,7 +27,7 @@ SMOOTHING: Final = 8
 """How many syncs the average follows; one that is far too slow counts for all of them."""
 
 
-class Committer:
+class GroupCommitter:
     """Runs blocking file work for the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -30,7 +30,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Upkeep:
+class Maintenance:
     """The hosts that changed since the last time."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer]) -> None:

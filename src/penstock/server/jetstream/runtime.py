@@ -18,24 +18,24 @@ from penstock.api.account_usage import AccountLimits
 from penstock.base.effects import Advise
 from penstock.base.slices import finish
 from penstock.broker.reply_routes import PREFIX as REPLY_PREFIX
-from penstock.jetstream.account.asset_files import AccountFiles, file_name
+from penstock.jetstream.account.asset_files import AccountDirectory, file_name
 from penstock.jetstream.account.asset_recovery import recover_in_slices
 from penstock.jetstream.account.assets import Assets, ServerRoom
 from penstock.jetstream.account.request_queue import ServerQueue
 from penstock.jetstream.consumers.consumer_context import Outlet
-from penstock.jetstream.host.deadline_queue import Agenda
-from penstock.jetstream.host.environment import Ambient
+from penstock.jetstream.host.deadline_queue import DeadlineQueue
+from penstock.jetstream.host.environment import Environment
 from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.server.jetstream.account_limits import granted
-from penstock.server.jetstream.account_runtime import AccountEdge
+from penstock.server.jetstream.account_runtime import AccountRuntime
 from penstock.server.jetstream.disk_queue import DiskQueue
-from penstock.server.jetstream.group_commit import Committer
-from penstock.server.jetstream.maintenance import Upkeep
+from penstock.server.jetstream.group_commit import GroupCommitter
+from penstock.server.jetstream.maintenance import Maintenance
 from penstock.server.jetstream.nuid import Nuids
 from penstock.server.jetstream.recovery_tasks import AccountRecoveries
 from penstock.server.jetstream.server_policy import policy_of
 from penstock.server.jetstream.store_directory import open_store_dir
-from penstock.server.net.client_session import Session
+from penstock.server.net.client_session import ClientSession
 from penstock.server.server_log import log
 from penstock.server.system.loop_watch import NOTED_NS
 from penstock.store.errors import NotFound
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from penstock.base.slices import Sliced
     from penstock.jetstream.account.asset_recovery import AccountRecovery
-    from penstock.server.jetstream.stream_driver import HostDriver
-    from penstock.server.net.client_link import Link
-    from penstock.server.server_state import Service
+    from penstock.server.jetstream.stream_driver import StreamDriver
+    from penstock.server.net.client_link import ClientLink
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
     from penstock.subjects.trie import SubList
 
@@ -71,25 +71,25 @@ SPACE_EVERY_NS: Final = 10_000_000
 NS: Final = 1_000_000_000
 
 
-class JetStreamEdge:
+class JetStreamRuntime:
     """JetStream of one server."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         options = service.options
         self.service = service
         self.plane = service.plane
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
-        self.committer = Committer(service.loop)
+        self.committer = GroupCommitter(service.loop)
         self.disk_queue = DiskQueue(self.committer)
         self.has_lanes = True
         """Whether streams made from now on have fast lanes; tests compare both."""
-        self.dirty: dict[HostDriver, None] = {}
-        self.agenda: Agenda[HostDriver] = Agenda()
+        self.dirty: dict[StreamDriver, None] = {}
+        self.agenda: DeadlineQueue[StreamDriver] = DeadlineQueue()
         self.requests = ServerQueue(time.monotonic_ns, self._wake_requests, service.watch.note)
         self._requests_due = False
-        self.accounts: dict[str, AccountEdge] = {}
-        self._by_interest: dict[SubList, AccountEdge] = {}
+        self.accounts: dict[str, AccountRuntime] = {}
+        self._by_interest: dict[SubList, AccountRuntime] = {}
         self.store_dir, self._disk = open_store_dir(options.store_dir)
         self.recoveries = AccountRecoveries(self._recover_soon)
         self.is_started = False
@@ -111,8 +111,8 @@ class JetStreamEdge:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._interval: asyncio.TimerHandle | None = None
-        self.upkeep = Upkeep(self.loop.call_later)
-        self._resuming: dict[HostDriver, None] = {}
+        self.upkeep = Maintenance(self.loop.call_later)
+        self._resuming: dict[StreamDriver, None] = {}
         self._resume_due = False
 
     def _num_found(self) -> int:
@@ -176,7 +176,7 @@ class JetStreamEdge:
             in_flight=self._in_flight,
             is_enabled=limits is not None,
         )
-        edge = self.accounts[account.name] = AccountEdge(self, account, assets)
+        edge = self.accounts[account.name] = AccountRuntime(self, account, assets)
         self._by_interest[account.interest] = edge
         edge.open()
         steps = self._recover(account, edge)
@@ -185,7 +185,7 @@ class JetStreamEdge:
         else:
             finish(steps)
 
-    def _recover(self, account: Account, edge: AccountEdge) -> Sliced[None]:
+    def _recover(self, account: Account, edge: AccountRuntime) -> Sliced[None]:
         """Open the streams of an account, then serve them."""
         try:
             found = yield from recover_in_slices(edge.assets, self.now_ns())
@@ -220,7 +220,7 @@ class JetStreamEdge:
                 found.messages,
             )
 
-    def _files(self, account: Account) -> AccountFiles:
+    def _files(self, account: Account) -> AccountDirectory:
         name = file_name(account.name)
         try:
             disk = self._disk.subdir(name)
@@ -228,9 +228,9 @@ class JetStreamEdge:
             self._disk.mkdir(name)
             self._disk.sync_dir()
             disk = self._disk.subdir(name)
-        return AccountFiles(disk, make_incarnation=self._seed)
+        return AccountDirectory(disk, make_incarnation=self._seed)
 
-    def _ambient(self, account: Account) -> Ambient:
+    def _ambient(self, account: Account) -> Environment:
         interest, crossings = account.interest, self.service.crossings
 
         def has_interest(subject: str, queue: str | None) -> bool:
@@ -241,7 +241,7 @@ class JetStreamEdge:
             groups = interest.match(subject).queues
             return any(group[0].queue == queue for group in groups)
 
-        return Ambient(
+        return Environment(
             nuid=self._nuids.next,
             noise=secrets.token_bytes,
             seed=self._seed,
@@ -407,7 +407,7 @@ class JetStreamEdge:
         self._after_turn()
         self.plane.settle()
 
-    def resume_soon(self, driver: HostDriver) -> None:
+    def resume_soon(self, driver: StreamDriver) -> None:
         """Run a host again when other clients had a turn."""
         self._resuming[driver] = None
         self._resume_later()
@@ -423,10 +423,10 @@ class JetStreamEdge:
         self.dirty.update(resuming)
         self.settle()
 
-    def client_of(self, source: Link | None) -> Session | None:
+    def client_of(self, source: ClientLink | None) -> ClientSession | None:
         """Who sent a message; None if it was this server."""
         handler = None if source is None else source.handler
-        return handler if isinstance(handler, Session) else None
+        return handler if isinstance(handler, ClientSession) else None
 
 
 @contextlib.contextmanager

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 from penstock.api.source_rules import copies_of
 from penstock.base.message import Inbound
-from penstock.jetstream.sources.stream_sources import Upstream
+from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.sources.source_reader import Listen
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.system.account_imports import Shadow
 
 
 class Copying:
     """The mirrors and sources of one account."""
 
-    def __init__(self, account: AccountEdge) -> None:
+    def __init__(self, account: AccountRuntime) -> None:
         self._account = account
         self._interest = account.interest
         self._subscriptions: dict[str, Subscription] = {}
@@ -40,7 +40,7 @@ class Copying:
         now_ns = self._account.edge.now_ns()
         self._forget(host)
         if host.upstream is None and copies_of(host.stream.cfg):
-            host.upstream = Upstream(host, self._account.assets.ambient)
+            host.upstream = StreamSources(host, self._account.assets.ambient)
         if host.upstream is not None:
             host.upstream.follow(now_ns)
             for name in host.upstream.origins:
@@ -60,7 +60,7 @@ class Copying:
             upstream.origin_left(host.name, self._account.edge.now_ns())
             self._account.mark(copy)
 
-    def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, Upstream]]:
+    def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, StreamSources]]:
         copies = self._copies.get(host.name, ())
         return [(copy, copy.upstream) for copy in copies if copy.upstream is not None]
 
@@ -72,7 +72,7 @@ class Copying:
             if not copies:
                 self._copies.pop(name, None)
 
-    def tune(self, upstream: Upstream, host: StreamHost) -> None:
+    def tune(self, upstream: StreamSources, host: StreamHost) -> None:
         """Subscribes to what the feeds want to hear, and to nothing else."""
         wires = upstream.wires[:]
         upstream.wires.clear()
@@ -81,11 +81,11 @@ class Copying:
             if wire.take is not None:
                 self._subscriptions[wire.subject] = self._listen(wire, upstream, host)
 
-    def _listen(self, wire: Listen, upstream: Upstream, host: StreamHost) -> Subscription:
+    def _listen(self, wire: Listen, upstream: StreamSources, host: StreamHost) -> Subscription:
         now_ns, mark, receive = self._account.edge.now_ns, self._account.mark, upstream.receive
 
         def received(
-            subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+            subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
         ) -> None:
             receive(wire, Inbound(subject, reply, header, payload), now_ns())
             mark(host)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.jetstream.host.stream_host import StreamHost
-    from penstock.server.jetstream.account_runtime import AccountEdge
-    from penstock.server.net.client_link import Link
+    from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.system.message_trace import MessageTrace
     from penstock.store.contract import Cold, Work
 
@@ -64,10 +64,10 @@ class Farewell:
         self._host.let_go()
 
 
-class HostDriver:
+class StreamDriver:
     """What the edge does for one host."""
 
-    def __init__(self, host: StreamHost, account: AccountEdge) -> None:
+    def __init__(self, host: StreamHost, account: AccountRuntime) -> None:
         self.host = host
         self._account = account
         self._edge = account.edge
@@ -107,7 +107,7 @@ class HostDriver:
         host.open_lane()
 
     def published(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         """A message on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
@@ -125,7 +125,7 @@ class HostDriver:
         reply: str,
         header: bytes,
         payload: bytes,
-        _source: Link | None,
+        _source: ClientLink | None,
     ) -> None:
         """A traced message on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.batches.fast_batch import SUFFIX
-from penstock.jetstream.streams.entries import Answer, Batch, Publish
+from penstock.jetstream.streams.entries import Answer, BatchEntry, Publish
 from penstock.server.jetstream.trace_errors import trace_error
 from penstock.store.errors import StoreError
 from penstock.wire import headers
@@ -75,7 +75,7 @@ def _add_event(
 
     A single message that is only traced is not asked whether the store has room for it.
     """
-    last = planned.items[-1] if isinstance(planned, Batch) else planned
+    last = planned.items[-1] if isinstance(planned, BatchEntry) else planned
     if isinstance(last, Publish):
         skipped = last.special is not None and last.special.skip
         trace.jetstream(host.name, subject=last.subject, no_interest=skipped)

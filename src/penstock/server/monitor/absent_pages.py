@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.server.monitor.page_answers import Answer, text_answer
+from penstock.server.monitor.page_answers import PageAnswer, text_answer
 from penstock.server.monitor.page_values import timestamp
 
 if TYPE_CHECKING:
     from penstock.server.monitor.query_string import Query
     from penstock.server.net.client_record import Now
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
-NO_RAFT: Final[Answer] = text_answer(404, "No Raft nodes registered")
+NO_RAFT: Final[PageAnswer] = text_answer(404, "No Raft nodes registered")
 
 
-def routez(service: Service, now: Now) -> dict[str, Any]:
+def routez(service: ServerState, now: Now) -> dict[str, Any]:
     return {
         "server_id": service.server_id,
         "server_name": service.server_name,
@@ -29,7 +29,7 @@ def routez(service: Service, now: Now) -> dict[str, Any]:
     }
 
 
-def gatewayz(service: Service, now: Now) -> dict[str, Any]:
+def gatewayz(service: ServerState, now: Now) -> dict[str, Any]:
     gateway = service.options.gateway
     configured = {}
     if gateway is not None:
@@ -44,7 +44,7 @@ def gatewayz(service: Service, now: Now) -> dict[str, Any]:
     }
 
 
-def leafz(service: Service, now: Now) -> dict[str, Any]:
+def leafz(service: ServerState, now: Now) -> dict[str, Any]:
     return {
         "server_id": service.server_id,
         "now": timestamp(now.wall_ns),

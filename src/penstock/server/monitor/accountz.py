@@ -10,7 +10,7 @@ from penstock.server.monitor.connection_totals import traffic_by_account
 from penstock.server.monitor.page_values import timestamp
 from penstock.server.monitor.query_string import BadQuery
 from penstock.server.monitor.share_view import ShownDestination, ShownExport, ShownImport, shown
-from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.sliced_pages import JsonRows
 from penstock.server.monitor.subsz import SublistStats, sum_stats
 from penstock.server.server_state import Traffic
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
     from penstock.server.net.client_record import Now
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
 
 
@@ -85,7 +85,7 @@ class AccountStat(Struct, frozen=True, kw_only=True):
     slow_consumers: int
 
 
-def accountz(service: Service, options: AccountzOptions, now: Now) -> Accountz:
+def accountz(service: ServerState, options: AccountzOptions, now: Now) -> Accountz:
     """Raises BadQuery for an account that is not there."""
     detail = None
     if options.account:
@@ -102,7 +102,7 @@ def accountz(service: Service, options: AccountzOptions, now: Now) -> Accountz:
 
 
 def accstatz_steps(
-    service: Service, now: Now, *, unused: bool = False, names: Collection[str] = ()
+    service: ServerState, now: Now, *, unused: bool = False, names: Collection[str] = ()
 ) -> Generator[None, None, dict[str, Any]]:
     """Accounts in use; with `unused` all of them; with `names` those."""
     traffic = traffic_by_account(service)
@@ -110,7 +110,7 @@ def accstatz_steps(
     return {
         "server_id": service.server_id,
         "now": timestamp(now.wall_ns),
-        "account_statz": Rows(
+        "account_statz": JsonRows(
             account_stat(account, traffic.get(account.name, Traffic()))
             for account in list(service.accounts)
             if (account.connections or unused) and (not names or account.name in names)
@@ -132,7 +132,7 @@ def account_stat(account: Account, traffic: Traffic) -> AccountStat:
     )
 
 
-def _detail(service: Service, account: Account) -> AccountDetail:
+def _detail(service: ServerState, account: Account) -> AccountDetail:
     sharing = shown(service.options, account.name)
     claims = _claims(service, account)
     return AccountDetail(
@@ -154,7 +154,7 @@ def _detail(service: Service, account: Account) -> AccountDetail:
     )
 
 
-def _claims(service: Service, account: Account) -> dict[str, Any]:
+def _claims(service: ServerState, account: Account) -> dict[str, Any]:
     """What is signed for the account; nothing, if it was configured."""
     trust = service.trusting.trust
     known = None if trust is None else trust.accounts.get(account.name)
@@ -169,6 +169,6 @@ def _claims(service: Service, account: Account) -> dict[str, Any]:
     }
 
 
-def _has_jetstream(service: Service, account: Account) -> bool:
+def _has_jetstream(service: ServerState, account: Account) -> bool:
     edge = None if service.jetstream is None else service.jetstream.accounts.get(account.name)
     return edge is not None and edge.assets.is_enabled

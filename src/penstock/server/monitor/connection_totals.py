@@ -10,8 +10,8 @@ from penstock.server.server_state import Traffic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Totals:
     out_bytes: int
 
 
-def totals_of(service: Service) -> Totals:
+def totals_of(service: ServerState) -> Totals:
     plane = service.plane
     sums = [plane.in_msgs_closed, plane.in_bytes_closed]
     sums += [plane.out_msgs_closed, plane.out_bytes_closed]
@@ -33,7 +33,7 @@ def totals_of(service: Service) -> Totals:
     return Totals(*sums)
 
 
-def traffic_by_account(service: Service) -> dict[str, Traffic]:
+def traffic_by_account(service: ServerState) -> dict[str, Traffic]:
     """Sums per account name; an account nobody used is not in it."""
     sums = {
         name: Traffic(
@@ -42,7 +42,7 @@ def traffic_by_account(service: Service) -> dict[str, Traffic]:
         for name, gone in service.traffic_closed.items()
     }
     for link, in_msgs, in_bytes, out_msgs, out_bytes in service.plane.traffic():
-        account = cast("Session", link.handler).account
+        account = cast("ClientSession", link.handler).account
         traffic = sums.setdefault(account.name, Traffic())
         traffic.in_msgs += in_msgs
         traffic.in_bytes += in_bytes
@@ -62,5 +62,5 @@ def sum_of(traffic: Iterable[Traffic]) -> Totals:
     )
 
 
-def subscriptions_of(service: Service) -> int:
+def subscriptions_of(service: ServerState) -> int:
     return sum(len(account.interest) for account in service.accounts)

@@ -16,10 +16,10 @@ from penstock.server.auth.login_values import Claimed
 from penstock.server.monitor.connz_order import CLOSED_ONLY, SORTS
 from penstock.server.monitor.page_values import clean, round_trip, timestamp, uptime
 from penstock.server.monitor.query_string import BadQuery
-from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.sliced_pages import JsonRows
 from penstock.server.monitor.subscription_view import SubDetail, detail_of
 from penstock.server.net.client_record import ClientRecord, record_of
-from penstock.server.net.client_session import Session
+from penstock.server.net.client_session import ClientSession
 from penstock.server.system.server_accounts import GLOBAL_ACCOUNT
 from penstock.subjects.match import collides
 from penstock.subjects.tokens import is_valid_subject
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.server.monitor.query_string import Query
     from penstock.server.net.client_record import Now, SubscriptionFacts
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
     Steps = Generator[None, None, dict[str, Any]]
 
@@ -41,7 +41,7 @@ OPEN, CLOSED, ALL = 0, 1, 2
 STATES: Final = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 TYPES: Final = {"WEBSOCKET": "websocket"}
 
-Client = Session | ClientRecord
+Client = ClientSession | ClientRecord
 
 
 class ConnzOptions(Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class Connz(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class ConnzPage(Struct, frozen=True, kw_only=True):
     """The clients of the page, and what is said about the whole."""
 
     clients: list[Client]
@@ -143,7 +143,7 @@ class Page(Struct, frozen=True, kw_only=True):
     known_account: bool = True
 
 
-def connz_steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
+def connz_steps(service: ServerState, options: ConnzOptions, now: Now) -> Steps:
     """The page, in steps. Raises BadQuery at once."""
     sort = options.sort or "cid"
     if sort not in SORTS:
@@ -153,13 +153,13 @@ def connz_steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
     return _steps(service, options, now)
 
 
-def _steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
+def _steps(service: ServerState, options: ConnzOptions, now: Now) -> Steps:
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else LIMIT_DEFAULT
     if options.cid:
         offset, limit = 0, 1
     if options.acc and options.acc not in service.accounts.by_name:
-        nobody = Page(clients=[], total=0, offset=offset, limit=limit, known_account=False)
+        nobody = ConnzPage(clients=[], total=0, offset=offset, limit=limit, known_account=False)
         return {**asdict(frame_of(service, nobody, now)), "connections": None}
     everybody = wanted = _candidates(service, options)
     if options.cid or options.mqtt_client or options.user or options.filter_subject:
@@ -168,12 +168,12 @@ def _steps(service: Service, options: ConnzOptions, now: Now) -> Steps:
             if (yield from _wanted(client, options)):
                 wanted.append(client)
     clients = yield from SORTS[options.sort or "cid"].steps(wanted, now, offset, offset + limit)
-    page = Page(clients=clients, total=len(everybody), offset=offset, limit=limit)
-    rows = Rows(_row(client, options, now) for client in clients)
+    page = ConnzPage(clients=clients, total=len(everybody), offset=offset, limit=limit)
+    rows = JsonRows(_row(client, options, now) for client in clients)
     return {**asdict(frame_of(service, page, now)), "connections": rows}
 
 
-def frame_of(service: Service, page: Page, now: Now) -> Connz:
+def frame_of(service: ServerState, page: ConnzPage, now: Now) -> Connz:
     return Connz(
         server_id=service.server_id if page.known_account else "",
         now=timestamp(now.wall_ns),
@@ -187,7 +187,7 @@ def frame_of(service: Service, page: Page, now: Now) -> Connz:
 # -- choosing
 
 
-def _candidates(service: Service, options: ConnzOptions) -> list[Client]:
+def _candidates(service: ServerState, options: ConnzOptions) -> list[Client]:
     """Those that `total` counts: by state and account, whatever else is asked."""
     everybody: list[Client] = []
     if options.state != CLOSED:
@@ -250,9 +250,9 @@ def _row(client: Client, options: ConnzOptions, now: Now) -> ConnInfo | dict[str
         name: fields.pop(name) for name in AFTER_SUBSCRIPTIONS if name in fields
     }
     if options.subscriptions:
-        fields["subscriptions_list"] = Rows(_subjects(client))
+        fields["subscriptions_list"] = JsonRows(_subjects(client))
     if options.subscriptions_detail:
-        fields["subscriptions_list_detail"] = Rows(_details(client, record))
+        fields["subscriptions_list_detail"] = JsonRows(_details(client, record))
     return {**fields, **after}
 
 

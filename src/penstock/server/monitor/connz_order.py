@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from penstock.server.net.client_record import Now
-    from penstock.server.net.client_session import Session
+    from penstock.server.net.client_session import ClientSession
 
     Key = Any  # one order compares one type only: int or str
-    Client: TypeAlias = Session | ClientRecord
+    Client: TypeAlias = ClientSession | ClientRecord
 
 CLIENTS_PER_STEP: Final = 512
 
@@ -32,7 +32,7 @@ CLIENTS_PER_STEP: Final = 512
 class Sort:
     """How to compare clients; most orders put the greatest first."""
 
-    live: Callable[[Session, Now], Key]
+    live: Callable[[ClientSession, Now], Key]
     gone: Callable[[ClientRecord], Key]
     descending: bool = True
 

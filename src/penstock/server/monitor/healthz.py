@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.jetstream.runtime import JetStreamRuntime
     from penstock.server.monitor.query_string import Query
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 UNSERVED_LISTED_MAX: Final = 8
 """Streams and consumers that cannot be served and are named in the page; the log names all."""
@@ -60,7 +60,7 @@ class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[HealthError, ...] = ()
 
 
-def healthz(service: Service, options: HealthOptions) -> tuple[int, Health]:
+def healthz(service: ServerState, options: HealthOptions) -> tuple[int, Health]:
     """The HTTP status, and the body."""
     if options.stream and not options.account:
         return _bad(options, '"account" must not be empty when checking stream health')
@@ -77,7 +77,7 @@ def healthz(service: Service, options: HealthOptions) -> tuple[int, Health]:
     return 200, Health(status="ok")
 
 
-def _jetstream_problem(service: Service, options: HealthOptions) -> tuple[int, Health] | None:
+def _jetstream_problem(service: ServerState, options: HealthOptions) -> tuple[int, Health] | None:
     """What keeps JetStream, or the asset asked about, from being served."""
     edge = service.jetstream
     if edge is None:
@@ -102,7 +102,7 @@ def _jetstream_problem(service: Service, options: HealthOptions) -> tuple[int, H
     return None
 
 
-def _broken_store(edge: JetStreamEdge, options: HealthOptions) -> tuple[int, Health] | None:
+def _broken_store(edge: JetStreamRuntime, options: HealthOptions) -> tuple[int, Health] | None:
     """Streams that can not be written, or not even be read, are no good health."""
     if options.js_enabled_only or options.js_server_only or options.js_meta_only:
         return None

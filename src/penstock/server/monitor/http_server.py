@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import h11
 from msgspec.structs import replace
 
-from penstock.server.monitor.page_answers import NOT_ALLOWED, OUR_FAULT, Answer, text_answer
+from penstock.server.monitor.page_answers import NOT_ALLOWED, OUR_FAULT, PageAnswer, text_answer
 from penstock.server.monitor.page_table import Pages
 from penstock.server.monitor.sliced_pages import paced
 from penstock.server.net.host_addresses import reachable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ssl
 
     from penstock.server.monitor.sliced_pages import PageRoom
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 HEAD_BYTES_MAX: Final = 16_384
 BODY_BYTES_MAX: Final = 16_384  # of a request; nothing reads it
@@ -44,7 +44,7 @@ METHODS: Final = frozenset((b"GET", b"HEAD"))
 class Monitor:
     """Serves the monitoring pages of one service on one port."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
         self._pages = Pages(service)
         self._secure = service.options.https_port != 0
@@ -177,7 +177,7 @@ class Conversation:
             async with asyncio.timeout(IDLE_S_MAX):
                 self._http.receive_data(await self._reader.read(READ_BYTES))
 
-    def _answer(self, request: h11.Request) -> Answer:
+    def _answer(self, request: h11.Request) -> PageAnswer:
         if request.method not in METHODS:
             return NOT_ALLOWED
         path, _, query = request.target.decode("latin-1").partition("?")
@@ -193,7 +193,7 @@ class Conversation:
         text = f"{status} {HTTPStatus(status).phrase}"
         await self._send(text_answer(status, text, (("Connection", "close"),)))
 
-    async def _send(self, answer: Answer, *, with_body: bool = True) -> None:
+    async def _send(self, answer: PageAnswer, *, with_body: bool = True) -> None:
         headers = [
             ("Content-Type", answer.content_type),
             ("Date", formatdate(time.time(), usegmt=True)),

@@ -6,10 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.version import REFERENCE_VERSION, VERSION
-from penstock.server.monitor.page_answers import HTML_TYPE, NO_SNIFFING, Answer, Headers
+from penstock.server.monitor.page_answers import HTML_TYPE, NO_SNIFFING, Headers, PageAnswer
 
 if TYPE_CHECKING:
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 ENTRIES: Final = (
     ("varz", "General", "version, options, counters"),
@@ -56,7 +56,7 @@ a:hover {{ text-decoration: underline; }}
 """
 
 
-def index(service: Service) -> Answer:
+def index(service: ServerState) -> PageAnswer:
     base = service.options.http_base_path.rstrip("/")
     rows = "\n".join(
         f'<tr><td><a href="{escape(base)}/{path}">{title}</a></td><td>{prose}</td></tr>'
@@ -65,4 +65,4 @@ def index(service: Service) -> Answer:
     page = _PAGE.format(
         name=escape(service.server_name), version=VERSION, reference=REFERENCE_VERSION, rows=rows
     )
-    return Answer(200, HTML_TYPE, page.encode("utf-8", "replace"), LOCKED_DOWN)
+    return PageAnswer(200, HTML_TYPE, page.encode("utf-8", "replace"), LOCKED_DOWN)

@@ -16,17 +16,17 @@ from penstock.api.json_codec import encode
 from penstock.api.stream_config import Storage
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.server.monitor.page_values import timestamp
-from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.sliced_pages import JsonRows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.host.stream_host import StreamHost
-    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.jetstream.runtime import JetStreamRuntime
     from penstock.server.monitor.query_string import Query
     from penstock.server.net.client_record import Now
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
     Json: TypeAlias = dict[str, Any]
     Steps: TypeAlias = Generator[None, None, Json]
@@ -68,7 +68,7 @@ class JszOptions(Struct, frozen=True, kw_only=True):
         )
 
 
-def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
+def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
     """The page, a stream or a consumer at a time."""
     edge = service.jetstream
     head = {"server_id": service.server_id, "now": timestamp(now.wall_ns)}
@@ -88,22 +88,22 @@ def jsz_steps(service: Service, options: JszOptions, now: Now) -> Steps:
         account = yield from _account(each, options, now)
         details.append(account)
     if details:
-        page["account_details"] = Rows(details)
+        page["account_details"] = JsonRows(details)
     page["total"] = len(assets)
     return page
 
 
-def account_jsz_steps(edge: JetStreamEdge, name: str, options: JszOptions, now: Now) -> Steps:
+def account_jsz_steps(edge: JetStreamRuntime, name: str, options: JszOptions, now: Now) -> Steps:
     """What one account holds."""
     return _account(edge.accounts[name].assets, options, now)
 
 
-def _enabled(edge: JetStreamEdge) -> list[Assets]:
+def _enabled(edge: JetStreamRuntime) -> list[Assets]:
     """The accounts that use JetStream."""
     return [each.assets for each in edge.accounts.values() if each.assets.is_enabled]
 
 
-def stats(edge: JetStreamEdge) -> Json:
+def stats(edge: JetStreamRuntime) -> Json:
     """What the server uses and has promised."""
     assets = _enabled(edge)
     return {
@@ -121,7 +121,7 @@ def stats(edge: JetStreamEdge) -> Json:
     }
 
 
-def config(edge: JetStreamEdge) -> Json:
+def config(edge: JetStreamRuntime) -> Json:
     """Return how it is set up; the interval is shown even where every write is synced."""
     found: Json = {
         "max_memory": edge.room.max_memory,
@@ -140,7 +140,7 @@ def config(edge: JetStreamEdge) -> Json:
     return found
 
 
-def limits(edge: JetStreamEdge) -> dict[str, int]:
+def limits(edge: JetStreamRuntime) -> dict[str, int]:
     """What is bounded for all accounts."""
     given = edge.options.limits
     found = {
@@ -168,12 +168,12 @@ def _no_totals() -> dict[str, int]:
     return {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
 
 
-def hosts_of(edge: JetStreamEdge) -> list[StreamHost]:
+def hosts_of(edge: JetStreamRuntime) -> list[StreamHost]:
     """Every stream that is served."""
     return [host for each in _enabled(edge) for host in each]
 
 
-def totals(edge: JetStreamEdge) -> dict[str, int]:
+def totals(edge: JetStreamRuntime) -> dict[str, int]:
     """What all streams hold together."""
     hosts = hosts_of(edge)
     states = [host.stream.store.state() for host in hosts]
@@ -225,7 +225,7 @@ def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
             if not host.is_closed:
                 stream = yield from _stream(assets, host, options, now)
                 details.append(stream)
-        found["stream_detail"] = Rows(details)
+        found["stream_detail"] = JsonRows(details)
     return found
 
 

@@ -24,7 +24,7 @@ NO_SNIFFING: Final[Headers] = (("X-Content-Type-Options", "nosniff"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageAnswer:
     """A status, a body, and what is said about it."""
 
     status: int
@@ -35,31 +35,31 @@ class Answer:
     """What follows the body, if it is made while it is sent."""
 
 
-def json_answer(value: object, *, status: int = 200) -> Answer:
-    return Answer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
+def json_answer(value: object, *, status: int = 200) -> PageAnswer:
+    return PageAnswer(status, JSON_TYPE, pretty(value), ANY_ORIGIN)
 
 
-def sliced_answer(steps: Generator[None, None, object]) -> Answer:
+def sliced_answer(steps: Generator[None, None, object]) -> PageAnswer:
     """A page that is made in steps; a short one is complete at once."""
     pieces = pieces_of(steps)
     made: list[bytes] = []
     rest = None if is_done_soon(pieces, made) else pieces
-    return Answer(200, JSON_TYPE, b"".join(made), ANY_ORIGIN, rest)
+    return PageAnswer(200, JSON_TYPE, b"".join(made), ANY_ORIGIN, rest)
 
 
-def one_line_json(value: object, *, status: int = 200) -> Answer:
-    return Answer(status, JSON_TYPE, compact(value), ANY_ORIGIN)
+def one_line_json(value: object, *, status: int = 200) -> PageAnswer:
+    return PageAnswer(status, JSON_TYPE, compact(value), ANY_ORIGIN)
 
 
-def text_answer(status: int, text: str, headers: Headers = ()) -> Answer:
-    return Answer(status, TEXT_TYPE, text.encode("utf-8", "replace"), headers)
+def text_answer(status: int, text: str, headers: Headers = ()) -> PageAnswer:
+    return PageAnswer(status, TEXT_TYPE, text.encode("utf-8", "replace"), headers)
 
 
-def redirect(path: str, raw_query: str) -> Answer:
+def redirect(path: str, raw_query: str) -> PageAnswer:
     """Elsewhere on this server: `path` is decoded and begins with one slash only."""
     location = quote(path) + (f"?{raw_query}" if raw_query else "")
     body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
-    return Answer(307, HTML_TYPE, body.encode(), (("Location", location),))
+    return PageAnswer(307, HTML_TYPE, body.encode(), (("Location", location),))
 
 
 NOT_FOUND: Final = text_answer(404, "404 page not found\n", NO_SNIFFING)

@@ -16,7 +16,7 @@ from penstock.server.monitor.healthz import HealthOptions, healthz
 from penstock.server.monitor.index_page import index
 from penstock.server.monitor.page_answers import (
     NOT_FOUND,
-    Answer,
+    PageAnswer,
     json_answer,
     one_line_json,
     redirect,
@@ -31,9 +31,9 @@ from penstock.server.net.client_record import Now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
-    Page = Callable[[Query], Answer]
+    Page = Callable[[Query], PageAnswer]
 
 #: Paths that share a counter with another.
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
@@ -56,7 +56,7 @@ def cleaned_path(path: str) -> str:
 class Pages:
     """Answers to requests, by path."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
         self._share = ProcessorShare()
         base = service.options.http_base_path.rstrip("/")
@@ -90,7 +90,7 @@ class Pages:
         """Every path that is answered."""
         return list(self._by_path)
 
-    def answer(self, path: str, raw_query: str) -> Answer:
+    def answer(self, path: str, raw_query: str) -> PageAnswer:
         """What to say to a request; never raises for what a peer asked."""
         path = unquote(path)
         cleaned = cleaned_path(path)
@@ -107,44 +107,44 @@ class Pages:
         except BadQuery as refusal:
             return text_answer(400, str(refusal))
 
-    def _varz(self, query: Query) -> Answer:
+    def _varz(self, query: Query) -> PageAnswer:
         return json_answer(
             varz(self._service, self._share, self._service.http_requests, Now.read())
         )
 
-    def _healthz(self, query: Query) -> Answer:
+    def _healthz(self, query: Query) -> PageAnswer:
         status, health = healthz(self._service, HealthOptions.from_query(query))
         return one_line_json(health, status=status)
 
-    def _connz(self, query: Query) -> Answer:
+    def _connz(self, query: Query) -> PageAnswer:
         options = connz.ConnzOptions.from_query(query)
         return sliced_answer(connz.connz_steps(self._service, options, Now.read()))
 
-    def _subsz(self, query: Query) -> Answer:
+    def _subsz(self, query: Query) -> PageAnswer:
         options = subsz.SubszOptions.from_query(query)
         return sliced_answer(subsz.subsz_steps(self._service, options, Now.read()))
 
-    def _accountz(self, query: Query) -> Answer:
+    def _accountz(self, query: Query) -> PageAnswer:
         options = AccountzOptions(account=query.text("acc"))
         return json_answer(accountz(self._service, options, Now.read()))
 
-    def _accstatz(self, query: Query) -> Answer:
+    def _accstatz(self, query: Query) -> PageAnswer:
         unused = query.flag("unused")
         return sliced_answer(accstatz_steps(self._service, Now.read(), unused=unused))
 
-    def _routez(self, query: Query) -> Answer:
+    def _routez(self, query: Query) -> PageAnswer:
         absent_pages.check_subscriptions_flag(query)
         return json_answer(absent_pages.routez(self._service, Now.read()))
 
-    def _gatewayz(self, query: Query) -> Answer:
+    def _gatewayz(self, query: Query) -> PageAnswer:
         query.flag("accs")
         return json_answer(absent_pages.gatewayz(self._service, Now.read()))
 
-    def _leafz(self, query: Query) -> Answer:
+    def _leafz(self, query: Query) -> PageAnswer:
         query.flag("subs")
         return json_answer(absent_pages.leafz(self._service, Now.read()))
 
-    def _jsz(self, query: Query) -> Answer:
+    def _jsz(self, query: Query) -> PageAnswer:
         from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
         options = JszOptions.from_query(query)
@@ -152,12 +152,12 @@ class Pages:
             raise BadQuery("filtered response: not leader")
         return sliced_answer(jsz_steps(self._service, options, Now.read()))
 
-    def _stacksz(self, query: Query) -> Answer:
+    def _stacksz(self, query: Query) -> PageAnswer:
         from penstock.server.monitor.stacksz import stacksz
 
         return stacksz()
 
-    def _metrics(self, query: Query) -> Answer:
+    def _metrics(self, query: Query) -> PageAnswer:
         from penstock.server.monitor.server_metrics import metrics
 
         return metrics(self._service)

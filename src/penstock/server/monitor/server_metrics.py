@@ -22,7 +22,7 @@ from penstock.base.version import REFERENCE_VERSION, VERSION
 from penstock.server.config.options import SECOND_NS
 from penstock.server.monitor.connection_totals import subscriptions_of, sum_of, traffic_by_account
 from penstock.server.monitor.jsz import hosts_of, stats, totals
-from penstock.server.monitor.page_answers import ANY_ORIGIN, Answer
+from penstock.server.monitor.page_answers import ANY_ORIGIN, PageAnswer
 from penstock.server.monitor.process_usage import resident_bytes
 from penstock.server.monitor.sliced_pages import is_done_soon
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-    from penstock.server.jetstream.runtime import JetStreamEdge
+    from penstock.server.jetstream.runtime import JetStreamRuntime
     from penstock.server.monitor.connection_totals import Totals
-    from penstock.server.server_state import Service, Traffic
+    from penstock.server.server_state import ServerState, Traffic
     from penstock.server.system.loop_watch import LoopWatch
 
 PREFIX: Final = "penstock_"
@@ -45,7 +45,7 @@ Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 class ServiceCollector:
     """What a service counts, as metrics; None where a long collection may pause."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Metric | None]:
@@ -131,7 +131,7 @@ def _loop(watch: LoopWatch) -> Metric:
     return family
 
 
-def _jetstream(edge: JetStreamEdge) -> Iterator[Metric]:
+def _jetstream(edge: JetStreamRuntime) -> Iterator[Metric]:
     """Sums over all streams: there may be ten thousand, and `/jsz` tells of each."""
     held, used = totals(edge), stats(edge)
     gauges = (
@@ -161,15 +161,15 @@ def _labelled(family: type[Family], name: str, prose: str) -> Family:
     return family(f"{PREFIX}account_{name}", prose, labels=["account"])
 
 
-def metrics(service: Service) -> Answer:
+def metrics(service: ServerState) -> PageAnswer:
     """A short page is complete at once; one of many accounts is made while it is sent."""
     pieces = _pieces(service)
     made: list[bytes] = []
     rest = None if is_done_soon(pieces, made) else pieces
-    return Answer(200, CONTENT_TYPE_LATEST, b"".join(made), ANY_ORIGIN, rest)
+    return PageAnswer(200, CONTENT_TYPE_LATEST, b"".join(made), ANY_ORIGIN, rest)
 
 
-def _pieces(service: Service) -> Iterator[bytes]:
+def _pieces(service: ServerState) -> Iterator[bytes]:
     for family in ServiceCollector(service).collect():
         if family is None:
             yield b""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from penstock.broker.share_values import Kind, Response
+from penstock.broker.share_values import ResponseKind, ShareKind
 from penstock.broker.subject_mappings import WHOLE
 from penstock.server.system.server_accounts import GLOBAL_ACCOUNT
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from penstock.server.config.options import Options
 
 RESPONSE_NAMES: Final = {
-    Response.SINGLETON: "Singleton",
-    Response.STREAM: "Streamed",
-    Response.CHUNKED: "Chunked",
+    ResponseKind.SINGLETON: "Singleton",
+    ResponseKind.STREAM: "Streamed",
+    ResponseKind.CHUNKED: "Chunked",
 }
 
 
@@ -66,13 +66,13 @@ def shown(options: Options, account: str) -> Shown:
                 mappings=_mappings(one.mappings),
                 exports=[
                     _export(export)
-                    for kind in (Kind.SERVICE, Kind.STREAM)
+                    for kind in (ShareKind.SERVICE, ShareKind.STREAM)
                     for export in one.exports
                     if export.kind is kind
                 ],
                 imports=[
                     _import(taken)
-                    for kind in (Kind.STREAM, Kind.SERVICE)
+                    for kind in (ShareKind.STREAM, ShareKind.SERVICE)
                     for taken in one.imports
                     if taken.kind is kind
                 ],
@@ -96,7 +96,7 @@ def _mappings(mappings: tuple[Mapping, ...]) -> dict[str, list[ShownDestination]
 
 
 def _export(export: Export) -> ShownExport:
-    is_service = export.kind is Kind.SERVICE
+    is_service = export.kind is ShareKind.SERVICE
     return ShownExport(
         subject=export.subject,
         type=export.kind.value,
@@ -112,7 +112,7 @@ def _import(taken: Import) -> ShownImport:
     return ShownImport(
         subject=taken.subject,
         account=taken.account,
-        to=here if taken.kind is Kind.SERVICE else "",
+        to=here if taken.kind is ShareKind.SERVICE else "",
         local_subject=here,
         type=taken.kind.value,
         invalid=False,

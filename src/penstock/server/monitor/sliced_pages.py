@@ -1,6 +1,6 @@
 """Long pages in slices: JSON that is written piece by piece, between the turns of clients.
 
-A page is made by steps: a generator that pauses with `yield` and returns a value in which `Rows`
+A page is made by steps: a generator that pauses with `yield` and returns a value in which `JsonRows`
 stand for long lists. `pieces_of` writes that value as JSON, piece by piece. The caller that takes
 the pieces (HTTP, a system request) lets clients be served after each SLICE_NS. So a page shows each
 row as it was when the row was written, not all rows at one moment. HTTP sends the pieces as they
@@ -29,7 +29,7 @@ PAGES_AT_ONCE: Final = 4
 PAGES_WAITING_MAX: Final = 256
 
 
-class Rows:
+class JsonRows:
     """A list that is written while it is made; a row that is None is a pause."""
 
     __slots__ = ("rows",)
@@ -56,7 +56,7 @@ def pieces_of(
 
 
 def _written(value: object, indent: int, depth: int) -> Iterator[bytes]:
-    if isinstance(value, Rows):
+    if isinstance(value, JsonRows):
         yield from _rows(value, indent, depth)
     elif isinstance(value, dict) and _has_rows(value):
         yield from _fields(value, indent, depth)
@@ -66,7 +66,7 @@ def _written(value: object, indent: int, depth: int) -> Iterator[bytes]:
 
 def _has_rows(value: dict[str, object]) -> bool:
     return any(
-        isinstance(one, Rows) or (isinstance(one, dict) and _has_rows(one))
+        isinstance(one, JsonRows) or (isinstance(one, dict) and _has_rows(one))
         for one in value.values()
     )
 
@@ -90,7 +90,7 @@ def _fields(fields: dict[str, object], indent: int, depth: int) -> Iterator[byte
     yield _break(indent, depth) + b"}"
 
 
-def _rows(rows: Rows, indent: int, depth: int) -> Iterator[bytes]:
+def _rows(rows: JsonRows, indent: int, depth: int) -> Iterator[bytes]:
     opening = b"["
     batch: list[object] = []
     for row in rows.rows:

@@ -9,10 +9,10 @@ import sys
 import threading
 import traceback
 
-from penstock.server.monitor.page_answers import Answer, text_answer
+from penstock.server.monitor.page_answers import PageAnswer, text_answer
 
 
-def stacksz() -> Answer:
+def stacksz() -> PageAnswer:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = [
         f"thread {ident} [{names.get(ident, 'not of Python')}]:\n"

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from penstock.server.monitor.page_values import number, timestamp
 from penstock.server.monitor.query_string import BadQuery
-from penstock.server.monitor.sliced_pages import Rows
+from penstock.server.monitor.sliced_pages import JsonRows
 from penstock.server.monitor.subscription_view import SubDetail, detail_of
 from penstock.subjects.match import match_literal
 from penstock.subjects.tokens import is_valid_literal
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from penstock.server.monitor.query_string import Query
     from penstock.server.net.client_record import Now, SubscriptionFacts
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
     from penstock.subjects.trie import SubListStats
 
     Steps = Generator[None, None, dict[str, Any]]
@@ -91,13 +91,13 @@ def check(options: SubszOptions) -> None:
         raise BadQuery(f"invalid test subject, must be valid publish subject: {options.test}")
 
 
-def subsz_steps(service: Service, options: SubszOptions, now: Now) -> Steps:
+def subsz_steps(service: ServerState, options: SubszOptions, now: Now) -> Steps:
     """The page, in steps. Raises BadQuery at once."""
     check(options)
     return _steps(service, options, now)
 
 
-def _steps(service: Service, options: SubszOptions, now: Now) -> Steps:
+def _steps(service: ServerState, options: SubszOptions, now: Now) -> Steps:
     parts = []
     for account in list(service.accounts):
         if options.account in ("", account.name):
@@ -105,19 +105,19 @@ def _steps(service: Service, options: SubszOptions, now: Now) -> Steps:
             yield
     start = max(options.offset, 0)
     stop = start + _limit(options)
-    total, found = 0, Rows(())
+    total, found = 0, JsonRows(())
     if options.subscriptions and options.test:
         total, shown = yield from _tested(service, options, start, stop)
-        found = Rows(shown)
+        found = JsonRows(shown)
     elif options.subscriptions:
         total = sum(count for count, _ in _owners(service, options))
-        found = Rows(_listed(service, options, start, stop))
+        found = JsonRows(_listed(service, options, start, stop))
     fields = asdict(frame_of(service, options, sum_stats(parts), total, now))
     return {**fields, "subscriptions_list": found} if start < total else fields
 
 
 def frame_of(
-    service: Service, options: SubszOptions, stats: SublistStats, total: int, now: Now
+    service: ServerState, options: SubszOptions, stats: SublistStats, total: int, now: Now
 ) -> Subsz:
     return Subsz(
         server_id=service.server_id,
@@ -155,7 +155,7 @@ def sum_stats(parts: Iterable[SubListStats]) -> SublistStats:
     )
 
 
-def _owners(service: Service, options: SubszOptions) -> Iterator[tuple[int, Pages]]:
+def _owners(service: ServerState, options: SubszOptions) -> Iterator[tuple[int, Pages]]:
     """How many subscriptions each has, and their pages: the server first, then the clients."""
     for account in list(service.accounts):
         if options.account in ("", account.name):
@@ -166,7 +166,7 @@ def _owners(service: Service, options: SubszOptions) -> Iterator[tuple[int, Page
             yield session.link.subscriptions, _pages_of(session)
 
 
-def _pages_of(session: Session) -> Pages:
+def _pages_of(session: ClientSession) -> Pages:
     slot, account = 0, session.account.name
     while True:
         found, slot = session.link.subscription_page(slot, SUBSCRIPTIONS_PER_STEP)
@@ -176,7 +176,7 @@ def _pages_of(session: Session) -> Pages:
 
 
 def _listed(
-    service: Service, options: SubszOptions, start: int, stop: int
+    service: ServerState, options: SubszOptions, start: int, stop: int
 ) -> Iterator[SubDetail | None]:
     """The rows from `start` to `stop`."""
     passed = 0
@@ -193,7 +193,7 @@ def _listed(
 
 
 def _tested(
-    service: Service, options: SubszOptions, start: int, stop: int
+    service: ServerState, options: SubszOptions, start: int, stop: int
 ) -> Generator[None, None, tuple[int, list[SubDetail]]]:
     """How many would get a message on the test subject, and those on the page."""
     total, shown = 0, []
@@ -208,7 +208,7 @@ def _tested(
     return total, shown
 
 
-def _own_subscriptions(service: Service, account: str) -> list[SubscriptionFacts]:
+def _own_subscriptions(service: ServerState, account: str) -> list[SubscriptionFacts]:
     if service.system is None:
         return []
     subjects = service.system.subjects_of(account)

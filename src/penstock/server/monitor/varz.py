@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.server.config.options import ListenOnly, TlsOptions, WebsocketOptions
     from penstock.server.monitor.process_usage import ProcessorShare
     from penstock.server.net.client_record import Now
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 #: What other servers may switch on; none of it applies to a single one without JetStream.
 FEATURE_FLAGS: Final[Mapping[str, bool]] = {
@@ -150,7 +150,9 @@ class Varz(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls_cert_not_after: str = ""
 
 
-def varz(service: Service, share: ProcessorShare, requests: Mapping[str, int], now: Now) -> Varz:
+def varz(
+    service: ServerState, share: ProcessorShare, requests: Mapping[str, int], now: Now
+) -> Varz:
     return Varz(
         version=REFERENCE_VERSION,
         proto=PROTOCOL,
@@ -168,7 +170,7 @@ def varz(service: Service, share: ProcessorShare, requests: Mapping[str, int], n
     )
 
 
-def _loop(service: Service) -> LoopFacts:
+def _loop(service: ServerState) -> LoopFacts:
     watch = service.watch
     counts = dict(watch.histogram())
     total = counts[None]
@@ -182,7 +184,7 @@ def _loop(service: Service) -> LoopFacts:
     )
 
 
-def _identity(service: Service) -> dict[str, Any]:
+def _identity(service: ServerState) -> dict[str, Any]:
     options = service.options
     host, port = service.announced_address
     tls = options.tls
@@ -201,7 +203,7 @@ def _identity(service: Service) -> dict[str, Any]:
     }
 
 
-def _limits(service: Service) -> dict[str, Any]:
+def _limits(service: ServerState) -> dict[str, Any]:
     options = service.options
     tls_timeout_ns = options.tls.timeout_ns if options.tls else TLS_TIMEOUT_NS_DEFAULT
     return {
@@ -223,7 +225,7 @@ def _limits(service: Service) -> dict[str, Any]:
     }
 
 
-def _other_listeners(service: Service) -> dict[str, Any]:
+def _other_listeners(service: ServerState) -> dict[str, Any]:
     options, ports = service.options, service.bound_ports
     return {
         "cluster": _cluster(options.cluster, ports.get("cluster", 0)),
@@ -238,7 +240,7 @@ def _other_listeners(service: Service) -> dict[str, Any]:
     }
 
 
-def persistence_of(service: Service) -> dict[str, Any]:
+def persistence_of(service: ServerState) -> dict[str, Any]:
     """What JetStream is set up for and uses; nothing without it."""
     edge = service.jetstream
     if edge is None:
@@ -248,7 +250,7 @@ def persistence_of(service: Service) -> dict[str, Any]:
     return {"config": jsz.config(edge), "stats": jsz.stats(edge), "limits": jsz.limits(edge)}
 
 
-def _life(service: Service, share: ProcessorShare, now: Now) -> dict[str, Any]:
+def _life(service: ServerState, share: ProcessorShare, now: Now) -> dict[str, Any]:
     return {
         "start": timestamp(service.start_ns),
         "now": timestamp(now.wall_ns),
@@ -261,7 +263,7 @@ def _life(service: Service, share: ProcessorShare, now: Now) -> dict[str, Any]:
     }
 
 
-def _counters(service: Service) -> dict[str, Any]:
+def _counters(service: ServerState) -> dict[str, Any]:
     totals, slow = totals_of(service), service.plane.slow_consumers
     return {
         "connections": len(service.sessions),

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from penstock.server.auth.login_values import Claimed
-    from penstock.server.config.options import AccountLimits, Options
+    from penstock.server.config.options import AccountConnectionLimits, Options
 
 
 class ClientLimits(Struct, frozen=True):
@@ -22,7 +22,7 @@ class ClientLimits(Struct, frozen=True):
 
 
 def tightest(
-    options: Options, account: AccountLimits | None, claimed: Claimed | None
+    options: Options, account: AccountConnectionLimits | None, claimed: Claimed | None
 ) -> ClientLimits:
     """A negative limit of an account or a user is none, and none is above the server's."""
     payloads = [options.max_payload]

@@ -14,7 +14,7 @@ cdef enum:
     DROPS_AT_ONCE = 4096          # subscriptions dropped before other clients are served
 
 
-cdef class Link(Owner):
+cdef class ClientLink(Owner):
     # identity and wiring
     cdef readonly uint64_t cid
     cdef readonly object handler

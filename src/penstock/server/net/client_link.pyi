@@ -1,7 +1,7 @@
 from typing import Protocol
 
 from penstock.broker.router import Router
-from penstock.server.net.codecs.contract import Codec, CodecEnd
+from penstock.server.net.codecs.contract import CodecEnd, TransportCodec
 from penstock.subjects.trie import SubList
 
 SUBSCRIBE_REFUSED: int
@@ -47,16 +47,21 @@ class Handler(Protocol):
     def failed(self, error: Exception) -> None: ...
     def closed(self, reason: str) -> None: ...
 
-class Link:
+class ClientLink:
     cid: int
     handler: Handler
-    codec: Codec | None
+    codec: TransportCodec | None
     close_reason: str | None
     in_msgs: int
     in_bytes: int
     stalls: int
     def __init__(
-        self, cid: int, handler: Handler, router: Router, doomed: list[Link], interest: SubList
+        self,
+        cid: int,
+        handler: Handler,
+        router: Router,
+        doomed: list[ClientLink],
+        interest: SubList,
     ) -> None: ...
     def set_limits(
         self,
@@ -88,7 +93,7 @@ class Link:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None: ...
     def answer_nobody(self, subject: str, reply: str) -> None: ...
     def set_login_needed(self, needed: bool) -> None: ...

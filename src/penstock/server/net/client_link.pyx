@@ -42,7 +42,7 @@ SUBSCRIBE_ALLOWED = 1
 SUBSCRIBE_FILTERED = 2
 
 
-cdef class Link(Owner):
+cdef class ClientLink(Owner):
     """One client connection. Made by Plane.attach."""
 
     def __cinit__(self, uint64_t cid, handler, Router router not None, list doomed not None,
@@ -174,7 +174,7 @@ cdef class Link(Owner):
         return True
 
     def hand(self, str sid not None, str subject not None, str reply not None,
-             bytes header not None, bytes payload not None, Link source) -> None:
+             bytes header not None, bytes payload not None, ClientLink source) -> None:
         """A message published in another account, for one of the client's subscriptions."""
         if self.close_reason is not None:
             return
@@ -596,5 +596,5 @@ cdef void settle_spent(Router router) noexcept:
     for i in range(router.nspent):
         sub = router.spent[i]
         if not sub.flags & SUB_REMOVED:
-            (<Link>(<Sink*>sub.owner).owner).remove_sub(sub)
+            (<ClientLink>(<Sink*>sub.owner).owner).remove_sub(sub)
     router.nspent = 0

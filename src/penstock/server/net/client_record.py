@@ -15,7 +15,7 @@ from penstock.server.net.codecs.transport_facts import tls_of
 
 if TYPE_CHECKING:
     from penstock.server.auth.login_values import Claimed
-    from penstock.server.net.client_session import Session
+    from penstock.server.net.client_session import ClientSession
 
 CLOSED_SUBSCRIPTIONS_KEPT: Final = 256
 
@@ -70,13 +70,13 @@ class Now:
         return self.wall_ns - self.monotonic_ns + monotonic_ns
 
 
-def last_activity_ns(session: Session, now: Now) -> int:
+def last_activity_ns(session: ClientSession, now: Now) -> int:
     """When the client last said something, or was last sent something."""
     link = session.link
     return now.as_wall_ns(max(link.last_activity_ns, link.last_written_ns))
 
 
-def record_of(session: Session, now: Now, *, reason: str = "") -> ClientRecord:
+def record_of(session: ClientSession, now: Now, *, reason: str = "") -> ClientRecord:
     """What is known of a session now; with a reason, the record of its end."""
     link, options = session.link, session.options
     tls = tls_of(link.codec)

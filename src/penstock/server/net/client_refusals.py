@@ -14,17 +14,17 @@ from penstock.server.net.client_label import user_claim
 from penstock.server.server_log import log
 
 if TYPE_CHECKING:
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.net.connect_info import ConnectOptions
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
 
 
 class Refusals:
     """Called by the link; must not raise."""
 
-    service: Service
-    link: Link
+    service: ServerState
+    link: ClientLink
     account: Account
     options: ConnectOptions
     user: str

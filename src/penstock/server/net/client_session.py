@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.json_depth import check_nesting
 from penstock.broker.permissions import ResponseGrants
 from penstock.server.auth import auth_callout
-from penstock.server.auth.login_values import Accepted, Login, NeedsBcrypt, NeedsCallout, Refused
+from penstock.server.auth.login_values import (
+    Accepted,
+    Login,
+    LoginRefused,
+    NeedsBcrypt,
+    NeedsCallout,
+)
 from penstock.server.net import close_reasons
 from penstock.server.net.client_label import client_label, connection_label, user_claim
 from penstock.server.net.client_limits import tightest
@@ -32,9 +38,9 @@ if TYPE_CHECKING:
 
     from penstock.server.auth import Decision
     from penstock.server.auth.login_values import Claimed, ConnectionType
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.net.codecs.contract import CodecEnd
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.account_imports import Shadow
     from penstock.server.system.server_accounts import Account, Guards
 
@@ -44,12 +50,12 @@ RTT_VALID_NS: Final = 3_600_000_000_000
 SECOND_NS: Final = 1_000_000_000
 
 
-class Session(Refusals, TraceIngress):
+class ClientSession(Refusals, TraceIngress):
     """One client, from accept to close."""
 
     def __init__(
         self,
-        service: Service,
+        service: ServerState,
         cid: int,
         address: tuple[str, int],
         *,
@@ -80,7 +86,7 @@ class Session(Refusals, TraceIngress):
         self.guards: Guards | None = None
         self.grants: ResponseGrants | None = None
         self._shadows: dict[str, Shadow] = {}
-        self.link: Link
+        self.link: ClientLink
         self._pings_out = 0
         self._ping_sent_ns = 0
         self._ping_timer: asyncio.TimerHandle | None = None
@@ -90,7 +96,7 @@ class Session(Refusals, TraceIngress):
 
     # -- the start
 
-    def open(self, link: Link, *, login_needed: bool, login_timeout_s: float) -> None:
+    def open(self, link: ClientLink, *, login_needed: bool, login_timeout_s: float) -> None:
         """The link is attached: limits, and a deadline for whoever must log in."""
         self.link = link
         self.apply_limits()
@@ -200,12 +206,12 @@ class Session(Refusals, TraceIngress):
         elif isinstance(decision, NeedsCallout):
             self._cancel_login_timer()  # the service has a time of its own
             auth_callout.ask(self.service, self, decision.login, self._decide)
-        elif isinstance(decision, Refused):
+        elif isinstance(decision, LoginRefused):
             self._refuse_login(decision.reason)
         else:
             self._login_accepted(decision)
 
-    def _bcrypt_checked(self, hashed: str, decision: Accepted | Refused) -> None:
+    def _bcrypt_checked(self, hashed: str, decision: Accepted | LoginRefused) -> None:
         """The slow comparison is done, on another thread."""
         if isinstance(decision, Accepted):
             self.proved_hash = hashed
@@ -312,9 +318,9 @@ class Session(Refusals, TraceIngress):
             may_respond=guards.may_respond,
         )
 
-    def judged_again(self, decision: Accepted | Refused) -> None:
+    def judged_again(self, decision: Accepted | LoginRefused) -> None:
         """The users have changed under the client."""
-        if isinstance(decision, Refused):
+        if isinstance(decision, LoginRefused):
             if decision.untold or decision.revoked:
                 told = "User Authentication Revoked" if decision.revoked else None
                 self.link.close(close_reasons.CREDENTIALS_REVOKED, told)

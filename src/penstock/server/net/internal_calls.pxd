@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from penstock.server.net.client_link cimport Link
-from penstock.server.net.socket_writer cimport Sender
+from penstock.server.net.client_link cimport ClientLink
+from penstock.server.net.socket_writer cimport SocketWriter
 
 
-cdef class InternalCalls(Sender):
+cdef class InternalCalls(SocketWriter):
     cdef object epilogue          # None, or what runs after the internal subscribers of a turn
     cdef object on_rest           # to be called when calls are left for another turn
     cdef bint rest_armed          # it will be
@@ -20,4 +20,4 @@ cdef class InternalCalls(Sender):
     cdef int leave(self, list calls) except -1
     cdef int arm_rest(self) except -1
     cdef int resume_backlogged(self) except -1
-    cdef int listen(self, Link link) except -1
+    cdef int listen(self, ClientLink link) except -1

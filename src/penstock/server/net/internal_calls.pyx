@@ -21,7 +21,7 @@ cdef int64_t LATE_NS = 2_000_000               # of calls, then requests are que
 cdef int64_t CALLS_BUDGET_NS = 4_000_000       # of calls, then the rest waits for another turn
 
 
-cdef class InternalCalls(Sender):
+cdef class InternalCalls(SocketWriter):
     cdef int run_calls(self) except -1:
         """Call internal subscribers, and those they publish to, until the budget is spent."""
         cdef int rounds = 0
@@ -77,7 +77,7 @@ cdef class InternalCalls(Sender):
 
     cdef int leave(self, list calls) except -1:
         """Put calls back, and stop reading from the clients whose messages they are."""
-        cdef Link link
+        cdef ClientLink link
         self.router.calls = calls + self.router.calls
         for call in calls:
             link = call[5]
@@ -94,7 +94,7 @@ cdef class InternalCalls(Sender):
         return 0
 
     cdef int resume_backlogged(self) except -1:
-        cdef Link link
+        cdef ClientLink link
         links, self.backlogged = self.backlogged, []
         for link in links:
             link.backlogged = False
@@ -110,18 +110,18 @@ cdef class InternalCalls(Sender):
         """Called with what held the loop for NOTED_NS or longer."""
         self.watch = watch
 
-    def pause(self, Link link not None) -> None:
+    def pause(self, ClientLink link not None) -> None:
         """Read nothing from the link until `unpause`: much of what it asked for waits."""
         link.paused = True
         if not link.closed:
             self.listen(link)
 
-    def unpause(self, Link link not None) -> None:
+    def unpause(self, ClientLink link not None) -> None:
         link.paused = False
         if not link.closed:
             self.listen(link)
 
-    cdef int listen(self, Link link) except -1:
+    cdef int listen(self, ClientLink link) except -1:
         """Read from the link, unless there is a reason not to.
 
         A link with received bytes that were not obeyed is continued instead, in a later turn.

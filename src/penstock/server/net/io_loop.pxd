@@ -3,13 +3,13 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane
-from penstock.server.net.client_link cimport Link
+from penstock.server.net.client_link cimport ClientLink
 from penstock.server.net.posix cimport epoll_event
-from penstock.server.net.socket_reader cimport Reader
+from penstock.server.net.socket_reader cimport SocketReader
 from penstock.subjects.trie cimport SubList
 
 
-cdef class Plane(Reader):
+cdef class IoLoop(SocketReader):
     cdef dict links               # cid -> Link: what keeps a link alive
     cdef list doomed
     cdef list leaving             # closed links whose subscriptions are dropped in slices
@@ -30,7 +30,7 @@ cdef class Plane(Reader):
     cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept
     cdef int linger(self, epoll_event* events) except -2
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1
-    cdef int writable(self, Link link) except -1
+    cdef int writable(self, ClientLink link) except -1
     cdef bint is_crowded(self) except -1
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept
@@ -38,5 +38,5 @@ cdef class Plane(Reader):
     cdef bint settles(self, Lane lane) except -1
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
                    bytes header=*, str to=*) except -1
-    cdef int bury(self, Link link) except -1
+    cdef int bury(self, ClientLink link) except -1
     cdef int drop_leaving(self) except -1

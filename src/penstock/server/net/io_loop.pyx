@@ -54,11 +54,11 @@ cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
 
 cdef class Sums:
     """Traffic of the links that share a subject space."""
-    cdef Link link
+    cdef ClientLink link
     cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes
 
 
-cdef class Plane(Reader):
+cdef class IoLoop(SocketReader):
     """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
 
     def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
@@ -106,7 +106,7 @@ cdef class Plane(Reader):
 
         In C, because a monitoring page must not hold the loop however many clients there are.
         """
-        cdef Link link
+        cdef ClientLink link
         cdef Sums sums
         cdef dict by_interest = {}
         for link in self.links.values():
@@ -131,9 +131,9 @@ cdef class Plane(Reader):
         self.write_deadline_ns = write_deadline_ns
 
     def attach(self, int fd, uint64_t cid, handler, SubList interest not None, *,
-               codec=None) -> Link:
+               codec=None) -> ClientLink:
         """Takes over a connected non-blocking socket; the plane closes it."""
-        cdef Link link = Link(cid, handler, self.router, self.doomed, interest)
+        cdef ClientLink link = ClientLink(cid, handler, self.router, self.doomed, interest)
         link.codec = codec
         link.fd = fd
         link.last_active_ns = monotonic_ns()
@@ -181,7 +181,7 @@ cdef class Plane(Reader):
         """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
         return (n == 1 and now - self.answered_ns < ANSWER_NS
                 and not events[0].events & EPOLLOUT       # who takes more does not speak
-                and (<Link>events[0].data.ptr).sink.progress_ns == self.served_ns)
+                and (<ClientLink>events[0].data.ptr).sink.progress_ns == self.served_ns)
 
     cdef int linger(self, epoll_event* events) except -2:
         """Looks out for the next word of a conversation, awake; answers what epoll did.
@@ -205,7 +205,7 @@ cdef class Plane(Reader):
 
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
         """Serves the sockets for TURN_NS, beginning where the last turn ran out of time."""
-        cdef Link link
+        cdef ClientLink link
         cdef int i, at = self.unserved if self.unserved < n else 0
         self.served_ns = self.router.now_ns = now
         self.router.wall_ns = wall_ns()
@@ -216,7 +216,7 @@ cdef class Plane(Reader):
         self.turning += 1
         try:
             for i in range(n):
-                link = <Link>events[at].data.ptr
+                link = <ClientLink>events[at].data.ptr
                 if events[at].events & EPOLLOUT:
                     self.writable(link)
                 if events[at].events & ~(<uint32_t>EPOLLOUT):
@@ -235,7 +235,7 @@ cdef class Plane(Reader):
             self.watch.turn_ended(self.answered_ns - now)
         return 0
 
-    cdef int writable(self, Link link) except -1:
+    cdef int writable(self, ClientLink link) except -1:
         """Has a blocked link flushed after the ready sockets were read.
 
         Sockets that can be written must not crowd those out that can be read: when epoll may have
@@ -292,7 +292,7 @@ cdef class Plane(Reader):
         return True
 
     cdef int finish(self) except -1:
-        cdef Link link
+        cdef ClientLink link
         cdef SubList interest
         cdef int64_t until = 0
         self.turning += 1
@@ -393,7 +393,7 @@ cdef class Plane(Reader):
         return reached
 
     def pass_on(self, SubList interest not None, str subject not None, bytes payload not None,
-                str reply, bytes header, str to not None, Link source) -> int:
+                str reply, bytes header, str to not None, ClientLink source) -> int:
         """As `post`, for what was published in another account, by `source`.
 
         It is not imported again: who listens from a third account does not get it.
@@ -409,7 +409,7 @@ cdef class Plane(Reader):
         return reached
 
     def pass_on_traced(self, SubList interest not None, str subject not None,
-                       bytes payload not None, str reply, bytes header, Link source,
+                       bytes payload not None, str reply, bytes header, ClientLink source,
                        trace) -> int:
         """As `pass_on`, with a trace."""
         cdef Parcel parcel = Parcel(subject, payload, reply, header)
@@ -425,7 +425,7 @@ cdef class Plane(Reader):
 
     # -- closing
 
-    cdef int bury(self, Link link) except -1:
+    cdef int bury(self, ClientLink link) except -1:
         """Closes the socket and forgets the link; pending bytes are sent if the socket takes them."""
         cdef int status
         if link.closed:
@@ -478,7 +478,7 @@ cdef class Plane(Reader):
 
     cdef int drop_leaving(self) except -1:
         """Drops subscriptions of closed links, in slices; closed links get no messages meanwhile."""
-        cdef Link link
+        cdef ClientLink link
         if self.leaving:
             link = self.leaving[0]
             if link.drop_some(DROPS_AT_ONCE):

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.server.net.client_session import SECOND_NS, Session
+from penstock.server.net.client_session import SECOND_NS, ClientSession
 from penstock.server.net.host_addresses import UNSPECIFIED, plain_address
 from penstock.server.server_log import log
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from penstock.server.auth.login_values import ConnectionType
     from penstock.server.config.options import Options
-    from penstock.server.net.codecs.contract import Codec
-    from penstock.server.server_state import Service
+    from penstock.server.net.codecs.contract import TransportCodec
+    from penstock.server.server_state import ServerState
 
 ACCEPTS_PER_TURN: Final = 256
 BACKLOG: Final = 4096
@@ -39,7 +39,7 @@ class Transport:
     """How connections of one listener talk. `make_codec` None: plain TCP."""
 
     kind: ConnectionType = "STANDARD"
-    make_codec: Callable[[], Codec] | None = None
+    make_codec: Callable[[], TransportCodec] | None = None
     info_first: bool = True
     plain_allowed: bool = False
     fallback_s: float = 0.0  # with TLS first: INFO in the clear after this wait; 0: never
@@ -84,7 +84,9 @@ def _listening(family: int, address: tuple[Any, ...], *, dual: bool = False) -> 
 class Listener:
     """Accepts connections on one socket for as long as it is open."""
 
-    def __init__(self, service: Service, listening: socket.socket, transport: Transport) -> None:
+    def __init__(
+        self, service: ServerState, listening: socket.socket, transport: Transport
+    ) -> None:
         self.service = service
         self.transport = transport
         self._socket = listening
@@ -142,7 +144,7 @@ class Listener:
 
     def _greet(self, connection: socket.socket, address: tuple[str, int]) -> None:
         service, transport = self.service, self.transport
-        session = Session(
+        session = ClientSession(
             service,
             service.next_cid(),
             address,
@@ -159,7 +161,7 @@ class Listener:
         else:
             self._attach(session, connection, secure=True, info_sent=False)
 
-    def _turn_away(self, session: Session, connection: socket.socket) -> None:
+    def _turn_away(self, session: ClientSession, connection: socket.socket) -> None:
         """Over the limit: told in the clear, where the transport can be told anything."""
         log.error("%s - maximum connections exceeded", session)
         if self.transport.info_first:
@@ -167,10 +169,10 @@ class Listener:
             _send_now(connection, info + b"-ERR 'maximum connections exceeded'\r\n")
         connection.close()
 
-    def _say_info(self, session: Session, connection: socket.socket) -> None:
+    def _say_info(self, session: ClientSession, connection: socket.socket) -> None:
         _send_now(connection, self.service.greeting_for(session).line())
 
-    def _peek(self, session: Session, connection: socket.socket, *, wait_s: float) -> None:
+    def _peek(self, session: ClientSession, connection: socket.socket, *, wait_s: float) -> None:
         """Waits for the first bytes, which tell TLS from plain text."""
         loop = self.service.loop
         self._waiting.add(connection)
@@ -194,7 +196,7 @@ class Listener:
         timer = loop.call_later(wait_s, overdue)
         loop.add_reader(connection.fileno(), readable)
 
-    def _first_bytes(self, session: Session, connection: socket.socket) -> None:
+    def _first_bytes(self, session: ClientSession, connection: socket.socket) -> None:
         from penstock.server.net.codecs.tls_codec import looks_like_tls
 
         try:
@@ -210,7 +212,7 @@ class Listener:
             self._attach(session, connection, secure=True, info_sent=True)
         self.service.plane.settle()
 
-    def _first_bytes_overdue(self, session: Session, connection: socket.socket) -> None:
+    def _first_bytes_overdue(self, session: ClientSession, connection: socket.socket) -> None:
         """A TLS-first listener waited long enough: the client waits for INFO, as clients do."""
         if self.transport.plain_allowed:
             self._attach(session, connection, secure=False, info_sent=True)
@@ -220,7 +222,7 @@ class Listener:
         self.service.plane.settle()
 
     def _attach(
-        self, session: Session, connection: socket.socket, *, secure: bool, info_sent: bool
+        self, session: ClientSession, connection: socket.socket, *, secure: bool, info_sent: bool
     ) -> None:
         service, transport = self.service, self.transport
         codec = None
@@ -290,7 +292,7 @@ def websocket_transport(server_options: Options) -> Transport:
     options = server_options.websocket
     assert options is not None
     acceptor = websocket.build_acceptor(options, secure=options.is_secure)
-    make_codec: Callable[[], Codec] = acceptor.codec
+    make_codec: Callable[[], TransportCodec] = acceptor.codec
     if options.tls is not None:
         make_codec = codec_stack.SecureWebSocketAcceptor(
             tls_codec.build_acceptor(options.tls), acceptor

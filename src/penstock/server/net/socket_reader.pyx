@@ -32,10 +32,10 @@ cdef int64_t STALL_FACTOR = 8                  # or so many times as long as its
 cdef int64_t STALL_MAX_NS = 100_000_000
 
 
-cdef class Reader(InternalCalls):
+cdef class SocketReader(InternalCalls):
     """The reading half of a plane, which sets the attributes."""
 
-    cdef int readable(self, Link link) except -1:
+    cdef int readable(self, ClientLink link) except -1:
         """Reads a socket that epoll reported, and obeys what came."""
         if link.deferred or link.close_reason is not None:
             return 0     # bytes that came before are obeyed first; or nothing is obeyed any more
@@ -46,7 +46,7 @@ cdef class Reader(InternalCalls):
             return 0
         return self.obey(link, False)
 
-    cdef int obey(self, Link link, bint resumed) except -1:
+    cdef int obey(self, ClientLink link, bint resumed) except -1:
         """Serves one link; a bug of ours costs its connection, not the server."""
         cdef uint64_t written = self.router.written
         self.reads = 1
@@ -66,18 +66,18 @@ cdef class Reader(InternalCalls):
         if self.router.urgent != NULL:
             self.flush_urgent()
         if self.router.pressed != NULL:
-            self.hold_back(link, <Link>self.router.pressed.owner)
+            self.hold_back(link, <ClientLink>self.router.pressed.owner)
             self.router.pressed = NULL
         return 0
 
-    cdef int defer(self, Link link) except -1:
+    cdef int defer(self, ClientLink link) except -1:
         """Leaves the rest of what the link received for a later turn."""
         link.deferred = True
         return self.listen(link)
 
     cdef int continue_deferred(self) except -1:
         """Obeys what earlier turns left, one slice for each link, while the turn has time."""
-        cdef Link link
+        cdef ClientLink link
         cdef Py_ssize_t done = 0
         waiting, self.deferred = self.deferred, []
         for link in waiting:
@@ -94,7 +94,7 @@ cdef class Reader(InternalCalls):
             self.continue_later()
         return 0
 
-    cdef int resume(self, Link link) except -1:
+    cdef int resume(self, ClientLink link) except -1:
         link.deferred = False
         if link.carry_len:
             self.received(link, link.carry, link.carry_len)
@@ -114,7 +114,7 @@ cdef class Reader(InternalCalls):
             return READS_SPREAD
         return 1
 
-    cdef ssize_t receive(self, Link link, char* at, size_t room) except -2:
+    cdef ssize_t receive(self, ClientLink link, char* at, size_t room) except -2:
         """Bytes read; 0: nothing to do now, also when the peer closed."""
         cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
         if n > 0:
@@ -126,7 +126,7 @@ cdef class Reader(InternalCalls):
             link.close("Client Closed" if errno == ECONNRESET else "Read Error")
         return 0
 
-    cdef bint take_plain(self, Link link) except -1:
+    cdef bint take_plain(self, ClientLink link) except -1:
         """Reads once; returns whether another read in this turn may bring more."""
         cdef ssize_t n
         cdef size_t kept = link.carry_len
@@ -146,7 +146,7 @@ cdef class Reader(InternalCalls):
         return (n == READ_BYTES and link.close_reason is None and self.router.pressed == NULL
                 and not link.held and not link.deferred)
 
-    cdef int take_encoded(self, Link link) except -1:
+    cdef int take_encoded(self, ClientLink link) except -1:
         cdef ssize_t n = self.receive(link, self.buffer, READ_BYTES)
         cdef bytes plain
         if n <= 0:
@@ -157,7 +157,7 @@ cdef class Reader(InternalCalls):
             link.handler.transport_established()
         return self.obey_decoded(link, plain)
 
-    cdef bytes decode(self, Link link, bytes data):
+    cdef bytes decode(self, ClientLink link, bytes data):
         """The next portion of protocol bytes; those before the end of the transport count, too."""
         self.router.mark_dirty(&link.sink)      # the codec may have something to send itself
         try:
@@ -166,7 +166,7 @@ cdef class Reader(InternalCalls):
             link.ended = end
             return end.received
 
-    cdef int obey_decoded(self, Link link, bytes plain) except -1:
+    cdef int obey_decoded(self, ClientLink link, bytes plain) except -1:
         """Obeys decoded bytes; what the codec still holds back is for a later turn.
 
         So other clients are served after each portion that a codec gives out, whatever a few
@@ -180,7 +180,7 @@ cdef class Reader(InternalCalls):
             self.defer(link)
         return 0
 
-    def feed(self, Link link not None, bytes plain not None) -> None:
+    def feed(self, ClientLink link not None, bytes plain not None) -> None:
         """Protocol bytes that did not come straight from the socket."""
         cdef size_t n = PyBytes_GET_SIZE(plain)
         if link.need >= LARGE_FRAME_BYTES and link.carry_len + n <= link.carry_cap:
@@ -194,7 +194,7 @@ cdef class Reader(InternalCalls):
             plain = link.carry[:link.carry_len] + plain
         self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
-    cdef int received(self, Link link, char* base, size_t n) except -1:
+    cdef int received(self, ClientLink link, char* base, size_t n) except -1:
         """Lets the link obey whole frames while the turn has time; keeps the rest."""
         cdef size_t used = link.consume(base, n)
         while True:
@@ -218,7 +218,7 @@ cdef class Reader(InternalCalls):
             return 0
         return self.keep_rest(link, base + used, n - used)
 
-    cdef int keep_rest(self, Link link, char* rest, size_t n) except -1:
+    cdef int keep_rest(self, ClientLink link, char* rest, size_t n) except -1:
         """Keeps the bytes that were not obeyed, with room for a whole frame if that is large."""
         cdef size_t room = link.need if link.need >= LARGE_FRAME_BYTES else n
         cdef char* fresh
@@ -234,12 +234,12 @@ cdef class Reader(InternalCalls):
         link.carry_len = n
         return 0
 
-    def hold(self, Link link not None) -> None:
+    def hold(self, ClientLink link not None) -> None:
         """Stops reading the link until `release`: a decision about it is pending."""
         link.held = True
         self.listen(link)
 
-    def release(self, Link link not None) -> None:
+    def release(self, ClientLink link not None) -> None:
         if link.closed or not link.held:
             return
         link.held = False
@@ -249,7 +249,7 @@ cdef class Reader(InternalCalls):
             self.obey(link, True)
         self.settle()
 
-    cdef int hold_back(self, Link link, Link receiver) except -1:
+    cdef int hold_back(self, ClientLink link, ClientLink receiver) except -1:
         """Does not read a publisher for a while, because that receiver is near its limit.
 
         The more time its messages took to deliver, the more the receiver gets to take them.
@@ -269,7 +269,7 @@ cdef class Reader(InternalCalls):
 
     def resume_stalled(self) -> None:
         """Reads the publishers again whose receiver has room or does not read, or that waited long."""
-        cdef Link link, receiver
+        cdef ClientLink link, receiver
         cdef int64_t until, now = monotonic_ns()
         waiting, self.stalled = self.stalled, []
         for link, receiver, until in waiting:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport Outbox
 from penstock.broker.router cimport Router, Sink
-from penstock.server.net.client_link cimport Link
+from penstock.server.net.client_link cimport ClientLink
 
 
 cdef enum Drained:
@@ -14,7 +14,7 @@ cdef enum Drained:
     SEND_MORE = 3                 # the socket may take more, but others come first
 
 
-cdef class Sender:
+cdef class SocketWriter:
     cdef Router router
     cdef int epfd
     cdef list blocked             # links whose socket takes nothing
@@ -39,10 +39,10 @@ cdef class Sender:
     cdef int forget_unlisted(self) except -1
     cdef void forget_urgent(self) noexcept
     cdef int flush_urgent(self) except -1
-    cdef int flush(self, Link link) except -1
-    cdef int encode_pending(self, Link link) except -1
-    cdef int drain(self, Link link, Outbox* out) except -1
-    cdef int set_events(self, Link link, uint32_t events) except -1
-    cdef int note_blocked(self, Link link) except -1
-    cdef int await_deadline(self, Link link) except -1
+    cdef int flush(self, ClientLink link) except -1
+    cdef int encode_pending(self, ClientLink link) except -1
+    cdef int drain(self, ClientLink link, Outbox* out) except -1
+    cdef int set_events(self, ClientLink link, uint32_t events) except -1
+    cdef int note_blocked(self, ClientLink link) except -1
+    cdef int await_deadline(self, ClientLink link) except -1
     cdef int close_overdue(self) except -1

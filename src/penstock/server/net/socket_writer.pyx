@@ -39,7 +39,7 @@ cdef int64_t TICK_NS = 250_000_000             # how often write deadlines are l
 cdef int64_t FLUSH_NS = 3_000_000              # spent on sends in one turn; the rest follows
 
 
-cdef class Sender:
+cdef class SocketWriter:
     """The writing half of a plane, which sets the attributes."""
 
     cdef int continue_later(self) except -1:
@@ -120,12 +120,12 @@ cdef class Sender:
         """Flushes a link that was taken off its list, unless its socket is known to be full."""
         sink.flags &= ~(<uint32_t>SINK_DIRTY)
         if not sink.flags & SINK_BLOCKED or sink.flags & (SINK_SLOW | SINK_WRITABLE):
-            self.flush(<Link>sink.owner)
+            self.flush(<ClientLink>sink.owner)
         return 0
 
     cdef int forget_unlisted(self) except -1:
         """Releases closed links that no list of dirty sinks names any more."""
-        cdef Link link
+        cdef ClientLink link
         self.unlisted[:] = [link for link in self.unlisted if link.sink.flags & SINK_DIRTY]
         return 0
 
@@ -151,14 +151,14 @@ cdef class Sender:
             following = sink.next_urgent     # flushing may list the sink again
             sink.flags &= ~(<uint32_t>SINK_URGENT)
             if not late:
-                self.flush(<Link>sink.owner)
+                self.flush(<ClientLink>sink.owner)
             if self.sent_bytes - sent >= BYTES_PER_LOOK:
                 sent = self.sent_bytes
                 late = monotonic_ns() >= self.until_ns
             sink = following
         return 0
 
-    cdef int flush(self, Link link) except -1:
+    cdef int flush(self, ClientLink link) except -1:
         """Sends what the socket takes, up to DRAIN_BYTES. A link over its bound is closed here.
 
         Returns SEND_MORE if the socket may take more; the link is then flushed again.
@@ -187,7 +187,7 @@ cdef class Sender:
             link.handler.codec_ended(end)
         return 0
 
-    cdef int encode_pending(self, Link link) except -1:
+    cdef int encode_pending(self, ClientLink link) except -1:
         """Encodes at most ENCODE_BYTES of the outbox; returns whether that produced bytes."""
         cdef Chunk* chunk = link.sink.out.head
         cdef bytes encoded = link.codec.outgoing()
@@ -205,12 +205,12 @@ cdef class Sender:
         out_append(&self.router.pool, &link.encoded, encoded, len(encoded))
         return len(encoded) > 0
 
-    def send_raw(self, Link link not None, bytes data not None) -> None:
+    def send_raw(self, ClientLink link not None, bytes data not None) -> None:
         """Transport bytes, past the codec: what is said before it takes over."""
         out_append(&self.router.pool, &link.encoded, data, len(data))
         self.router.mark_dirty(&link.sink)
 
-    cdef int drain(self, Link link, Outbox* out) except -1:
+    cdef int drain(self, ClientLink link, Outbox* out) except -1:
         """Sends at most about DRAIN_BYTES; returns how that ended."""
         cdef iovec pieces[PIECES_PER_SEND]
         cdef msghdr message
@@ -259,7 +259,7 @@ cdef class Sender:
             self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
         return SENT_ALL
 
-    cdef int note_blocked(self, Link link) except -1:
+    cdef int note_blocked(self, ClientLink link) except -1:
         """The socket is full. From its first refusal on, what waits then has a deadline."""
         cdef int64_t pending = link.sink.out.pending + link.encoded.pending
         self.set_events(link, link.events | EPOLLOUT)
@@ -276,7 +276,7 @@ cdef class Sender:
             link.close("Slow Consumer (Pending Bytes)")
         return 0
 
-    cdef int set_events(self, Link link, uint32_t events) except -1:
+    cdef int set_events(self, ClientLink link, uint32_t events) except -1:
         cdef epoll_event event
         if link.closed or events == link.events:
             return 0
@@ -288,7 +288,7 @@ cdef class Sender:
 
     # -- deadlines
 
-    cdef int await_deadline(self, Link link) except -1:
+    cdef int await_deadline(self, ClientLink link) except -1:
         if link.awaits_deadline:
             return 0
         link.awaits_deadline = True
@@ -299,7 +299,7 @@ cdef class Sender:
 
     cdef int close_overdue(self) except -1:
         """Links whose write deadline has passed are closed; the others are waited for again."""
-        cdef Link link
+        cdef ClientLink link
         cdef int64_t now = monotonic_ns()
         waiting, self.blocked = self.blocked, []
         for link in waiting:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from penstock.broker.import_resolver import Joined
+    from penstock.broker.import_resolver import ResolvedImports
     from penstock.server.config.options import Options
-    from penstock.server.net.client_link import Link
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_link import ClientLink
+    from penstock.server.server_state import ServerState
     from penstock.server.system.message_trace import MessageTrace
     from penstock.server.system.server_accounts import Account
 
-    Take = Callable[[str, str, bytes, bytes, Link | None], object]
+    Take = Callable[[str, str, bytes, bytes, ClientLink | None], object]
 
 ACK_PREFIX: Final = "$JS.ACK."
 """Acknowledgements find their consumer by themselves: such replies are never renamed."""
@@ -68,12 +68,12 @@ class Shadow:
 class Crossings:
     """All borders of one server."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
         self._services: list[Placed] = []
         self._imported: dict[str, list[str]] = {}
         """Names of services, by who imports them."""
-        self._streams: dict[str, list[Joined]] = {}
+        self._streams: dict[str, list[ResolvedImports]] = {}
         self._shadows: dict[Shadow, None] = {}
         self._mappings: dict[str, Mappings] = {}
         self._replies: dict[str, Replies] = {}
@@ -156,7 +156,7 @@ class Crossings:
         """Whether another account answers requests to a subject of this one."""
         return any(match_literal(subject, ours) for ours in self._imported.get(account, ()))
 
-    def _serve(self, joined: Joined) -> Placed:
+    def _serve(self, joined: ResolvedImports) -> Placed:
         interest = self._account(joined.importer).interest
         subscription = Subscription(joined.renaming.ours, value=ServiceHop(self, joined))
         interest.insert(subscription, call=True)
@@ -164,12 +164,12 @@ class Crossings:
 
     def asked(
         self,
-        joined: Joined,
+        joined: ResolvedImports,
         subject: str,
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         """A request in the importing account goes to the exporting one."""
         to = self.mapped(joined.exporter, joined.renaming.outward(subject))
@@ -177,13 +177,13 @@ class Crossings:
 
     def request(
         self,
-        joined: Joined,
+        joined: ResolvedImports,
         subject: str,
         to: str | None,
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
         trace: MessageTrace | None = None,
     ) -> None:
         """Pass a request for `subject` on to the exporting account's `to`; None: it is lost."""
@@ -205,7 +205,9 @@ class Crossings:
             self.forget(joined.exporter, answer_to)
             self.answer_nobody(joined, subject, reply, source)
 
-    def answer_nobody(self, joined: Joined, subject: str, reply: str, source: Link | None) -> None:
+    def answer_nobody(
+        self, joined: ResolvedImports, subject: str, reply: str, source: ClientLink | None
+    ) -> None:
         """Tell the client that asked that nobody serves its request."""
         if source is not None:
             source.answer_nobody(subject, self.origin(joined.importer, reply)[1])
@@ -218,7 +220,7 @@ class Crossings:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         """A service of `account` answers; the answer goes to who asked.
 
@@ -239,7 +241,7 @@ class Crossings:
         is_last = not reached or not (header or payload)
         replies.answered(to, is_last=is_last, now_ns=time.monotonic_ns())
 
-    def reply_for(self, there: str, here: str, reply: str, joined: Joined) -> str:
+    def reply_for(self, there: str, here: str, reply: str, joined: ResolvedImports) -> str:
         """What the other account sees instead of a reply subject of this one."""
         if not reply or reply.startswith(ACK_PREFIX):
             return reply
@@ -285,7 +287,9 @@ class Crossings:
         account, subject = self.origin(account, subject)
         return self._account(account).interest.has_interest(subject)
 
-    def _introduced(self, joined: Joined, header: bytes, source: Link | None) -> bytes:
+    def _introduced(
+        self, joined: ResolvedImports, header: bytes, source: ClientLink | None
+    ) -> bytes:
         """The header that tells the service who asks; more than the account only if shared."""
         from penstock.server.system.request_info import introduced
 

@@ -14,8 +14,8 @@ from penstock.wire import headers
 from penstock.wire.trace_headers import DEST
 
 if TYPE_CHECKING:
-    from penstock.broker.import_resolver import Joined
-    from penstock.server.net.client_link import Link
+    from penstock.broker.import_resolver import ResolvedImports
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.system.account_imports import Crossings, Shadow
     from penstock.server.system.message_trace import MessageTrace
 
@@ -25,12 +25,12 @@ class ServiceHop:
 
     __slots__ = ("_crossings", "_joined")
 
-    def __init__(self, crossings: Crossings, joined: Joined) -> None:
+    def __init__(self, crossings: Crossings, joined: ResolvedImports) -> None:
         self._crossings: Final = crossings
         self._joined: Final = joined
 
     def __call__(
-        self, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         self._crossings.asked(self._joined, subject, reply, header, payload, source)
 
@@ -42,7 +42,7 @@ class ServiceHop:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         joined, crossings = self._joined, self._crossings
         # Drawn once: a mapping with weights must not choose another destination below.
@@ -64,13 +64,19 @@ class StreamHop:
 
     __slots__ = ("_joined", "_shadow", "_theirs")
 
-    def __init__(self, joined: Joined, shadow: Shadow, theirs: str) -> None:
+    def __init__(self, joined: ResolvedImports, shadow: Shadow, theirs: str) -> None:
         self._joined: Final = joined
         self._shadow: Final = shadow
         self._theirs: Final = theirs
 
     def __call__(
-        self, to: str, subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+        self,
+        to: str,
+        subject: str,
+        reply: str,
+        header: bytes,
+        payload: bytes,
+        source: ClientLink | None,
     ) -> None:
         """A message that was sent to `to` under another subject, as consumers do, keeps it."""
         self._shadow.take(self._name_here(to, subject), reply, header, payload, source)
@@ -86,7 +92,7 @@ class StreamHop:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         here = self._name_here(to, subject)
         trace.stream_export(self._joined.importer, here)
@@ -97,7 +103,7 @@ class StreamHop:
             self._shadow.take(here, reply, header, payload, source)
 
 
-def _receiver(take: Any) -> Link | None:
+def _receiver(take: Any) -> ClientLink | None:
     """Return the link of a client's subscription; None: a receiver of this process."""
     owner = getattr(getattr(take, "func", None), "__self__", None)
     return owner if hasattr(owner, "cid") else None

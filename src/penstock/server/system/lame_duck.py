@@ -14,12 +14,12 @@ from penstock.server.net.client_session import SECOND_NS
 from penstock.server.server_log import log
 
 if TYPE_CHECKING:
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 CLOSE_GAP_S_MAX: Final = 1.0
 
 
-async def retire(service: Service) -> None:
+async def retire(service: ServerState) -> None:
     """Tells every client, waits, closes them. Listeners are closed already."""
     log.info("Entering lame duck mode, stop accepting new clients")
     service.lame_duck = True

@@ -16,7 +16,7 @@ from penstock.server.server_log import log
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.server.net.io_loop import Plane
+    from penstock.server.net.io_loop import IoLoop
 
 MILLISECOND_NS: Final = 1_000_000
 NOTED_NS: Final = 1_000_000
@@ -30,7 +30,7 @@ BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000)
 class LoopWatch:
     """What the event loop of one server was held by."""
 
-    def __init__(self, plane: Plane, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, plane: IoLoop, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._plane = plane
         self._clock_ns = clock_ns
         self._counts = [0] * (len(BOUNDS_MS) + 1)

@@ -21,9 +21,9 @@ from penstock.wire import headers
 from penstock.wire.trace_headers import ACCEPT_ENCODING, DEST, DISABLED
 
 if TYPE_CHECKING:
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.net.connect_info import ConnectOptions
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
     from penstock.wire.trace_headers import TraceRequest
 
@@ -43,10 +43,10 @@ def disabled(header: bytes) -> bytes:
     return headers.added(headers.without(header, DEST), DEST, DISABLED)
 
 
-class Publisher(Protocol):
+class TracePublisher(Protocol):
     """The session of the client that published the message."""
 
-    service: Service
+    service: ServerState
     account: Account
     options: ConnectOptions
     cid: int
@@ -56,9 +56,9 @@ class MessageTrace:
     """One traced message."""
 
     def __init__(
-        self, session: Publisher, dest: str, request: TraceRequest, subject: str, size: int
+        self, session: TracePublisher, dest: str, request: TraceRequest, subject: str, size: int
     ) -> None:
-        self._service: Final[Service] = session.service
+        self._service: Final[ServerState] = session.service
         self._account: Final[Account] = session.account
         self.dest: Final = dest
         self.only: Final = request.is_only
@@ -98,7 +98,7 @@ class MessageTrace:
     def mapped(self, subject: str) -> None:
         self._add("sm", to=subject)
 
-    def egress(self, link: Link, subject: str, queue: str | None, error: str | None) -> None:
+    def egress(self, link: ClientLink, subject: str, queue: str | None, error: str | None) -> None:
         session: Any = link.handler
         home = session.account.name
         self._add(
@@ -148,7 +148,7 @@ class MessageTrace:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         """Run one internal receiver; `to` is given to those that want it first."""
         message = (subject, reply, header, payload, source)
@@ -171,7 +171,7 @@ class MessageTrace:
         reply: str,
         header: bytes,
         payload: bytes,
-        source: Link | None,
+        source: ClientLink | None,
     ) -> None:
         """The API belongs to the system account, which does not let itself be traced."""
         self.service_import(self._service.system_account, subject, subject)

@@ -10,38 +10,42 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.api.advisories import ClientInfo
+from penstock.api.advisories import AdvisoryClient
 from penstock.api.json_codec import encode
 from penstock.base.json_depth import check_nesting
-from penstock.server.net.client_session import Session
+from penstock.server.net.client_session import ClientSession
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from penstock.broker.import_resolver import Joined
-    from penstock.server.net.client_link import Link
-    from penstock.server.server_state import Service
+    from penstock.broker.import_resolver import ResolvedImports
+    from penstock.server.net.client_link import ClientLink
+    from penstock.server.server_state import ServerState
 
 REQUEST_INFO: Final = b"Nats-Request-Info"
 
 
-def introduced(header: bytes, service: Service, joined: Joined, source: Link | None) -> bytes:
+def introduced(
+    header: bytes, service: ServerState, joined: ResolvedImports, source: ClientLink | None
+) -> bytes:
     """A request's header, with who asks."""
     info = _info(header, service, joined, source)
     return headers.added(headers.without(header, REQUEST_INFO), REQUEST_INFO, encode(info))
 
 
-def _info(header: bytes, service: Service, joined: Joined, source: Link | None) -> ClientInfo:
+def _info(
+    header: bytes, service: ServerState, joined: ResolvedImports, source: ClientLink | None
+) -> AdvisoryClient:
     session = None if source is None else source.handler
-    if not isinstance(session, Session):
-        return ClientInfo(acc=joined.importer)
+    if not isinstance(session, ClientSession):
+        return AdvisoryClient(acc=joined.importer)
     if session.account.name != joined.importer:
         return _passed_on(header, joined)
     if joined.share:
         return describe(session, service)
-    return ClientInfo(acc=session.account.name, rtt=session.rtt_ns)
+    return AdvisoryClient(acc=session.account.name, rtt=session.rtt_ns)
 
 
-def _passed_on(header: bytes, joined: Joined) -> ClientInfo:
+def _passed_on(header: bytes, joined: ResolvedImports) -> AdvisoryClient:
     """The request came through another account before: it says who asked there."""
     return _limited(_known(header), joined.importer)
 
@@ -55,16 +59,16 @@ def _known(header: bytes) -> dict[str, object]:
         return {}
 
 
-def _limited(known: dict[str, object], svc: str) -> ClientInfo:
+def _limited(known: dict[str, object], svc: str) -> AdvisoryClient:
     acc, rtt = known.get("acc"), known.get("rtt")
-    return ClientInfo(
+    return AdvisoryClient(
         acc=acc if isinstance(acc, str) else "", svc=svc, rtt=rtt if isinstance(rtt, int) else 0
     )
 
 
-def asked_by(client: object, header: bytes, account: str, service: Service) -> ClientInfo:
+def asked_by(client: object, header: bytes, account: str, service: ServerState) -> AdvisoryClient:
     """Who asks the JetStream of an account: no more than its import shares, from elsewhere."""
-    if not isinstance(client, Session):
+    if not isinstance(client, ClientSession):
         return _own_request(header, account, service)
     if client.account.name == account:
         return describe(client, service)
@@ -77,17 +81,17 @@ def asked_by(client: object, header: bytes, account: str, service: Service) -> C
     )
 
 
-def _own_request(header: bytes, account: str, service: Service) -> ClientInfo:
+def _own_request(header: bytes, account: str, service: ServerState) -> AdvisoryClient:
     """Return who asks when the server does, as for a mirror, perhaps of another account."""
     acc = _limited(_known(header), account).acc or account
     svc = "" if acc == account else account
-    return ClientInfo(acc=acc, svc=svc, server=service.server_name, kind="JetStream")
+    return AdvisoryClient(acc=acc, svc=svc, server=service.server_name, kind="JetStream")
 
 
-def describe(client: Session, service: Service) -> ClientInfo:
+def describe(client: ClientSession, service: ServerState) -> AdvisoryClient:
     """Return a client as events show it."""
     options = client.options
-    return ClientInfo(
+    return AdvisoryClient(
         start=client.start_ns,
         host=client.ip,
         id=client.cid,

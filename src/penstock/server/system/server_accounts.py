@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.broker.permissions import CompiledPermissions
-    from penstock.server.config.options import AccountLimits, Options
+    from penstock.server.config.options import AccountConnectionLimits, Options
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
@@ -32,7 +32,7 @@ class Account:
 
     name: str
     interest: SubList
-    limits: AccountLimits | None = None
+    limits: AccountConnectionLimits | None = None
     connections: int = 0
     claimed_name: str = ""
     trace_dest: str = ""

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.net.client_record import ClientRecord
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
     from penstock.server.system.system_claims import Handler
     from penstock.server.system.system_events import ServerIdentity
@@ -63,7 +63,7 @@ ACCOUNT_TOKEN: Final = 3  # where $SYS.REQ.ACCOUNT.<account>.<page> names the ac
 class System:
     """What the server says and answers in its accounts."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServerState) -> None:
         self._service = service
         self._share = ProcessorShare()
         self._seq = itertools.count(1)
@@ -144,7 +144,7 @@ class System:
             self._listen(account, subject, partial(self._claims, handler), needs_reply=False)
 
     def _claims(
-        self, handler: Handler, subject: str, reply: str, payload: bytes, source: Link | None
+        self, handler: Handler, subject: str, reply: str, payload: bytes, source: ClientLink | None
     ) -> None:
         said = handler(subject, payload)
         for one in said if reply else ():
@@ -154,7 +154,7 @@ class System:
     def _answer(self, account: Account, subject: str, answerer: Answerer) -> None:
         """Answers requests on a subject whoever sends them."""
 
-        def respond(_: str, reply: str, payload: bytes, source: Link | None) -> None:
+        def respond(_: str, reply: str, payload: bytes, source: ClientLink | None) -> None:
             self._reply(account, reply, answerer(payload))
 
         self._listen(account, subject, respond)
@@ -163,12 +163,12 @@ class System:
         self,
         account: Account,
         subject: str,
-        respond: Callable[[str, str, bytes, Link | None], None],
+        respond: Callable[[str, str, bytes, ClientLink | None], None],
         *,
         needs_reply: bool = True,
     ) -> None:
         def received(
-            subject: str, reply: str, header: bytes, payload: bytes, source: Link | None
+            subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
         ) -> None:
             if needs_reply and not reply:
                 return
@@ -218,31 +218,37 @@ class System:
         except Exception:
             log.exception("a page for %s failed", reply)
 
-    def _user_info(self, subject: str, reply: str, payload: bytes, source: Link | None) -> None:
-        from penstock.server.net.client_session import Session
+    def _user_info(
+        self, subject: str, reply: str, payload: bytes, source: ClientLink | None
+    ) -> None:
+        from penstock.server.net.client_session import ClientSession
         from penstock.server.system.system_requests import user_info
 
         session = None if source is None else source.handler
-        if isinstance(session, Session):
+        if isinstance(session, ClientSession):
             answer = {"server": self._identity(), "data": user_info(session)}
             self._reply(session.account, reply, answer)
 
-    def _named_account(self, subject: str, reply: str, payload: bytes, source: Link | None) -> None:
+    def _named_account(
+        self, subject: str, reply: str, payload: bytes, source: ClientLink | None
+    ) -> None:
         tokens = subject.split(".")
         name, page = tokens[ACCOUNT_TOKEN], tokens[-1]
         if (name, page) != ("PING", "STATZ"):  # which has a subscription of its own
             self._reply(self._account, reply, self._account_page(name, page, payload))
 
-    def _connections(self, subject: str, reply: str, payload: bytes, source: Link | None) -> None:
+    def _connections(
+        self, subject: str, reply: str, payload: bytes, source: ClientLink | None
+    ) -> None:
         """Asked by servers that share an account's limits; without clients of it, no answer."""
         account = self._service.accounts.by_name.get(subject.split(".")[ACCOUNT_TOKEN])
         if account is not None and account.connections:
             from penstock.server.system.system_events import connections_event
-            from penstock.server.system.system_requests import Malformed, read_body
+            from penstock.server.system.system_requests import MalformedRequest, read_body
 
             try:
                 read_body(payload, dict[str, object])
-            except Malformed as error:
+            except MalformedRequest as error:
                 log.error("malformed request %s: %s", subject, error)
                 return
             event = connections_event(self._service, account, self._identity())
@@ -289,14 +295,14 @@ class System:
             COMMANDS,
             FAILED,
             CommandFailed,
-            Malformed,
+            MalformedRequest,
         )
 
         try:
             COMMANDS[name](self._service, payload)
         except CommandFailed as error:
             return self._error(FAILED, str(error))
-        except Malformed as error:
+        except MalformedRequest as error:
             log.error("malformed %s request: %s", name, error)
             return None
         return {"server": self._identity()}
@@ -310,7 +316,7 @@ class System:
             BAD_REQUEST,
             FAILED,
             Filter,
-            Malformed,
+            MalformedRequest,
             is_meant,
             read_body,
         )
@@ -319,7 +325,7 @@ class System:
             if not is_meant(self._service, read_body(payload, Filter)):
                 return None
             return answer()
-        except Malformed as error:
+        except MalformedRequest as error:
             return self._error(BAD_REQUEST, str(error))
         except BadQuery as error:
             return {**self._data(None), "error": {"code": FAILED, "description": str(error)}}
@@ -341,7 +347,7 @@ class System:
 
     # -- events
 
-    def client_connected(self, session: Session) -> None:
+    def client_connected(self, session: ClientSession) -> None:
         self._connections_changed(session.account)
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
         if self._heard(subject):
@@ -357,7 +363,7 @@ class System:
             self._connections_changed(self._service.accounts[record.account])
         self._tell_end(f"$SYS.ACCOUNT.{record.account}.DISCONNECT", record)
 
-    def login_refused(self, session: Session, reason: str) -> None:
+    def login_refused(self, session: ClientSession, reason: str) -> None:
         subject = f"$SYS.SERVER.{self._service.server_id}.CLIENT.AUTH.ERR"
         if self._heard(subject):
             from penstock.server.net.client_record import Now, record_of

@@ -13,7 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.base.nkeys import Kind, is_public
+from penstock.base.nkeys import KeyKind, is_public
 from penstock.server.auth.claim_rules import account_faults
 from penstock.server.auth.claims import ClaimsFault, RequestClaims, decode
 from penstock.server.auth.token_directory import DirectoryFull
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.server.auth.claims import AccountClaims
-    from penstock.server.auth.operator_mode import Trusting
-    from penstock.server.server_state import Service
+    from penstock.server.auth.operator_mode import OperatorMode
+    from penstock.server.server_state import ServerState
 
     Said = list[bytes | dict[str, Any]]
     Handler = Callable[[str, bytes], Said]
@@ -41,7 +41,7 @@ LOOKUP_SUBJECT: Final = "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP"
 LOOKUP_TOKEN: Final = 3
 
 
-class _Fault(Exception):
+class _ClaimFault(Exception):
     """Why a request is refused: what failed, of which account, why."""
 
     def __init__(self, what: str, account: str, why: object) -> None:
@@ -50,7 +50,7 @@ class _Fault(Exception):
         self.account = account
 
 
-def handlers_of(service: Service) -> dict[str, Handler]:
+def handlers_of(service: ServerState) -> dict[str, Handler]:
     """The subjects on which claims are asked for, and who answers."""
     trusting = service.trusting
     if trusting.trust is None:
@@ -75,7 +75,7 @@ def handlers_of(service: Service) -> dict[str, Handler]:
 # -- updates
 
 
-def _update(trusting: Trusting, position: int | None, subject: str, payload: bytes) -> Said:
+def _update(trusting: OperatorMode, position: int | None, subject: str, payload: bytes) -> Said:
     """`position`: where the subject names the account; None: nowhere."""
     try:
         claims = _read(payload, UNNAMED)
@@ -84,25 +84,25 @@ def _update(trusting: Trusting, position: int | None, subject: str, payload: byt
         faults = account_faults(claims, now_s=0)
         if faults:
             why = f"validation errors: [{' '.join(faults)}]"
-            raise _Fault("jwt validation failed", name, why)
+            raise _ClaimFault("jwt validation failed", name, why)
         _check_name(claims, subject, position)
         _store(trusting, name, claims, payload)
-    except _Fault as fault:
+    except _ClaimFault as fault:
         return [_failed(fault)]
     return [_done(UPDATED, name)]
 
 
-def _update_known(trusting: Trusting, position: int, subject: str, payload: bytes) -> Said:
+def _update_known(trusting: OperatorMode, position: int, subject: str, payload: bytes) -> Said:
     name = subject.split(".")[position]
     try:
         if not payload:
-            raise _Fault("jwt update error", name, "request body is empty")
+            raise _ClaimFault("jwt update error", name, "request body is empty")
         claims = _read(payload, name)
         _check_name(claims, subject, position)
         if name not in trusting.tokens:
             return [_done("jwt update skipped", name)]
         _store(trusting, name, claims, payload)
-    except _Fault as fault:
+    except _ClaimFault as fault:
         return [_failed(fault)]
     return [_done(UPDATED, name)]
 
@@ -111,38 +111,38 @@ def _read(payload: bytes, name: str) -> AccountClaims:
     try:
         return account_claims(payload.decode(errors="replace"))
     except ClaimsFault as fault:
-        raise _Fault(NOT_UPDATED, name, fault) from fault
+        raise _ClaimFault(NOT_UPDATED, name, fault) from fault
 
 
 def _check_name(claims: AccountClaims, subject: str, position: int | None) -> None:
     if position is not None and claims.about.subject != (name := subject.split(".")[position]):
-        raise _Fault(NOT_UPDATED, name, "subject does not match jwt content")
+        raise _ClaimFault(NOT_UPDATED, name, "subject does not match jwt content")
 
 
-def _store(trusting: Trusting, name: str, claims: AccountClaims, payload: bytes) -> None:
+def _store(trusting: OperatorMode, name: str, claims: AccountClaims, payload: bytes) -> None:
     assert trusting.trust is not None
     distrust = trusting.trust.issuer_fault(claims.about.issuer)
     if distrust is not None:
-        raise _Fault(NOT_UPDATED, name, distrust)
+        raise _ClaimFault(NOT_UPDATED, name, distrust)
     try:
         trusting.update(name, payload.decode())
     except (DirectoryFull, OSError) as error:
-        raise _Fault(NOT_UPDATED, name, error) from error
+        raise _ClaimFault(NOT_UPDATED, name, error) from error
 
 
 # -- questions
 
 
-def _look_up(trusting: Trusting, subject: str, payload: bytes) -> Said:
+def _look_up(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
     """An empty answer: there is none."""
     return [trusting.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
 
 
-def _list(trusting: Trusting, subject: str, payload: bytes) -> Said:
+def _list(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
     return [{"data": list(_current(trusting))}]
 
 
-def _pack(trusting: Trusting, subject: str, payload: bytes) -> Said:
+def _pack(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
     """All of them, and an empty message; only that if the one who asks has them already."""
     current = _current(trusting)
     if payload == _digest(current.values()):
@@ -158,7 +158,7 @@ def _digest(tokens: Any) -> bytes:
     return mixed.to_bytes(hashlib.sha256().digest_size, "big")
 
 
-def _current(trusting: Trusting) -> dict[str, str]:
+def _current(trusting: OperatorMode) -> dict[str, str]:
     """Without those that have run out."""
     now_s = time.time()
     ends = {name: account_claims(token).about.expires_s for name, token in trusting.tokens.items()}
@@ -172,7 +172,7 @@ def _current(trusting: Trusting) -> dict[str, str]:
 # -- deleting
 
 
-def _delete(service: Service, subject: str, payload: bytes) -> Said:
+def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
     """An operator asks for it in a token of its own."""
     directory = service.options.resolver_directory
     assert directory is not None
@@ -184,11 +184,11 @@ def _delete(service: Service, subject: str, payload: bytes) -> Said:
         for name in names:
             service.trusting.delete(name, hard=directory.hard_delete)
     except (ClaimsFault, OSError) as error:
-        return [_failed(_Fault(f"delete accounts request by {who} failed", "", error))]
+        return [_failed(_ClaimFault(f"delete accounts request by {who} failed", "", error))]
     return [_done(f"deleted {len(names)} accounts", "")]
 
 
-def _deletable(service: Service, request: RequestClaims, *, may_delete: bool) -> list[str]:
+def _deletable(service: ServerState, request: RequestClaims, *, may_delete: bool) -> list[str]:
     """The accounts that the request names. Raises ClaimsFault."""
     trust = service.trusting.trust
     assert trust is not None
@@ -202,7 +202,7 @@ def _deletable(service: Service, request: RequestClaims, *, may_delete: bool) ->
     if not isinstance(names, list):
         raise ClaimsFault("malformed request")
     for name in names:
-        if not isinstance(name, str) or not is_public(name, Kind.ACCOUNT):
+        if not isinstance(name, str) or not is_public(name, KeyKind.ACCOUNT):
             raise ClaimsFault("malformed request")
         if name == service.system_account:
             raise ClaimsFault("not allowed to delete system account")
@@ -217,7 +217,7 @@ def _done(message: str, account: str) -> dict[str, Any]:
     return {"data": {**_about(account), "code": DONE, "message": message}}
 
 
-def _failed(fault: _Fault) -> dict[str, Any]:
+def _failed(fault: _ClaimFault) -> dict[str, Any]:
     shown = f"{fault.what} - {fault}"
     log.error("%s", f"{fault.what} - {fault.account} - {fault}" if fault.account else shown)
     return {"error": {**_about(fault.account), "code": FAILED, "description": shown}}

@@ -28,7 +28,7 @@ from penstock.server.server_state import Traffic
 if TYPE_CHECKING:
     from penstock.server.monitor.process_usage import ProcessorShare
     from penstock.server.net.client_record import ClientRecord
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
 
 EVENT_ID_BYTES: Final = 11
@@ -110,7 +110,7 @@ class ConnectionsEvent(Struct, frozen=True, kw_only=True):
     slow_consumers: int
 
 
-def identity(service: Service, seq: int, now_ns: int) -> ServerIdentity:
+def identity(service: ServerState, seq: int, now_ns: int) -> ServerIdentity:
     options = service.options
     edge = service.jetstream
     return ServerIdentity(
@@ -174,7 +174,7 @@ def disconnect_event(record: ClientRecord, server: ServerIdentity) -> Disconnect
 
 
 def connections_event(
-    service: Service, account: Account, server: ServerIdentity
+    service: ServerState, account: Account, server: ServerIdentity
 ) -> ConnectionsEvent:
     stat = account_stat(account, traffic_by_account(service).get(account.name, Traffic()))
     return ConnectionsEvent(
@@ -193,7 +193,7 @@ def connections_event(
     )
 
 
-def statsz(service: Service, share: ProcessorShare) -> dict[str, Any]:
+def statsz(service: ServerState, share: ProcessorShare) -> dict[str, Any]:
     totals = totals_of(service)
     sent, received = (
         Flow(totals.out_msgs, totals.out_bytes),

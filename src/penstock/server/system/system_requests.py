@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from penstock.broker.permissions import CompiledPermissions, QueueEntry
     from penstock.server.monitor.process_usage import ProcessorShare
-    from penstock.server.net.client_session import Session
-    from penstock.server.server_state import Service
+    from penstock.server.net.client_session import ClientSession
+    from penstock.server.server_state import ServerState
 
 BAD_REQUEST: Final = 400
 FAILED: Final = 500
@@ -61,7 +61,7 @@ class ClientCommand(msgspec.Struct, frozen=True, kw_only=True):
     cid: int = 0
 
 
-class Malformed(Exception):
+class MalformedRequest(Exception):
     """The body of a request is not what it must be."""
 
 
@@ -75,10 +75,10 @@ def read_body(payload: bytes, kind: type[Asked]) -> Asked:
         check_nesting(payload)
         return msgspec.json.decode(payload or b"{}", type=kind)
     except ValueError as error:
-        raise Malformed(str(error)) from error
+        raise MalformedRequest(str(error)) from error
 
 
-def is_meant(service: Service, wanted: Filter) -> bool:
+def is_meant(service: ServerState, wanted: Filter) -> bool:
     options = service.options
     cluster = options.cluster.name if options.cluster is not None else ""
     pairs = (
@@ -93,7 +93,7 @@ def is_meant(service: Service, wanted: Filter) -> bool:
     return set(wanted.tags) <= set(options.server_tags)
 
 
-def page(service: Service, share: ProcessorShare, name: str, payload: bytes) -> object:
+def page(service: ServerState, share: ProcessorShare, name: str, payload: bytes) -> object:
     """The data of one monitoring page, or steps that make it. Raises Malformed or BadQuery."""
     now = Now.read()
     if name == "VARZ":
@@ -103,59 +103,59 @@ def page(service: Service, share: ProcessorShare, name: str, payload: bytes) -> 
     return PAGES[name](service, now, payload)
 
 
-def account_page(service: Service, account: str, name: str, payload: bytes) -> object:
+def account_page(service: ServerState, account: str, name: str, payload: bytes) -> object:
     """The same for a page about one account. Raises Malformed or BadQuery."""
     return ACCOUNT_PAGES[name](service, Now.read(), payload, account)
 
 
-def _connz(service: Service, now: Now, payload: bytes, account: str = "") -> object:
+def _connz(service: ServerState, now: Now, payload: bytes, account: str = "") -> object:
     options = read_body(payload, ConnzOptions)
     if account:
         options = msgspec.structs.replace(options, acc=account)
     return connz_steps(service, options, now)
 
 
-def _subsz(service: Service, now: Now, payload: bytes) -> object:
+def _subsz(service: ServerState, now: Now, payload: bytes) -> object:
     return subsz_steps(service, read_body(payload, SubszOptions), now)
 
 
-def _account_subsz(service: Service, now: Now, payload: bytes, account: str) -> object:
+def _account_subsz(service: ServerState, now: Now, payload: bytes, account: str) -> object:
     options = read_body(payload, SubszOptions)
     options = msgspec.structs.replace(options, account=account, subscriptions=True)
     return subsz_steps(service, options, now)
 
 
-def _healthz(service: Service, now: Now, payload: bytes) -> object:
+def _healthz(service: ServerState, now: Now, payload: bytes) -> object:
     status, health = healthz(service, read_body(payload, HealthOptions))
     return msgspec.structs.replace(health, status_code=status)
 
 
-def _accountz(service: Service, now: Now, payload: bytes) -> object:
+def _accountz(service: ServerState, now: Now, payload: bytes) -> object:
     return accountz(service, read_body(payload, AccountzOptions), now)
 
 
-def _account_info(service: Service, now: Now, payload: bytes, account: str) -> object:
+def _account_info(service: ServerState, now: Now, payload: bytes, account: str) -> object:
     return accountz(service, AccountzOptions(account=account), now).account_detail
 
 
-def statz(service: Service, now: Now, payload: bytes, account: str = "") -> object:
+def statz(service: ServerState, now: Now, payload: bytes, account: str = "") -> object:
     options = read_body(payload, StatzOptions)
     names = (account,) if account else options.accounts
     unused = options.include_unused or bool(account)
     return accstatz_steps(service, now, unused=unused, names=names)
 
 
-def _account_leafz(service: Service, now: Now, payload: bytes, account: str) -> object:
+def _account_leafz(service: ServerState, now: Now, payload: bytes, account: str) -> object:
     return absent_pages.leafz(service, now)
 
 
-def _jsz(service: Service, now: Now, payload: bytes) -> object:
+def _jsz(service: ServerState, now: Now, payload: bytes) -> object:
     from penstock.server.monitor.jsz import JszOptions, jsz_steps
 
     return jsz_steps(service, read_body(payload, JszOptions), now)
 
 
-def _account_jsz(service: Service, now: Now, payload: bytes, account: str) -> object:
+def _account_jsz(service: ServerState, now: Now, payload: bytes, account: str) -> object:
     from penstock.server.monitor.jsz import JszOptions, account_jsz_steps
 
     edge = service.jetstream
@@ -193,14 +193,14 @@ ACCOUNT_PAGES: Final[dict[str, Callable[[Any, Now, bytes, str], object]]] = {
 # -- commands
 
 
-def _named_client(service: Service, payload: bytes) -> Session | None:
+def _named_client(service: ServerState, payload: bytes) -> ClientSession | None:
     """A command without a body means nobody. Raises Malformed."""
     if not payload:
-        raise Malformed("no body")
+        raise MalformedRequest("no body")
     return service.sessions.get(read_body(payload, ClientCommand).cid)
 
 
-def kick(service: Service, payload: bytes) -> None:
+def kick(service: ServerState, payload: bytes) -> None:
     """Raises Malformed or CommandFailed."""
     session = _named_client(service, payload)
     if session is None:
@@ -208,7 +208,7 @@ def kick(service: Service, payload: bytes) -> None:
     session.link.close(close_reasons.KICKED)
 
 
-def tell_lame_duck(service: Service, payload: bytes) -> None:
+def tell_lame_duck(service: ServerState, payload: bytes) -> None:
     """Asks one client to move elsewhere. Raises Malformed or CommandFailed."""
     session = _named_client(service, payload)
     if session is None:
@@ -221,7 +221,7 @@ def tell_lame_duck(service: Service, payload: bytes) -> None:
     session.link.send(info.line())
 
 
-def reload_configuration(service: Service, payload: bytes) -> None:
+def reload_configuration(service: ServerState, payload: bytes) -> None:
     """Raises CommandFailed."""
     if service.reload is None:
         raise CommandFailed("this server cannot reload")
@@ -237,7 +237,7 @@ COMMANDS: Final = {"KICK": kick, "LDM": tell_lame_duck, "RELOAD": reload_configu
 # -- who am I
 
 
-def user_info(session: Session) -> dict[str, Any]:
+def user_info(session: ClientSession) -> dict[str, Any]:
     """What a client may know of itself: its user, its account, what it may do."""
     data: dict[str, Any] = {
         "user": clean(session.user),

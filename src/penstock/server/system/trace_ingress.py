@@ -17,9 +17,9 @@ from penstock.subjects.tokens import has_wildcard, is_valid_subject
 from penstock.wire.trace_headers import ORIGIN_ACCOUNT, read_trace
 
 if TYPE_CHECKING:
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from penstock.server.net.connect_info import ConnectOptions
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account, Guards
     from penstock.wire.trace_headers import TraceRequest
 
@@ -29,8 +29,8 @@ RESERVED: Final = ("_GR_.", "$NRG.")
 class TraceIngress:
     """Called by the link; must not raise."""
 
-    service: Service
-    link: Link
+    service: ServerState
+    link: ClientLink
     account: Account
     options: ConnectOptions
     cid: int

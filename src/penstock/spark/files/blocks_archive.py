@@ -17,19 +17,19 @@ from penstock.jetstream.archive.archive_v1 import ArchiveReaderV1
 from penstock.jetstream.archive.stream_archive import (
     CONSUMER_BYTES_MAX,
     MAGIC,
-    Extent,
-    Gone,
+    ArchiveExtent,
     InvalidArchive,
+    RemovedRange,
     SavedMessage,
 )
 from penstock.records.record_columns import entry_columns
-from penstock.records.s2_stream import Inflater, InvalidStream
+from penstock.records.s2_stream import InvalidStream, S2Inflater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.records.record_columns import Columns
+    from penstock.records.record_columns import RecordColumns
 
 READ_BYTES: Final = 1 << 20
 PARSED_BYTES: Final = 8 << 20
@@ -52,14 +52,14 @@ def batches(archive: Path) -> Iterator[Batch]:
         raise InvalidArchive("the archive is empty")
 
 
-def batch_of(columns: Columns) -> Batch:
+def batch_of(columns: RecordColumns) -> Batch:
     """The same messages, as those come that were read from a server."""
     return Batch(columns.rows, 0, *columns[2:])
 
 
 def _inflated(archive: Path) -> Iterator[bytes]:
     """What lies in the frames, a few MiB at a time."""
-    inflater, held, size = Inflater(), list[bytes](), 0
+    inflater, held, size = S2Inflater(), list[bytes](), 0
     with archive.open("rb") as file:
         while data := file.read(READ_BYTES):
             inflater.feed(data)
@@ -75,7 +75,7 @@ def _inflated(archive: Path) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _next(inflater: Inflater) -> bytes | None:
+def _next(inflater: S2Inflater) -> bytes | None:
     try:
         return inflater.next()
     except InvalidStream as error:
@@ -104,7 +104,7 @@ def _second_version(held: bytes, pieces: Iterator[bytes]) -> Iterator[Batch]:
             held, place = held[place:] + more, 0
 
 
-def _entries(held: bytes, place: int, rows: int) -> tuple[Columns, bool]:
+def _entries(held: bytes, place: int, rows: int) -> tuple[RecordColumns, bool]:
     try:
         return entry_columns(
             held, place, rows_max=rows, bytes_max=BATCH_BYTES, entry_bytes_max=CONSUMER_BYTES_MAX
@@ -113,7 +113,7 @@ def _entries(held: bytes, place: int, rows: int) -> tuple[Columns, bool]:
         raise InvalidArchive(str(error)) from error
 
 
-def _consumers_behind(columns: Columns) -> int:
+def _consumers_behind(columns: RecordColumns) -> int:
     """How many consumers follow an entry that stands before the messages."""
     if columns.subjects != b"state.json":
         return 0
@@ -130,9 +130,9 @@ def _first_version(archive: Path) -> Iterator[Batch]:
     gone: set[int] = set()
     first, last = 0, SEQ_MAX
     for item in _items(archive):
-        if isinstance(item, Gone):
+        if isinstance(item, RemovedRange):
             gone.update(item.seqs)
-        elif isinstance(item, Extent):
+        elif isinstance(item, ArchiveExtent):
             first, last = item.state.first_seq, item.state.last_seq
     rows: list[SavedMessage] = []
     size = 0

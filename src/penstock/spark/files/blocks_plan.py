@@ -34,7 +34,7 @@ from penstock.store.tools.readonly_disk import OverlayDisk
 from penstock.store.tools.store_reader import data_keys, plan_read
 
 if TYPE_CHECKING:
-    from penstock.jetstream.account.store_scan import Place
+    from penstock.jetstream.account.store_scan import StoreLocation
     from penstock.spark.files.blocks_location import Pairs, Stamp
     from penstock.spark.files.blocks_options import BlocksOptions
     from penstock.store.format.encryption import DataKey
@@ -158,7 +158,7 @@ def _find_remote(options: BlocksOptions, storage: Pairs) -> list[Found]:
     return found
 
 
-def _check_ours(places: list[Place]) -> None:
+def _check_ours(places: list[StoreLocation]) -> None:
     """Refuse the files of a nats-server, whose blocks have the same names as ours."""
     for place in places:
         if (place.messages.parent / GO_META).is_file():
@@ -178,7 +178,7 @@ def _named(options: BlocksOptions) -> str:
     return stream + (f" of account {options.account}" if options.account else "")
 
 
-def _is_wanted(place: Place, options: BlocksOptions) -> bool:
+def _is_wanted(place: StoreLocation, options: BlocksOptions) -> bool:
     stream = place.messages.parent
     return _is_named(stream, options.stream) and _is_named(stream.parent, options.account)
 
@@ -202,7 +202,7 @@ def _plan(
         disk.close()
 
 
-def _identity(place: Place) -> tuple[str, int]:
+def _identity(place: StoreLocation) -> tuple[str, int]:
     """The stream's name and when it was made; where nothing tells, its directory's, and 0."""
     if place.meta is None:
         return place.messages.parent.name, 0

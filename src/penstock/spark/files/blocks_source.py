@@ -155,7 +155,7 @@ def _store_damage(found: Found) -> Iterator[DamageRow]:
 
 
 def _check_damage(found: Found) -> None:
-    from penstock.spark.files.blocks_task import Damaged
+    from penstock.spark.files.blocks_task import DamagedBlock
 
     rows = [row[1:4] + row[6:] for row in _store_damage(found)]
     if rows:
@@ -163,4 +163,4 @@ def _check_damage(found: Found) -> None:
             " ".join(str(part) for part in row if part is not None)
             for row in rows[:DAMAGE_RANGES_SHOWN]
         )
-        raise Damaged(found.stream, shown)
+        raise DamagedBlock(found.stream, shown)

@@ -21,7 +21,7 @@ from penstock.store.tools.store_reader import missing_ranges, read_block
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.records.record_columns import Columns
+    from penstock.records.record_columns import RecordColumns
     from penstock.spark.files.blocks_location import Stamp
     from penstock.spark.files.blocks_plan import ArchiveTask, StoreTask
     from penstock.spark.files.blocks_source import DamageRow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RANGES_SHOWN: Final = 5
 
 
-class Damaged(Exception):
+class DamagedBlock(Exception):
     """Messages that were stored cannot be read any more."""
 
     def __init__(self, stream: str, what: str) -> None:
@@ -52,10 +52,12 @@ def read_store(task: StoreTask, key_file: str, *, fail_on_damage: bool) -> Itera
         if count < block.messages and fail_on_damage:
             ranges = missing_ranges(block, _numbers(seqs))[:RANGES_SHOWN]
             shown = ", ".join(f"{first}-{last}" for first, last in ranges)
-            raise Damaged(task.stream, f"{block.name} has lost messages {shown}")
+            raise DamagedBlock(task.stream, f"{block.name} has lost messages {shown}")
 
 
-def _columns(task: StoreTask, block: BlockPlan, stamp: Stamp, key_file: str) -> Iterator[Columns]:
+def _columns(
+    task: StoreTask, block: BlockPlan, stamp: Stamp, key_file: str
+) -> Iterator[RecordColumns]:
     keys = keyring(task.messages, task.incarnation, key_file, task.storage)
     check_stamp(task, block.name, stamp)
     disk = disk_at(task.messages, task.storage)

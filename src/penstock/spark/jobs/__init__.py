@@ -4,7 +4,7 @@ from penstock.spark.jobs.archive_frame import archived
 from penstock.spark.jobs.archive_job import ArchiveReport, archive, open_archive
 from penstock.spark.jobs.fold_job import FoldJobError, FoldReport, fold
 from penstock.spark.jobs.job_inputs import Origin, ServerOrigin, StoreOrigin
-from penstock.spark.jobs.message_selection import Selection, selected
+from penstock.spark.jobs.message_selection import MessageSelection, selected
 from penstock.spark.jobs.parquet_table import ArchiveError, CommitLost, Version
 from penstock.spark.jobs.profile_job import Profile, draw, profile
 from penstock.spark.jobs.replay_job import ReplayReport, replay
@@ -17,10 +17,10 @@ __all__ = [
     "CommitLost",
     "FoldJobError",
     "FoldReport",
+    "MessageSelection",
     "Origin",
     "Profile",
     "ReplayReport",
-    "Selection",
     "ServerOrigin",
     "StoreOrigin",
     "VerifyReport",

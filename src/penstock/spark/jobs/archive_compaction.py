@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.jobs.archive_job import ArchiveTable
-    from penstock.spark.jobs.archive_storage import Storage
-    from penstock.spark.jobs.parquet_writer import Layout
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.jobs.parquet_writer import FileLayout
 
 TARGET_BYTES: Final = 128 << 20
 SMALL_PART: Final = 2
@@ -73,7 +73,7 @@ def compact(spark: SparkSession, table: ArchiveTable, *, target_bytes: int = TAR
     return len(removed) - len(added)
 
 
-def _joiner(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def _joiner(layout: FileLayout) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def join(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
@@ -86,7 +86,7 @@ def _joiner(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
     return join
 
 
-def _rows(storage: Storage, group: list[DataFile]) -> Iterator[Any]:
+def _rows(storage: ArchiveStorage, group: list[DataFile]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     for file in group:

@@ -34,7 +34,7 @@ from penstock.spark.jobs.parquet_writer import (
     TIMES,
     TOKEN_PREFIX,
     TOKEN_VALUES_MAX,
-    Layout,
+    FileLayout,
     check_tokens,
     file_writer,
     partition_columns,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.jobs.archive_storage import Storage
-    from penstock.spark.jobs.job_inputs import Extent, Origin
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.jobs.job_inputs import InputExtent, Origin
 
 SEQUENCES_PER_COMMIT: Final = 2_000_000
 DAY_SECONDS: Final = 86_400.0
@@ -69,11 +69,11 @@ class ArchiveTable(Protocol):
         ...
 
     @property
-    def storage(self) -> Storage: ...
+    def storage(self) -> ArchiveStorage: ...
 
     def current(self) -> Version: ...
 
-    def layout(self, version: Version, schema: Any) -> Layout:
+    def layout(self, version: Version, schema: Any) -> FileLayout:
         """How files with rows of this Arrow schema are written; None for all columns there are."""
         ...
 
@@ -247,7 +247,7 @@ def _wanted(kind: str, token: int | None, by_time: str) -> tuple[str, ...]:
     return times if token is None else (*times, f"{TOKEN_PREFIX}{token}")
 
 
-def _begun(table: ArchiveTable, extent: Extent, wanted: tuple[str, ...]) -> Version:
+def _begun(table: ArchiveTable, extent: InputExtent, wanted: tuple[str, ...]) -> Version:
     """The newest version, which must be of this stream; an empty one becomes it."""
     found = table.current()
     if not found.stream:
@@ -265,7 +265,7 @@ def _begun(table: ArchiveTable, extent: Extent, wanted: tuple[str, ...]) -> Vers
     return found
 
 
-def _check_identity(version: Version, extent: Extent) -> None:
+def _check_identity(version: Version, extent: InputExtent) -> None:
     if version.created_ns != extent.created_ns:
         raise ArchiveError(
             f"stream {extent.stream} was made anew since it was archived: its sequences mean other "
@@ -274,7 +274,7 @@ def _check_identity(version: Version, extent: Extent) -> None:
 
 
 def _start(
-    version: Version, extent: Extent, *, allow_loss: bool
+    version: Version, extent: InputExtent, *, allow_loss: bool
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Behind which sequence to go on, and what was dropped before it could be archived."""
     start = max(version.cursor, extent.first_seq - 1)
@@ -289,7 +289,7 @@ def _start(
     return start, (*version.evicted, lost)
 
 
-def _write(rows: DataFrame, layout: Layout) -> list[DataFile]:
+def _write(rows: DataFrame, layout: FileLayout) -> list[DataFile]:
     made = rows.mapInArrow(file_writer(layout), FILE_SCHEMA).collect()
     return [msgspec.json.decode(row.file, type=DataFile) for row in made]
 

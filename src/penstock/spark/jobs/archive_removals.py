@@ -15,8 +15,8 @@ from penstock.spark.read.message_rows import SEQ
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import Storage
-    from penstock.spark.jobs.job_inputs import Extent
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.jobs.job_inputs import InputExtent
     from penstock.spark.jobs.parquet_table import DataFile
 
 RANGES_MAX: Final = 100
@@ -26,7 +26,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def removed_between(
-    storage: Storage, files: Iterable[DataFile], first: int, last: int, now: Extent
+    storage: ArchiveStorage, files: Iterable[DataFile], first: int, last: int, now: InputExtent
 ) -> tuple[int, Ranges]:
     """How many of the sequences `first` to `last` the stream no longer has and the files of this
     step do not have either, and which; `now` is the stream after the step."""
@@ -53,7 +53,7 @@ def missing(held: Iterable[int], first: int, last: int) -> list[tuple[int, int]]
     return ranges
 
 
-def _sequences(storage: Storage, files: Iterable[DataFile], stop: int) -> list[int]:
+def _sequences(storage: ArchiveStorage, files: Iterable[DataFile], stop: int) -> list[int]:
     """The sequences up to `stop` that files have."""
     import pyarrow.parquet as pq
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from penstock.spark.jobs.archive_job import ArchiveTable
-    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_table import DataFile, Version
 
 BATCH_ROWS: Final = 50_000
@@ -106,7 +106,7 @@ class FileTask:
 class ArchiveScan:
     """What tasks are told. `schema` is the Arrow schema of the rows that they make."""
 
-    storage: Storage
+    storage: ArchiveStorage
     schema: Any
     wanted: Wanted
     metadata: Any = field(default=None, repr=False)

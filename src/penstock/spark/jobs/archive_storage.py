@@ -26,7 +26,7 @@ class StorageError(Exception):
     """A place cannot be used as asked; the text says why."""
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """One object; `modified` in seconds since 1970."""
 
     path: str
@@ -34,7 +34,7 @@ class Listed(NamedTuple):
     modified: float
 
 
-class Storage(Protocol):
+class ArchiveStorage(Protocol):
     """Objects under paths with `/`."""
 
     @property
@@ -58,7 +58,7 @@ class Storage(Protocol):
         """Put an object there if nothing is; False if something is."""
         ...
 
-    def listed(self, directory: str) -> Iterator[Listed]:
+    def listed(self, directory: str) -> Iterator[ListedFile]:
         """Everything below a directory, in no order."""
         ...
 
@@ -99,7 +99,7 @@ class LocalStorage:
         sync_directory(target.parent)
         return True
 
-    def listed(self, directory: str) -> Iterator[Listed]:
+    def listed(self, directory: str) -> Iterator[ListedFile]:
         top = self._at(directory)
         for parent, _, names in os.walk(top):
             for name in names:
@@ -109,7 +109,7 @@ class LocalStorage:
                 with suppress(FileNotFoundError):
                     status = path.stat()
                     told = path.relative_to(self.directory).as_posix()
-                    yield Listed(told, status.st_size, status.st_mtime)
+                    yield ListedFile(told, status.st_size, status.st_mtime)
 
     def delete(self, path: str) -> None:
         self._at(path).unlink(missing_ok=True)
@@ -185,10 +185,10 @@ class ObjectStorage:
             return False
         return True
 
-    def listed(self, directory: str) -> Iterator[Listed]:
+    def listed(self, directory: str) -> Iterator[ListedFile]:
         for page in self.store().list(directory):
             for one in page:
-                yield Listed(one["path"], one["size"], one["last_modified"].timestamp())
+                yield ListedFile(one["path"], one["size"], one["last_modified"].timestamp())
 
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -206,7 +206,7 @@ class ObjectStorage:
             raise StorageError(f"{self.url} cannot be used: {said}") from error
 
 
-def storage_for(url: str, options: dict[str, Any] | None = None) -> Storage:
+def storage_for(url: str, options: dict[str, Any] | None = None) -> ArchiveStorage:
     """A directory, `file://`, or whatever obstore knows: `s3://`, `gs://`, `az://`."""
     scheme, separator, _ = url.partition("://")
     if not separator:

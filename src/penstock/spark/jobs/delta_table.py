@@ -23,8 +23,8 @@ from penstock.spark.read.message_rows import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import Storage
-    from penstock.spark.jobs.parquet_writer import Layout
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.jobs.parquet_writer import FileLayout
 
 APPLICATION: Final = "penstock-archive"
 LOG: Final = "_delta_log"
@@ -55,7 +55,7 @@ class DeltaArchive:
     kind = "delta"
     data = ""
 
-    def __init__(self, storage: Storage, options: dict[str, str] | None = None) -> None:
+    def __init__(self, storage: ArchiveStorage, options: dict[str, str] | None = None) -> None:
         self.storage = storage
         self._options = options
 
@@ -130,7 +130,7 @@ class DeltaArchive:
             storage_options=self._options,
         )
 
-    def layout(self, version: Version, schema: Any) -> Layout:
+    def layout(self, version: Version, schema: Any) -> FileLayout:
         return plain_layout(self.storage, self.data, version, schema)
 
     def joinable(self, version: Version) -> Iterable[DataFile]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from penstock.fold.artifact.shards import Shard
-    from penstock.spark.jobs.job_inputs import Extent, Origin
+    from penstock.spark.jobs.job_inputs import InputExtent, Origin
     from penstock.spark.jobs.parquet_table import Version
 
 SHARDS: Final = 4
@@ -152,7 +152,7 @@ class _Source:
         self,
         spark: SparkSession,
         origin: Origin,
-        extent: Extent,
+        extent: InputExtent,
         archive: str,
         options: dict[str, Any],
     ) -> None:
@@ -190,7 +190,7 @@ class _Source:
         return begins and whole and self._extent.first_seq <= version.cursor + 1
 
 
-def check_same(version: Version, extent: Extent) -> None:
+def check_same(version: Version, extent: InputExtent) -> None:
     """ArchiveError unless an archive is of this stream."""
     if (version.stream, version.created_ns) != (extent.stream, extent.created_ns):
         raise ArchiveError(

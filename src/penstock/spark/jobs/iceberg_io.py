@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.spark.jobs.archive_storage import Listed
+from penstock.spark.jobs.archive_storage import ListedFile
 from penstock.spark.jobs.parquet_table import ArchiveError
 from penstock.spark.jobs.storage_options import flat
 
@@ -111,7 +111,7 @@ class FileIOStorage:
     def create(self, path: str, data: bytes) -> bool:
         raise NotImplementedError("the catalog commits, not a file")
 
-    def listed(self, directory: str) -> Iterator[Listed]:
+    def listed(self, directory: str) -> Iterator[ListedFile]:
         from pyarrow.fs import FileSelector, FileType
 
         io = self.io()
@@ -121,7 +121,7 @@ class FileIOStorage:
             if one.type == FileType.File:
                 tail = one.path.removeprefix(path.rstrip("/"))
                 modified = one.mtime_ns / 1e9 if one.mtime_ns else 0.0
-                yield Listed(directory.rstrip("/") + tail, one.size, modified)
+                yield ListedFile(directory.rstrip("/") + tail, one.size, modified)
 
     def delete(self, path: str) -> None:
         try:

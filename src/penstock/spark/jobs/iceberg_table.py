@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.spark.jobs.iceberg_io import FileIOStorage, TableName, open_catalog
 from penstock.spark.jobs.parquet_table import ArchiveError, CommitLost, DataFile, Version
-from penstock.spark.jobs.parquet_writer import NO_TOKEN, TIME_FORMATS, TOKEN_PREFIX, Layout
+from penstock.spark.jobs.parquet_writer import NO_TOKEN, TIME_FORMATS, TOKEN_PREFIX, FileLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ RETRIES: Final = "commit.retry.num-retries"
 DATA_PATH: Final = "write.data.path"
 
 
-class _State(msgspec.Struct, frozen=True):
+class _TableState(msgspec.Struct, frozen=True):
     """What a snapshot's summary and the table's properties say, as JSON."""
 
     stream: str
@@ -107,14 +107,14 @@ class IcebergArchive:
 
     # -- writing
 
-    def layout(self, version: Version, schema: Any) -> Layout:
+    def layout(self, version: Version, schema: Any) -> FileLayout:
         """How files of this version are written; makes the table, or adds columns that are new."""
         if schema is not None and not self.exists():
             self._create(version, schema)
         table = self._load()
         if schema is not None:
             table = self._evolved(table, schema, version.partition_by)
-        return Layout(self.storage, self.data, version.partition_by, file_schema(table, schema))
+        return FileLayout(self.storage, self.data, version.partition_by, file_schema(table, schema))
 
     def commit(
         self, base: Version, added: Iterable[DataFile], removed: Iterable[str] = (), **changes: Any
@@ -128,7 +128,7 @@ class IcebergArchive:
         if (before.cursor, table.metadata.last_sequence_number) != (base.cursor, base.version):
             raise CommitLost("another writer committed first")
         files, without = list(added), set(removed)
-        state = _State(made.stream, made.created_ns, made.cursor, made.evicted)
+        state = _TableState(made.stream, made.created_ns, made.cursor, made.evicted)
         # Else a commit that lost would be made again behind the winner, with the same messages.
         table.metadata.properties[RETRIES] = "0"
         try:
@@ -181,7 +181,7 @@ class IcebergArchive:
 
         whole = with_tokens(schema, version.partition_by)
         namespace = tuple(self.name.identifier.split(".")[:-1])
-        state = _State(version.stream, version.created_ns)
+        state = _TableState(version.stream, version.created_ns)
         with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace_if_not_exists(namespace)
         try:
@@ -236,19 +236,19 @@ class IcebergArchive:
         self._table = self._catalog.load_table(self.name.identifier)
         return self._table
 
-    def _state(self, table: Any) -> _State:
+    def _state(self, table: Any) -> _TableState:
         """By the newest snapshot of ours; others compact and delete in between."""
         found = table.current_snapshot()
         while found is not None:
             text = found.summary.get(STATE) if found.summary else None
             if text:
-                return msgspec.json.decode(text, type=_State)
+                return msgspec.json.decode(text, type=_TableState)
             parent = found.parent_snapshot_id
             found = table.snapshot_by_id(parent) if parent is not None else None
         text = table.properties.get(STATE)
         if text is None:
             raise ArchiveError(f"{self.name.identifier} is a table that is no archive")
-        return msgspec.json.decode(text, type=_State)
+        return msgspec.json.decode(text, type=_TableState)
 
 
 def with_tokens(schema: Any, partition_by: tuple[str, ...]) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Extent(NamedTuple):
+class InputExtent(NamedTuple):
     """What a stream holds, and which stream it is. Empty if `first_seq` is behind `last_seq`."""
 
     stream: str
@@ -37,7 +37,7 @@ class Extent(NamedTuple):
 class Origin(Protocol):
     """A stream to be read in ranges."""
 
-    def extent(self) -> Extent: ...
+    def extent(self) -> InputExtent: ...
 
     def rows(self, first: int, last: int) -> DataFrame:
         """Messages of the sequences `first` to `last`, both included; none if that is no range."""
@@ -54,14 +54,14 @@ class ServerOrigin:
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the format `jetstream`."""
 
-    def extent(self) -> Extent:
+    def extent(self) -> InputExtent:
         reader = shared_reader(parse(ConnectionOptions, self.connection))
         try:
             state = reader.stream_state(self.stream)
         except BulkError as error:
             raise explained(error, self.stream) from error
         sheds = StreamView.of(state).sheds
-        return Extent(self.stream, state.created_ns, state.first_seq, state.last_seq, sheds)
+        return InputExtent(self.stream, state.created_ns, state.first_seq, state.last_seq, sheds)
 
     def rows(self, first: int, last: int) -> DataFrame:
         if last < first:
@@ -86,7 +86,7 @@ class StoreOrigin:
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the format `penstock-blocks`."""
 
-    def extent(self) -> Extent:
+    def extent(self) -> InputExtent:
         from penstock.spark.files.blocks_options import BlocksOptions
         from penstock.spark.files.blocks_plan import find_stores
         from penstock.spark.options import OptionError
@@ -96,7 +96,7 @@ class StoreOrigin:
         if len(found) != 1:
             raise OptionError(f"{len(found)} stores of stream {self.stream} in {self.path}")
         plan = found[0].plan
-        return Extent(self.stream, found[0].created_ns, plan.first_seq, plan.last_seq)
+        return InputExtent(self.stream, found[0].created_ns, plan.first_seq, plan.last_seq)
 
     def rows(self, first: int, last: int) -> DataFrame:
         if last < first:

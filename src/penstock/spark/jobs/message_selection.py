@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MessageSelection:
     """Bounds are included but `before`; times are ISO 8601 as Spark reads them."""
 
     first: int | None = None
@@ -21,7 +21,7 @@ class Selection:
     subjects: tuple[str, ...] = ()
 
 
-def selected(rows: DataFrame, selection: Selection) -> DataFrame:
+def selected(rows: DataFrame, selection: MessageSelection) -> DataFrame:
     """The rows that are meant."""
     from pyspark.sql import functions as f
 

@@ -19,8 +19,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import Storage
-    from penstock.spark.jobs.parquet_writer import Layout
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.jobs.parquet_writer import FileLayout
 
 FORMAT: Final = 1
 TYPED_FORMAT: Final = 2
@@ -92,7 +92,7 @@ class ManifestTable:
     kind = "parquet"
     data = DATA
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ArchiveStorage) -> None:
         self.storage = storage
 
     def exists(self) -> bool:
@@ -112,7 +112,7 @@ class ManifestTable:
             raise ArchiveError(f"an archive of format {found.format}, not up to {TYPED_FORMAT}")
         return found
 
-    def layout(self, version: Version, schema: Any) -> Layout:
+    def layout(self, version: Version, schema: Any) -> FileLayout:
         """How files are written."""
         from penstock.spark.jobs.parquet_writer import plain_layout
 

@@ -21,7 +21,7 @@ from penstock.spark.read.message_rows import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_table import Version
 
 FILE_BYTES: Final = 128 << 20
@@ -63,14 +63,14 @@ def partition_columns(token: int | None) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How messages are laid out: below which directory, by time, perhaps by a token.
 
     `schema` is the Arrow schema of the files; without one they have the columns of messages. Fields
     with an id (`FIELD_ID`) are looked up by it in files that are read back.
     """
 
-    storage: Storage
+    storage: ArchiveStorage
     directory: str
     partition_by: tuple[str, ...] = (DATE,)
     schema: Any = None
@@ -109,13 +109,15 @@ class Layout:
         return "/".join(part for part in parts if part)
 
 
-def plain_layout(storage: Storage, directory: str, version: Version, schema: Any) -> Layout:
+def plain_layout(
+    storage: ArchiveStorage, directory: str, version: Version, schema: Any
+) -> FileLayout:
     """A layout in directories, whose files have the columns of the rows."""
     wanted = arrow_schema(row_schema(version)) if schema is None else schema
-    return Layout(storage, directory, version.partition_by, wanted)
+    return FileLayout(storage, directory, version.partition_by, wanted)
 
 
-def file_writer(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def file_writer(layout: FileLayout) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """For `mapInArrow`: messages in, a row (`FILE_SCHEMA`) for every file out."""
 
     def write(batches: Iterable[Any]) -> Iterator[Any]:
@@ -127,7 +129,7 @@ def file_writer(layout: Layout) -> Callable[[Iterable[Any]], Iterator[Any]]:
     return write
 
 
-def written(layout: Layout, batches: Iterable[Any]) -> Iterator[DataFile]:
+def written(layout: FileLayout, batches: Iterable[Any]) -> Iterator[DataFile]:
     """The files that hold the rows of all batches."""
     files: dict[Values, _File] = {}
     seen: set[Values] = set()
@@ -150,13 +152,13 @@ def written(layout: Layout, batches: Iterable[Any]) -> Iterator[DataFile]:
         yield file.finish()
 
 
-def check_tokens(layout: Layout, files: Iterable[DataFile]) -> None:
+def check_tokens(layout: FileLayout, files: Iterable[DataFile]) -> None:
     """`ArchiveError` if the token that files are partitioned by has too many values."""
     if layout.token_name:
         _check_count(layout, {file.partition[layout.token_name] for file in files})
 
 
-def _check_count(layout: Layout, values: set[str]) -> None:
+def _check_count(layout: FileLayout, values: set[str]) -> None:
     if len(values) > layout.token_values_max:
         raise ArchiveError(
             f"{layout.token_name} has more than {layout.token_values_max} values, and each has "
@@ -164,7 +166,7 @@ def _check_count(layout: Layout, values: set[str]) -> None:
         )
 
 
-def written_as(layout: Layout, partition: dict[str, str], batches: Iterable[Any]) -> DataFile:
+def written_as(layout: FileLayout, partition: dict[str, str], batches: Iterable[Any]) -> DataFile:
     """One file with the rows of all batches, which are of one partition and not empty."""
     values = tuple(partition[name] for name in layout.partition_by)
     file: _File | None = None
@@ -175,7 +177,7 @@ def written_as(layout: Layout, partition: dict[str, str], batches: Iterable[Any]
     return file.finish()
 
 
-def partitioned(layout: Layout, batch: Any) -> Iterator[tuple[Values, Any]]:
+def partitioned(layout: FileLayout, batch: Any) -> Iterator[tuple[Values, Any]]:
     """The rows of a batch by partition."""
     import pyarrow.compute as pc
 
@@ -234,7 +236,7 @@ def _field_id(field: Any) -> bytes | None:
 class _File:
     """A Parquet file on its way, in memory."""
 
-    layout: Layout
+    layout: FileLayout
     values: Values
     rows: int = 0
     _bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)

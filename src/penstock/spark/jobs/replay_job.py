@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.spark.jobs.archive_columns import check_raw
 from penstock.spark.jobs.archive_frame import archived
 from penstock.spark.jobs.archive_job import open_archive
-from penstock.spark.jobs.message_selection import Selection, selected
+from penstock.spark.jobs.message_selection import MessageSelection, selected
 from penstock.spark.jobs.parquet_table import ArchiveError
 from penstock.spark.jobs.task_progress import message_progress
 from penstock.spark.write.sink_report import read_report
@@ -51,7 +51,7 @@ def replay(
     target: str,
     connection: Mapping[str, str],
     *,
-    selection: Selection | None = None,
+    selection: MessageSelection | None = None,
     rename: tuple[str, str] | None = None,
     delivery: str = DELIVERY,
     write_id: str = "",
@@ -74,7 +74,7 @@ def replay(
         raise ArchiveError(f"there is no archive at {source}")
     kept = archived(spark, table, version)
     check_raw(kept.columns, "replay")
-    rows = selected(kept, selection or Selection())
+    rows = selected(kept, selection or MessageSelection())
     rows = rows.select("stream", "seq", "timestamp", "subject", "headers", "data")
     if rename is not None:
         old, new = rename

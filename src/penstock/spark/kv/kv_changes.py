@@ -19,7 +19,7 @@ from penstock.kv.bucket_records import KEY as KEY_PATTERN
 from penstock.kv.bucket_records import prefix_of
 from penstock.spark.kv.kv_rows import KEY, OP, OPERATIONS, PUT, VALUE
 from penstock.spark.write.sink_ids import BadRow, RowIds
-from penstock.spark.write.sink_rows import Rows, values
+from penstock.spark.write.sink_rows import SinkRows, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +45,12 @@ class ChangeLayout:
     ttl: str = ""
     ttl_ms: int = 0
 
-    def changes(self, batch: pa.RecordBatch, scope: str = "") -> Changes:
+    def changes(self, batch: pa.RecordBatch, scope: str = "") -> BucketChanges:
         keys = key_column(batch)
         operations = operation_column(batch) if self.has_op else None
         payloads = value_column(batch, operations)
         revisions = revision_column(batch, self.revision) if self.revision else None
-        return Changes(
+        return BucketChanges(
             keys=keys,
             payloads=payloads,
             revisions=revisions,
@@ -111,7 +111,7 @@ class ChangeLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class BucketChanges:
     """Columns of one length."""
 
     keys: pa.Array
@@ -124,10 +124,10 @@ class Changes:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, at: list[int]) -> Changes:
+    def take(self, at: list[int]) -> BucketChanges:
         """Only these rows."""
         chosen = pa.array(at, pa.int64())
-        return Changes(
+        return BucketChanges(
             keys=self.keys.take(chosen),
             payloads=self.payloads.take(chosen),
             revisions=self.revisions.take(chosen) if self.revisions is not None else None,
@@ -136,7 +136,7 @@ class Changes:
             prefix=self.prefix,
         )
 
-    def waves(self) -> Iterator[Changes]:
+    def waves(self) -> Iterator[BucketChanges]:
         """All rows, such that a key comes once in each and in its order."""
         if pc.count_distinct(self.keys).as_py() == len(self):
             yield self
@@ -151,17 +151,17 @@ class Changes:
         for rows in waves:
             yield self.take(rows)
 
-    def latest(self) -> Changes:
+    def latest(self) -> BucketChanges:
         """The last row of each key, in their order."""
         if pc.count_distinct(self.keys).as_py() == len(self):
             return self
         last = {key: at for at, key in enumerate(self.keys.to_pylist())}
         return self.take(sorted(last.values()))
 
-    def rows(self) -> Rows:
+    def rows(self) -> SinkRows:
         """Ready to be encoded."""
         subjects = pc.binary_join_element_wise(self.prefix, self.keys.cast(pa.binary()), b"")
-        return Rows(
+        return SinkRows(
             len(self),
             values(subjects),
             values(self.payloads),

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from penstock.bulk.bulk_publisher import Refusal
-    from penstock.spark.kv.kv_changes import Changes
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.bulk.bulk_publisher import PublishRefusal
+    from penstock.spark.kv.kv_changes import BucketChanges
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 WHOLE_NUMBERS: Final = ("byte", "short", "integer", "long")
 COLUMNS: Final = {KEY: ("string",), VALUE: ("binary", "string"), OP: ("string",)}
@@ -160,14 +160,14 @@ class Writing:
     """One task's changes."""
 
     def __init__(
-        self, outlet: Outlet, options: KvWriteOptions, layout: ChangeLayout, task: Task
+        self, outlet: WorkerPublisher, options: KvWriteOptions, layout: ChangeLayout, task: Task
     ) -> None:
         self.outlet = outlet
         self.options = options
         self._layout = layout
         self._scope = task.scope(options.bucket)
         self._written = Written(task, base=outlet.last_seq)
-        self._wave: tuple[int, Changes] | None = None
+        self._wave: tuple[int, BucketChanges] | None = None
         # Ids that are not the user's name a change by what it does, or one attempt at it.
         policy = options.on_duplicate if layout.ids else SKIP
         self._duplicates = DuplicateCheck(outlet, task, policy, self._content)
@@ -187,7 +187,7 @@ class Writing:
         written.seqs = array("q", self._duplicates.seqs if self._layout.ids else ())
         return written
 
-    def _write_wave(self, wave: Changes) -> None:
+    def _write_wave(self, wave: BucketChanges) -> None:
         rows = wave.rows()
         publisher = self.outlet.publisher
         try:
@@ -224,12 +224,12 @@ class Writing:
             wave.ids[at].as_py().decode(),
         )
 
-    def _is_conflict(self, wave: Changes, at: int, refusal: Refusal) -> bool:
+    def _is_conflict(self, wave: BucketChanges, at: int, refusal: PublishRefusal) -> bool:
         if wave.revisions is None or not wave.revisions[at].is_valid:
             return False
         return refusal.err_code in WRONG_LAST_SEQUENCE
 
-    def _is_ours(self, wave: Changes, at: int) -> bool:
+    def _is_ours(self, wave: BucketChanges, at: int) -> bool:
         """Whether what followed the revision was this very change, made by an earlier attempt."""
         assert wave.revisions is not None
         subject = (wave.prefix + wave.keys[at].as_py().encode()).decode()
@@ -244,7 +244,7 @@ class Writing:
         ours: bytes = wave.ids[at].as_py()
         return headers.get(block, MSG_ID) == ours
 
-    def _resolve(self, wave: Changes, conflicting: list[int]) -> None:
+    def _resolve(self, wave: BucketChanges, conflicting: list[int]) -> None:
         self._written.refused += len(conflicting)
         if not conflicting:
             return
@@ -259,7 +259,7 @@ class Writing:
             for at in conflicting:
                 self._report(wave, at)
 
-    def _report(self, wave: Changes, at: int) -> None:
+    def _report(self, wave: BucketChanges, at: int) -> None:
         """The row, to whoever looks after conflicts; once, since it has the id of the change."""
         assert wave.revisions is not None
         block = headers.EMPTY_BLOCK

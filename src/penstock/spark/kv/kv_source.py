@@ -34,7 +34,7 @@ from penstock.spark.options import check_connection, parse
 from penstock.spark.read.read_task import RangePartition, RangeReading
 from penstock.spark.read.source_batch import StreamTable
 from penstock.spark.read.source_stream import StreamFollower
-from penstock.spark.read.stream_metadata import Desk
+from penstock.spark.read.stream_metadata import StreamMetadata
 from penstock.spark.spark_connection import shared_reader
 
 if TYPE_CHECKING:
@@ -138,7 +138,9 @@ class BucketTable(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        Desk(self._options.stream_options()).views()  # a bucket that is not there is told now
+        StreamMetadata(
+            self._options.stream_options()
+        ).views()  # a bucket that is not there is told now
         tasks: dict[tuple[str, ...], tuple[str, ...]] = {}
         for prefix in disjoint(self._options.prefixes):
             filters = self._options.filters((prefix,))

@@ -22,7 +22,7 @@ from penstock.spark.read.offsets import Offset, Position
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.bulk.bulk_requests import StreamState
+    from penstock.bulk.bulk_requests import StreamSummary
 
 KEEPS_BY_LIMITS: Final = "limits"
 
@@ -44,7 +44,7 @@ class StreamView:
     messages: int = 0
 
     @classmethod
-    def of(cls, state: StreamState) -> StreamView:
+    def of(cls, state: StreamSummary) -> StreamView:
         config = state.config
         consumes = config.get("retention", KEEPS_BY_LIMITS) != KEEPS_BY_LIMITS
         return cls(
@@ -93,7 +93,7 @@ class SeqRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """How much a batch may hold; 0 is no limit."""
 
     offsets_max: int = 0
@@ -152,7 +152,7 @@ def _mended(view: StreamView, position: Position) -> Position:
     return Position(min(position.seq, view.last_seq), view.created)
 
 
-def advanced(start: Offset, views: Mapping[str, StreamView], limits: Limits) -> Offset:
+def advanced(start: Offset, views: Mapping[str, StreamView], limits: ReadLimits) -> Offset:
     """The end of the batch that begins at `start`, which has been settled."""
     room = {
         name: max(0, views[name].last_seq - position.seq)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.bulk.blocking_reader import BlockingReader
-    from penstock.bulk.bulk_requests import StreamState
+    from penstock.bulk.bulk_requests import StreamSummary
     from penstock.bulk.record_batch import Batch
     from penstock.spark.payloads.payload_plan import PayloadPlan
     from penstock.spark.read.read_plan import SeqRange
@@ -240,7 +240,7 @@ class RangeReading:
             if fault:
                 self._lose(fault)
 
-    def _check(self, state: StreamState, position: int) -> None:
+    def _check(self, state: StreamSummary, position: int) -> None:
         """`DataLoss` if the stream is not what was planned for."""
         view = StreamView.of(state)
         self._view = view

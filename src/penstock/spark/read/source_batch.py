@@ -18,7 +18,7 @@ from penstock.spark.read.offsets import Offset, Position
 from penstock.spark.read.read_plan import clipped, ranges_between, removed_after, settled, split
 from penstock.spark.read.read_task import RangePartition, mode_for, read_range
 from penstock.spark.read.start_positions import Earliest, Latest, places
-from penstock.spark.read.stream_metadata import Desk, split_list
+from penstock.spark.read.stream_metadata import StreamMetadata, split_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class StreamTable(DataSourceReader):
         self._schema = schema
         self._narrowing = Narrowing()
         self._starts = places(
-            Desk(options).streams,
+            StreamMetadata(options).streams,
             seq=("startingSeq", options.starting_seq),
             timestamp=("startingTimestamp", options.starting_timestamp),
             default=Earliest(),
@@ -65,7 +65,7 @@ class StreamTable(DataSourceReader):
         return [one for one in filters if not is_exact(one, self._narrowing, options)]
 
     def partitions(self) -> Sequence[InputPartition]:
-        desk = Desk(self._options)
+        desk = StreamMetadata(self._options)
         views = desk.views()
         filters = self._narrowing.subjects_within(split_list(self._options.subjects))
         if filters is None:
@@ -88,7 +88,7 @@ class StreamTable(DataSourceReader):
         return parts
 
     def _narrow(
-        self, desk: Desk, views: Mapping[str, StreamView], start: Offset, end: Offset
+        self, desk: StreamMetadata, views: Mapping[str, StreamView], start: Offset, end: Offset
     ) -> tuple[Offset, Offset]:
         """What the filters leave between two offsets."""
         wanted = self._narrowing

@@ -29,11 +29,18 @@ from penstock.spark.compat import (
 from penstock.spark.errors import lost
 from penstock.spark.options import OptionError
 from penstock.spark.read.offsets import Offset, batch_start
-from penstock.spark.read.read_plan import Limits, StreamView, advanced, available, fault_of, settled
+from penstock.spark.read.read_plan import (
+    ReadLimits,
+    StreamView,
+    advanced,
+    available,
+    fault_of,
+    settled,
+)
 from penstock.spark.read.source_batch import partitions_of, read_partition
 from penstock.spark.read.source_lag import lag_of, show_cursor
 from penstock.spark.read.start_positions import AtTime, Earliest, Latest, Place, places
-from penstock.spark.read.stream_metadata import Desk, split_list
+from penstock.spark.read.stream_metadata import StreamMetadata, split_list
 from penstock.spark.spark_connection import MS
 
 if TYPE_CHECKING:
@@ -70,7 +77,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._plan = plan
         self._starts: dict[str, Place] = places(
-            Desk(options).streams,
+            StreamMetadata(options).streams,
             seq=("startingSeq", options.starting_seq),
             timestamp=("startingTimestamp", options.starting_timestamp),
             default=Earliest(),
@@ -87,7 +94,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
-            desk = Desk(self._options)
+            desk = StreamMetadata(self._options)
             views = desk.views()
             self._initial = Offset(desk.starts(self._starts, views), is_initial=True)
             self._is_moving = any(
@@ -115,7 +122,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest()
         before = Offset.from_json(start)
         unlimited = isinstance(limit, ReadAllAvailable)
-        desk = Desk(self._options)
+        desk = StreamMetadata(self._options)
         deadline = time.monotonic() + self._options.idle_wait_ms / MS
         pause = IDLE_PAUSE_SECONDS_FIRST
         while True:
@@ -135,7 +142,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Where the query began is known in its first run, and goes into its first offset then. After
         a restart the first batch is checked when it is planned.
         """
-        desk = Desk(self._options)
+        desk = StreamMetadata(self._options)
         before = self._ended or self._initial
         deadline = time.monotonic() + self._options.idle_wait_ms / MS
         pause = IDLE_PAUSE_SECONDS_FIRST
@@ -153,17 +160,17 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pause = min(2 * pause, IDLE_PAUSE_SECONDS_MAX)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        views = Desk(self._options).views()
+        views = StreamMetadata(self._options).views()
         latest = Offset({name: view.end for name, view in views.items()}).as_json()
         if self._ended is not None:
             latest["lag"] = lag_of(self._options, self._ended, views)
         return latest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        views = Desk(self._options).views()
+        views = StreamMetadata(self._options).views()
         self._target = {name: view.last_seq for name, view in views.items()}
 
-    def _now(self, desk: Desk) -> Views:
+    def _now(self, desk: StreamMetadata) -> Views:
         """The streams as they are, or as they were when AvailableNow began."""
         views = desk.views()
         if self._target is None:
@@ -176,7 +183,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, before: Offset, views: Views, *, unlimited: bool) -> Offset | None:
         """The end of a batch that begins at `before`; None if there shall be none yet."""
         start = settled(before, views, fail_on_loss=self._options.fails_on_loss)
-        limits = Limits() if unlimited else self._limits()
+        limits = ReadLimits() if unlimited else self._limits()
         is_due = unlimited or self._is_due(available(start, views))
         end = advanced(start, views, limits) if is_due else start
         # A stream that left the list keeps its cursor, for when it comes back.
@@ -187,8 +194,10 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(end.streams, began=start.streams)
         return Offset(end.streams) if has_more else None
 
-    def _limits(self) -> Limits:
-        return Limits(self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger)
+    def _limits(self) -> ReadLimits:
+        return ReadLimits(
+            self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
+        )
 
     def _is_due(self, count: int) -> bool:
         """Whether there is enough for a batch, or the wait was long enough."""
@@ -203,7 +212,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         last = Offset.from_json(end)
         first = batch_start(Offset.from_json(start), last)
-        views = Desk(self._options).views()
+        views = StreamMetadata(self._options).views()
         self._check(first, last, views)
         known = {name: one for name, one in last.streams.items() if name in views}
         filters = split_list(self._options.subjects)
@@ -231,7 +240,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark's checkpoint is the only cursor; a bucket shows it, if the options name one."""
         if self._options.cursor_bucket:
             done = Offset.from_json(end)
-            lag = lag_of(self._options, done, Desk(self._options).views())
+            lag = lag_of(self._options, done, StreamMetadata(self._options).views())
             show_cursor(self._options, done, lag)
 
     def stop(self) -> None:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 RETRY_SECONDS_MAX: Final = 10.0
 
 
-class Desk:
+class StreamMetadata:
     """Answers questions of the driver about the streams of one source."""
 
     def __init__(self, options: ReadOptions) -> None:

@@ -24,7 +24,7 @@ from penstock.spark.read.read_plan import SeqRange, fault_of
 from penstock.spark.read.read_task import mode_for, read_range
 from penstock.spark.read.source_options import ReadOptions
 from penstock.spark.read.start_positions import time_ns
-from penstock.spark.read.stream_metadata import Desk
+from penstock.spark.read.stream_metadata import StreamMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,7 +162,7 @@ def _planned(
     after: str,
 ) -> StreamRows:
     """Fix the range now."""
-    desk = Desk(options)
+    desk = StreamMetadata(options)
     view = desk.views()[options.stream]
     start = max(first_seq, view.front + 1)
     if after:

@@ -19,10 +19,10 @@ from penstock.spark.write.worker_publisher import SinkError
 
 if TYPE_CHECKING:
     from penstock.spark.write.dead_letters import DeadLetters
-    from penstock.spark.write.sink_rows import Layout
+    from penstock.spark.write.sink_rows import RowLayout
     from penstock.spark.write.sink_task import Task
     from penstock.spark.write.subject_coverage import Coverage
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 #: `NATS/1.0` and line ends; `Nats-Msg-Id: `; and what an atomic batch adds to a header.
 HEADER_BYTES: Final = 12
@@ -44,8 +44,8 @@ class Sieve:
 
     def __init__(
         self,
-        outlet: Outlet,
-        layout: Layout,
+        outlet: WorkerPublisher,
+        layout: RowLayout,
         task: Task,
         coverage: Coverage,
         *,

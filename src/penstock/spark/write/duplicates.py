@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.bulk.bulk_publisher import Repeat
     from penstock.spark.write.sink_report import Written
     from penstock.spark.write.sink_task import Task
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 COMPARED_MAX: Final = 64
 MSG_ID: Final = b"Nats-Msg-Id"
@@ -51,7 +51,7 @@ class DuplicateCheck:
     """Judges the duplicate answers of one task; counts those that are right in `count`."""
 
     def __init__(
-        self, outlet: Outlet, task: Task, policy: str, row_at: Callable[[int], Content]
+        self, outlet: WorkerPublisher, task: Task, policy: str, row_at: Callable[[int], Content]
     ) -> None:
         self._outlet = outlet
         self._task = task
@@ -118,7 +118,7 @@ class DuplicateCheck:
         )
 
 
-def check_tasks(outlet: Outlet, written: Sequence[Written]) -> None:
+def check_tasks(outlet: WorkerPublisher, written: Sequence[Written]) -> None:
     """What no task sees alone: rows of two tasks with one id. Called in the driver."""
     stream = outlet.config["name"]
     hint = f"set msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
@@ -148,7 +148,7 @@ def twice(seqs: Sequence[int]) -> int | None:
     return None if at < 0 else int(counts.field("values")[at].as_py())
 
 
-def message_at(outlet: Outlet, seq: int) -> dict[str, Any] | None:
+def message_at(outlet: WorkerPublisher, seq: int) -> dict[str, Any] | None:
     """A stored message; None if it was removed."""
     try:
         found = outlet.call(f"STREAM.MSG.GET.{outlet.config['name']}", {"seq": seq})
@@ -158,7 +158,7 @@ def message_at(outlet: Outlet, seq: int) -> dict[str, Any] | None:
     return message
 
 
-def id_at(outlet: Outlet, seq: int) -> str:
+def id_at(outlet: WorkerPublisher, seq: int) -> str:
     """The id of a stored message, as far as it is known."""
     message = message_at(outlet, seq)
     block = base64.b64decode(message.get("hdrs", "")) if message else b""

@@ -16,16 +16,16 @@ from penstock.spark.write.sink_ids import BadRow
 from penstock.spark.write.sink_report import Written
 from penstock.spark.write.sink_rows import payload_column
 from penstock.spark.write.subject_coverage import Coverage
-from penstock.spark.write.write_ledger import Ledger
+from penstock.spark.write.write_ledger import WriteLedger
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.write.dead_letters import DeadLetters
     from penstock.spark.write.sink_options import SinkOptions
-    from penstock.spark.write.sink_rows import Layout
+    from penstock.spark.write.sink_rows import RowLayout
     from penstock.spark.write.sink_task import Task
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 
 class LedgerWriter:
@@ -33,14 +33,14 @@ class LedgerWriter:
 
     def __init__(
         self,
-        outlet: Outlet,
-        layout: Layout,
+        outlet: WorkerPublisher,
+        layout: RowLayout,
         task: Task,
         options: SinkOptions,
         letters: DeadLetters | None,
     ) -> None:
         subject = f"{options.ledger}.{task.ledger}.{task.partition}"
-        self._ledger = Ledger(outlet, subject, task.batch, task.query)
+        self._ledger = WriteLedger(outlet, subject, task.batch, task.query)
         self._layout = layout
         self._letters = letters
         self._written = Written(task, base=outlet.last_seq)

@@ -27,13 +27,13 @@ from penstock.spark.write.subject_coverage import Coverage, probe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.bulk.bulk_publisher import Refusal
+    from penstock.bulk.bulk_publisher import PublishRefusal
     from penstock.spark.write.dead_letters import DeadLetters
     from penstock.spark.write.sink_ids import RowIds
     from penstock.spark.write.sink_options import SinkOptions
-    from penstock.spark.write.sink_rows import Layout
+    from penstock.spark.write.sink_rows import RowLayout
     from penstock.spark.write.sink_task import Task
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 
 class RowWriter:
@@ -41,8 +41,8 @@ class RowWriter:
 
     def __init__(
         self,
-        outlet: Outlet,
-        layout: Layout,
+        outlet: WorkerPublisher,
+        layout: RowLayout,
         task: Task,
         options: SinkOptions,
         letters: DeadLetters | None,
@@ -109,7 +109,7 @@ class RowWriter:
         self._duplicates.judge(publisher.take_repeats())
         self._sent.forget(oldest)
 
-    def _refuse(self, refusals: list[Refusal]) -> None:
+    def _refuse(self, refusals: list[PublishRefusal]) -> None:
         """Rows that the stream did not take, batch by batch."""
         for start, found in groupby(
             ((self._sent.at(one.number), one) for one in refusals), key=lambda pair: pair[0].start
@@ -138,7 +138,9 @@ class RowWriter:
         )
 
 
-def ids_of_batch(outlet: Outlet, layout: Layout, task: Task, batch: pa.RecordBatch) -> RowIds:
+def ids_of_batch(
+    outlet: WorkerPublisher, layout: RowLayout, task: Task, batch: pa.RecordBatch
+) -> RowIds:
     """How the rows of this task are named.
 
     A streaming batch that an older version began is finished with the ids that it used, or its rows
@@ -162,7 +164,7 @@ def ids_of_batch(outlet: Outlet, layout: Layout, task: Task, batch: pa.RecordBat
     return older if is_this_row else ids
 
 
-def known_id(outlet: Outlet, subject: str, text: str) -> dict[str, Any] | None:
+def known_id(outlet: WorkerPublisher, subject: str, text: str) -> dict[str, Any] | None:
     """The message that has this id, if the stream remembers it."""
     try:
         said = probe(outlet, subject, text.encode())

@@ -25,10 +25,10 @@ from penstock.spark.write.duplicates import check_tasks
 from penstock.spark.write.ledger_writer import LedgerWriter
 from penstock.spark.write.row_writer import RowWriter, ids_of_batch
 from penstock.spark.write.sink_ids import RowIds, row_ids
-from penstock.spark.write.sink_options import FAIL, Delivery, SinkOptions, check_sink
+from penstock.spark.write.sink_options import FAIL, DeliveryMode, SinkOptions, check_sink
 from penstock.spark.write.sink_payloads import SinkPayloads
 from penstock.spark.write.sink_report import Written, numbers_of, report
-from penstock.spark.write.sink_rows import DATA, HEADERS, SUBJECT, Layout, check_columns
+from penstock.spark.write.sink_rows import DATA, HEADERS, SUBJECT, RowLayout, check_columns
 from penstock.spark.write.sink_target import check_target
 from penstock.spark.write.sink_task import Task, this_task
 from penstock.spark.write.worker_publisher import outlet
@@ -47,11 +47,11 @@ COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SinkPlan:
     """All a task needs to know."""
 
     options: SinkOptions
-    layout: Layout
+    layout: RowLayout
     id_columns: tuple[str, ...]
     payloads: SinkPayloads | None = None
 
@@ -61,7 +61,7 @@ class Plan:
         task = this_task(self.options.write_id)
         letters = dead_letters(self.options, task)
         try:
-            if self.options.delivery is Delivery.STRICT:
+            if self.options.delivery is DeliveryMode.STRICT:
                 return write_strictly(self, task, batches, letters)
             return write_rows(self, task, batches, letters)
         finally:
@@ -75,7 +75,7 @@ class Plan:
         numbers = numbers_of(f"stream {options.stream}", written)
         if numbers is None:
             return
-        if options.delivery is Delivery.STRICT:
+        if options.delivery is DeliveryMode.STRICT:
             task = written[0].task
             partitions = [one.task.partition for one in written if one.rows > one.refused]
             with outlet(options, options.stream, lambda _: None) as out:
@@ -88,7 +88,7 @@ class Plan:
 
 def plan_sink(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
-) -> Plan:
+) -> SinkPlan:
     """Read the options and find the columns; no server is asked, but for a schema in a bucket."""
     if overwrite:
         raise OptionError("a stream can only be added to: use mode append")
@@ -104,25 +104,25 @@ def plan_sink(
         scheme=read.id_scheme,
         may_repeat=read.on_duplicate != FAIL,
     )
-    if read.delivery is Delivery.EXACTLY_ONCE and not ids:
+    if read.delivery is DeliveryMode.EXACTLY_ONCE and not ids:
         raise OptionError(
             "delivery exactlyOnce needs a message id: add a column msgId, or keep the columns "
             "stream and seq of a stream that was read, or set msgIdColumns; or use delivery "
             "atLeastOnce"
         )
-    layout = Layout(
+    layout = RowLayout(
         subject=read.subject,
-        ids=ids if read.delivery is Delivery.EXACTLY_ONCE else RowIds(),
+        ids=ids if read.delivery is DeliveryMode.EXACTLY_ONCE else RowIds(),
         has_headers=HEADERS in schema.fieldNames(),
-        drops_obeyed=read.delivery is not Delivery.AT_LEAST_ONCE,
+        drops_obeyed=read.delivery is not DeliveryMode.AT_LEAST_ONCE,
     )
-    return Plan(read, layout, ids.columns, payloads)
+    return SinkPlan(read, layout, ids.columns, payloads)
 
 
 class BatchSink(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -135,7 +135,7 @@ class BatchSink(DataSourceArrowWriter):
 class StreamSink(DataSourceStreamArrowWriter):
     """Writes a streaming query, batch by batch."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -146,7 +146,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 def write_rows(
-    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+    plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
 ) -> Written:
     """Publish every row, many in flight; a refusal of any fails the task, unless it may be bad."""
     options = plan.options
@@ -162,7 +162,7 @@ def write_rows(
 
 
 def write_strictly(
-    plan: Plan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+    plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
 ) -> Written:
     """Rows in atomic batches, each counted in the ledger of this partition."""
     options = plan.options

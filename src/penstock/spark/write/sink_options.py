@@ -28,7 +28,7 @@ SKIP: Final = "skip"
 DEAD_LETTER: Final = "deadletter"
 
 
-class Delivery(enum.Enum):
+class DeliveryMode(enum.Enum):
     """How surely a row is stored once."""
 
     EXACTLY_ONCE = "exactlyOnce"
@@ -107,12 +107,12 @@ class SinkOptions(PublishOptions, frozen=True, kw_only=True):
         str, Doc("For `protobuf`: the full name of the message, as in `shop.v1.Order`.")
     ] = ""
     delivery: Annotated[
-        Delivery,
+        DeliveryMode,
         Doc(
             "`exactlyOnce`: by message id, within the stream's duplicate window. `strict`: by a "
             "ledger in the stream, for ever. `atLeastOnce`: a replay stores rows again."
         ),
-    ] = Delivery.EXACTLY_ONCE
+    ] = DeliveryMode.EXACTLY_ONCE
     min_duplicate_window_ms: Annotated[
         Milliseconds,
         Doc("For `exactlyOnce`: the longest outage to survive; the stream must remember as long."),
@@ -148,7 +148,7 @@ def check_sink(options: SinkOptions, *, is_streaming: bool) -> None:
     """Refuse what contradicts itself."""
     check_name(options)
     _check_dead_letters(options)
-    if options.delivery is not Delivery.STRICT:
+    if options.delivery is not DeliveryMode.STRICT:
         return
     if not is_streaming and not options.write_id:
         raise OptionError(

@@ -1,6 +1,6 @@
 """Arrow batches of a sink as columns to publish: subjects, payloads, message ids, header lines.
 
-Decided once for a schema (`Layout`), then done column by column in Arrow, no Python object per row.
+Decided once for a schema (`RowLayout`), then done column by column in Arrow, no Python object per row.
 Invariant: nothing in a header value or an id can end its line. A row that cannot be published is
 a `BadRow`, which says which row and what is wrong with it.
 """
@@ -32,7 +32,7 @@ OBEYED: Final = r"^(?i:nats-(msg-id|expected-|batch-|stream-source|incr))"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SinkRows:
     """Columns of one length, ready to be encoded."""
 
     count: int
@@ -43,7 +43,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """Which columns of a schema are what. `subject` is what every row has, if not a column."""
 
     subject: str
@@ -51,14 +51,14 @@ class Layout:
     has_headers: bool
     drops_obeyed: bool = True
 
-    def rows(self, batch: pa.RecordBatch, scope: str = "") -> Rows:
+    def rows(self, batch: pa.RecordBatch, scope: str = "") -> SinkRows:
         """The columns of a batch; `BadRow` if a row cannot be published."""
         count = batch.num_rows
         if self.subject:
             subjects = Values.one(self.subject.encode(), count)
         else:
             subjects = values(_without_nulls(batch, SUBJECT))
-        return Rows(
+        return SinkRows(
             count,
             subjects,
             values(payload_column(batch)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.write.sink_options import Delivery
+from penstock.spark.write.sink_options import DeliveryMode
 from penstock.spark.write.worker_publisher import SinkError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ LIMITS: Final = "limits"
 def check_target(config: dict[str, Any], options: SinkOptions) -> None:
     """Refuse a stream that cannot keep the promise."""
     check_writable(config)
-    if options.delivery is Delivery.EXACTLY_ONCE:
+    if options.delivery is DeliveryMode.EXACTLY_ONCE:
         _check_window(config, options)
-    if options.delivery is Delivery.STRICT:
+    if options.delivery is DeliveryMode.STRICT:
         _check_ledger(config, options)
 
 

@@ -19,7 +19,7 @@ from penstock.bulk.errors import BulkError, NoResponders
 from penstock.wire.headers import EMPTY_BLOCK, added
 
 if TYPE_CHECKING:
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 #: A wildcard alone is no token of a literal subject.
 TOKEN: Final = r"(?:[^\x00-\x20\x7f.*>][^\x00-\x20\x7f.]*|[*>][^\x00-\x20\x7f.]+)"
@@ -45,7 +45,7 @@ def pattern_of(subjects: list[str]) -> str:
 class Coverage:
     """Knows which subjects one stream takes; lives as long as a task."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: WorkerPublisher) -> None:
         self._outlet = outlet
         self._pattern = pattern_of(list(outlet.config.get("subjects") or ()))
         self._known: dict[str, str] = {}
@@ -96,7 +96,7 @@ def is_literal(subject: str) -> bool:
     return is_short and re.fullmatch(SUBJECT, subject) is not None
 
 
-def probe(outlet: Outlet, subject: str, msg_id: bytes = b"") -> dict[str, Any]:
+def probe(outlet: WorkerPublisher, subject: str, msg_id: bytes = b"") -> dict[str, Any]:
     """Return the reply to a publish that is never stored: a refusal, or that the id is known.
 
     Both servers look for the id first and then at the last message id that is expected.

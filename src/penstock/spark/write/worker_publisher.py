@@ -22,7 +22,7 @@ from penstock.spark.spark_connection import MS, dialling
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.bulk.bulk_publisher import Refusal
+    from penstock.bulk.bulk_publisher import PublishRefusal
     from penstock.spark.write.sink_options import PublishOptions
 
 REFUSALS_SHOWN: Final = 3
@@ -35,7 +35,7 @@ class SinkError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class WorkerPublisher:
     """A publisher to one stream, and how that stream is configured."""
 
     publisher: BlockingPublisher
@@ -53,7 +53,7 @@ class Outlet:
         """The JSON API over the publisher's connection."""
         return _call(self.publisher, f"{self.api}.{subject}", body)
 
-    def refuse(self, refusals: list[Refusal]) -> None:
+    def refuse(self, refusals: list[PublishRefusal]) -> None:
         if refusals:
             told = {f"{one.description} ({one.err_code or one.code})": one for one in refusals}
             shown = "; ".join(list(told)[:REFUSALS_SHOWN])
@@ -65,7 +65,7 @@ class Outlet:
 @contextmanager
 def outlet(
     options: PublishOptions, stream: str, check: Callable[[dict[str, Any]], None]
-) -> Iterator[Outlet]:
+) -> Iterator[WorkerPublisher]:
     """This process's publisher to a stream; `check` may refuse how that is configured.
 
     Errors of the wire come out as `SinkError`.
@@ -101,13 +101,13 @@ def publisher_to(options: PublishOptions, stream: str) -> BlockingPublisher:
     )
 
 
-def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) -> Outlet:
+def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) -> WorkerPublisher:
     api = options.api_prefix or (domain_api(options.domain) if options.domain else API)
     try:
         info = _call(publisher, f"{api}.STREAM.INFO.{stream}", {})
     except Refused as error:
         raise SinkError(f"stream {stream}: {error.description}; create it first") from None
-    return Outlet(publisher, info["config"], api, info["state"]["last_seq"])
+    return WorkerPublisher(publisher, info["config"], api, info["state"]["last_seq"])
 
 
 def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -30,9 +30,9 @@ from penstock.wire.headers import EMPTY_BLOCK, added
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.write.sink_rows import Rows
+    from penstock.spark.write.sink_rows import SinkRows
     from penstock.spark.write.sink_task import Task
-    from penstock.spark.write.worker_publisher import Outlet
+    from penstock.spark.write.worker_publisher import WorkerPublisher
 
 TRIES_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
@@ -46,7 +46,7 @@ NO_BATCH: Final = -1
 BATCH_WRITE: Final = "-"
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a partition is. `seq` is where the mark lies, 0 if there is none yet; `query` is the
     id of the query, `-` for a batch write, empty in marks of versions before 0.2."""
 
@@ -58,10 +58,10 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int = 0
 
 
-class Ledger:
+class WriteLedger:
     """One partition's ledger, and the way rows get into the stream past it."""
 
-    def __init__(self, outlet: Outlet, subject: str, batch: int, query: str = "") -> None:
+    def __init__(self, outlet: WorkerPublisher, subject: str, batch: int, query: str = "") -> None:
         self._outlet = outlet
         self._stream: str = outlet.config["name"]
         self._subject = subject
@@ -74,7 +74,7 @@ class Ledger:
             self._check_kind(self._mark)
         self.skipped = 0
 
-    def write(self, rows: Rows, *, is_last: bool) -> None:
+    def write(self, rows: SinkRows, *, is_last: bool) -> None:
         """Store these rows, or see that they are stored."""
         for tried in range(TRIES_MAX):
             covered = self._covered(rows, is_last=is_last)
@@ -90,10 +90,10 @@ class Ledger:
         self._digest.update(_spelt(rows, 0, rows.count))
         self._seen += rows.count
 
-    def _is_foreign(self, mark: Mark) -> bool:
+    def _is_foreign(self, mark: LedgerMark) -> bool:
         return mark.query not in ("", self._query)
 
-    def _check_kind(self, mark: Mark) -> None:
+    def _check_kind(self, mark: LedgerMark) -> None:
         """A batch write happens once, a query again and again: one name is not for both."""
         if BATCH_WRITE in (mark.query, self._query):
             used = "a batch write" if mark.query == BATCH_WRITE else f"query {mark.query}"
@@ -110,7 +110,7 @@ class Ledger:
                 "writeId of its own"
             )
 
-    def _covered(self, rows: Rows, *, is_last: bool) -> int:
+    def _covered(self, rows: SinkRows, *, is_last: bool) -> int:
         """How many of these rows the ledger counts already."""
         mark, stop = self._mark, self._seen + rows.count
         if self._is_foreign(mark):
@@ -131,7 +131,7 @@ class Ledger:
                 raise self._diverged()
         return covered
 
-    def _check_age(self, mark: Mark) -> None:
+    def _check_age(self, mark: LedgerMark) -> None:
         """An old mark does not say whose it is; only the id of a query as name does."""
         if not mark.query and self._query not in self._subject.split("."):
             raise SinkError(
@@ -140,11 +140,11 @@ class Ledger:
                 f"another writeId, or purge {self._subject} from the stream"
             )
 
-    def _commit(self, rows: Rows, start: int, *, is_last: bool, tried: int) -> bool:
+    def _commit(self, rows: SinkRows, start: int, *, is_last: bool, tried: int) -> bool:
         """Store rows from `start` on with their mark; False if the ledger is to be read again."""
         digest = self._digest.copy()
         digest.update(_spelt(rows, 0, rows.count))
-        mark = Mark(
+        mark = LedgerMark(
             batch=self._batch,
             rows=self._seen + rows.count,
             digest=digest.hexdigest(),
@@ -185,7 +185,7 @@ class Ledger:
             )
         raise SinkError(f"stream {self._stream} refused an atomic batch: {reason}")
 
-    def _frames(self, rows: Rows, start: int, ident: str) -> bytes:
+    def _frames(self, rows: SinkRows, start: int, ident: str) -> bytes:
         """The rows as members of a batch, which nobody answers one by one."""
         frames = encode(
             rows.subjects,
@@ -224,7 +224,7 @@ class Ledger:
         )
 
 
-def read_mark(outlet: Outlet, subject: str) -> Mark:
+def read_mark(outlet: WorkerPublisher, subject: str) -> LedgerMark:
     """The newest mark of a ledger, from whoever leads the stream."""
     stream = outlet.config["name"]
     for tried in range(TRIES_MAX):
@@ -232,18 +232,20 @@ def read_mark(outlet: Outlet, subject: str) -> Mark:
             found = outlet.call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
         except Refused as error:
             if error.err_code == NO_MESSAGE_FOUND:
-                return Mark()
+                return LedgerMark()
             raise
         except (AnswerLate, LinkLost, NoResponders):
             time.sleep(PAUSE_SECONDS * 2**tried)
             continue
         message = found["message"]
-        mark = msgspec.json.decode(base64.b64decode(message.get("data", "")), type=Mark)
+        mark = msgspec.json.decode(base64.b64decode(message.get("data", "")), type=LedgerMark)
         return msgspec.structs.replace(mark, seq=message["seq"])
     raise SinkError(f"the ledger in stream {stream} could not be read")
 
 
-def check_partitions(outlet: Outlet, ledgers: str, task: Task, written: Iterable[int]) -> None:
+def check_partitions(
+    outlet: WorkerPublisher, ledgers: str, task: Task, written: Iterable[int]
+) -> None:
     """Rows of this batch are counted in the ledgers of these partitions and of no others.
 
     A task sees its own ledger only. Rows that an earlier attempt, cut into other partitions, wrote
@@ -265,7 +267,7 @@ def check_partitions(outlet: Outlet, ledgers: str, task: Task, written: Iterable
             )
 
 
-def _spelt(rows: Rows, start: int, stop: int) -> bytes:
+def _spelt(rows: SinkRows, start: int, stop: int) -> bytes:
     """Rows as bytes that do not depend on how they are batched."""
     if start == stop:
         return b""

@@ -33,7 +33,7 @@ from penstock.store.format.block_header import (
     read_block_header,
 )
 from penstock.store.format.block_index import make_index
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import WrongKey
 from penstock.store.format.sealed_body import (
     PRELUDE_BYTES,
@@ -165,7 +165,7 @@ def padded(n: int) -> int:
 class Sealing:
     """How sealed blocks of a store are to be stored, and with which keys they are read."""
 
-    compression: Compression = Compression.NONE
+    compression: BlockCompression = BlockCompression.NONE
     key: DataKey | None = None
     keys: Mapping[int, DataKey] = field(default_factory=dict)
 

@@ -22,7 +22,7 @@ from penstock.store.format.compression import (
     CHUNK_BYTES,
     CHUNK_BYTES_MAX,
     BadChunk,
-    Compression,
+    BlockCompression,
     Restorer,
     Shrinker,
 )
@@ -129,7 +129,7 @@ class FrameWriter:
         salt: int,
         *,
         key: DataKey | None = None,
-        compression: Compression = Compression.NONE,
+        compression: BlockCompression = BlockCompression.NONE,
         position: int = 0,
         number: int = 0,
         offset: int = 0,

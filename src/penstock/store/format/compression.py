@@ -27,7 +27,7 @@ ZSTD_LEVEL = 1
 Data = bytes | bytearray | memoryview
 
 
-class Compression(IntEnum):
+class BlockCompression(IntEnum):
     """How a chunk is stored; the numbers are in files."""
 
     NONE = 0
@@ -41,9 +41,9 @@ class BadChunk(Exception):
 class Shrinker:
     """Compresses chunks, each by itself."""
 
-    def __init__(self, compression: Compression) -> None:
+    def __init__(self, compression: BlockCompression) -> None:
         self._zstd: zstandard.ZstdCompressor | None = None
-        if compression is Compression.ZSTD:
+        if compression is BlockCompression.ZSTD:
             import zstandard
 
             # The length is kept by the chunk's frame and the hash as well: no need to store both.
@@ -51,14 +51,14 @@ class Shrinker:
                 level=ZSTD_LEVEL, write_content_size=False, write_checksum=False
             )
 
-    def shrink(self, plain: Data) -> tuple[Compression, Data]:
+    def shrink(self, plain: Data) -> tuple[BlockCompression, Data]:
         """How to store the chunk, and the bytes to store."""
         if self._zstd is None or not plain:
-            return Compression.NONE, plain
+            return BlockCompression.NONE, plain
         small = self._zstd.compress(plain)
         if len(small) * SAVING_PARTS_MIN > len(plain) * (SAVING_PARTS_MIN - 1):
-            return Compression.NONE, plain
-        return Compression.ZSTD, small
+            return BlockCompression.NONE, plain
+        return BlockCompression.ZSTD, small
 
 
 class Restorer:
@@ -71,9 +71,9 @@ class Restorer:
         """The chunk of exactly `plain_bytes`, or BadChunk."""
         if plain_bytes > CHUNK_BYTES_MAX:
             raise BadChunk(f"a chunk of {plain_bytes} bytes is longer than any we write")
-        if how == Compression.NONE:
+        if how == BlockCompression.NONE:
             plain = stored
-        elif how == Compression.ZSTD:
+        elif how == BlockCompression.ZSTD:
             plain = self._from_zstd(stored, plain_bytes)
         else:
             raise BadChunk(f"compression {how} is not known")

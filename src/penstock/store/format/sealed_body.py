@@ -32,7 +32,7 @@ from penstock.store.format.block_frames import (
     NotOpened,
     assemble,
 )
-from penstock.store.format.compression import CHUNK_BYTES, CHUNK_BYTES_MAX, Compression
+from penstock.store.format.compression import CHUNK_BYTES, CHUNK_BYTES_MAX, BlockCompression
 from penstock.store.format.encryption import Cipher, WrongKey
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def seal_body(
     binding: Binding,
     salt: int,
     *,
-    compression: Compression = Compression.NONE,
+    compression: BlockCompression = BlockCompression.NONE,
     key: DataKey | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> bytes:

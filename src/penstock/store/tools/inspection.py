@@ -44,7 +44,7 @@ COPY_BATCH: Final = 1000
 FETCHES_MAX: Final = 3
 
 
-class Fault(NamedTuple):
+class BlockFault(NamedTuple):
     """Bytes of a file that do not hold what was written there."""
 
     start: int
@@ -67,8 +67,8 @@ class BlockReport:
     last_seq: int
     messages: int
     other_records: int
-    faults: tuple[Fault, ...] = ()
-    tail: Fault | None = None
+    faults: tuple[BlockFault, ...] = ()
+    tail: BlockFault | None = None
     """Bytes behind the last record that are neither blank nor a footer: in the newest block a
     write that was cut short, in any other damage."""
 
@@ -124,11 +124,11 @@ def read_block(
     tally.count(image.data[:end], found.header.length, binding)
     faults = list(tally.faults)
     if found.header_damaged:
-        faults.insert(0, Fault(0, found.header.length, "bad block header"))
+        faults.insert(0, BlockFault(0, found.header.length, "bad block header"))
     if image.damaged:
-        faults.append(Fault(found.header.length, found.size, "bad frames"))
+        faults.append(BlockFault(found.header.length, found.size, "bad frames"))
     if found.trailer is None and _has_bad_footer(disk, name, found, binding):
-        faults.append(Fault(found.size - TRAILER_BYTES, found.size, "bad footer index"))
+        faults.append(BlockFault(found.size - TRAILER_BYTES, found.size, "bad footer index"))
     compression, key_number = found.stored
     return BlockReport(
         name=name,
@@ -184,8 +184,8 @@ class _Tally:
     messages: int = 0
     others: int = 0
     last_seq: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    tail: Fault | None = None
+    faults: list[BlockFault] = field(default_factory=list)
+    tail: BlockFault | None = None
 
     def count(self, image: bytes, start: int, binding: Binding) -> None:
         records = scan(RecordKeys(*binding), image, start)
@@ -193,7 +193,7 @@ class _Tally:
             if verdict == "valid":
                 self._valid(kind, flags, seq)
             elif verdict != "blank":
-                self._not_valid(Fault(at, at + length, verdict), at + length == len(image))
+                self._not_valid(BlockFault(at, at + length, verdict), at + length == len(image))
 
     def _valid(self, kind: int, flags: int, seq: int) -> None:
         if kind == MESSAGE:
@@ -202,7 +202,7 @@ class _Tally:
         else:
             self.others += 1
 
-    def _not_valid(self, fault: Fault, at_the_end: bool) -> None:
+    def _not_valid(self, fault: BlockFault, at_the_end: bool) -> None:
         if at_the_end and fault.what != "bad body":
             self.tail = fault
         else:

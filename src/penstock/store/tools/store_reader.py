@@ -27,7 +27,7 @@ from penstock.store.tools.readonly_disk import OverlayDisk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.records.record_columns import Columns
+    from penstock.records.record_columns import RecordColumns
     from penstock.store.contract import Range
     from penstock.store.format.encryption import DataKey, ServerKey
     from penstock.store.io.disk import Disk
@@ -142,7 +142,7 @@ def _plan_block(
 
 def read_block(
     disk: Disk, plan: BlockPlan, keys: Mapping[int, DataKey], *, rows_max: int, bytes_max: int
-) -> Iterator[Columns]:
+) -> Iterator[RecordColumns]:
     """The live messages of a block whose bytes hold, in pieces; those that do not are left out,
     so that fewer than `plan.messages` come."""
     binding = Binding(plan.incarnation, plan.number)

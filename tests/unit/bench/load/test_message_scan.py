@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bench.load.message_scan import Scanner
+from penstock.bench.load.message_scan import MessageScanner
 
 STAMP_DIGITS = 8
 CYCLE = 5
@@ -40,7 +40,7 @@ def naive(stream: bytes, cycle: int = 0) -> Seen:
     return Seen(messages, pings, pongs, misordered)
 
 
-def seen(scanner: Scanner) -> Seen:
+def seen(scanner: MessageScanner) -> Seen:
     return Seen(scanner.messages, scanner.pings, scanner.pongs, scanner.misordered)
 
 
@@ -94,7 +94,7 @@ def chunked(data: st.DataObject, stream: bytes) -> list[bytes]:
 
 @given(st.data(), streams)
 def test_any_chunking_counts_what_the_model_counts(data: st.DataObject, stream: bytes) -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     for chunk in chunked(data, stream):
         assert scanner.feed(chunk)
     assert seen(scanner) == naive(stream)
@@ -103,7 +103,7 @@ def test_any_chunking_counts_what_the_model_counts(data: st.DataObject, stream: 
 
 @given(st.data(), stamped_streams)
 def test_any_chunking_finds_the_misordered_messages(data: st.DataObject, stream: bytes) -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     scanner.expect_stamps(CYCLE)
     for chunk in chunked(data, stream):
         assert scanner.feed(chunk)
@@ -112,7 +112,7 @@ def test_any_chunking_finds_the_misordered_messages(data: st.DataObject, stream:
 
 @given(st.data(), st.one_of(noise, st.binary()))
 def test_any_chunking_of_garbage_gives_the_same_verdict(data: st.DataObject, stream: bytes) -> None:
-    whole, parts = Scanner(), Scanner()
+    whole, parts = MessageScanner(), MessageScanner()
     verdict = whole.feed(stream)
     verdicts = [parts.feed(chunk) for chunk in chunked(data, stream)]
     assert verdicts[-1] == verdict
@@ -120,7 +120,7 @@ def test_any_chunking_of_garbage_gives_the_same_verdict(data: st.DataObject, str
 
 
 def test_a_message_counts_only_once_its_last_byte_was_seen() -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     stream = message(b"hello")
     for place in range(len(stream)):
         assert scanner.messages == 0, place
@@ -129,7 +129,7 @@ def test_a_message_counts_only_once_its_last_byte_was_seen() -> None:
 
 
 def test_an_error_line_is_reported_with_its_text_and_stops_the_scan() -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     assert not scanner.feed(message(b"1") + b"-ERR 'Authorization Violation'\r\n" + message(b"2"))
     assert "Authorization Violation" in scanner.error
     assert scanner.messages == 1
@@ -137,20 +137,20 @@ def test_an_error_line_is_reported_with_its_text_and_stops_the_scan() -> None:
 
 
 def test_a_payload_of_the_wrong_size_breaks_the_stream() -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     assert not scanner.feed(b"MSG a 1 3\r\ntoolong\r\n")
     assert "payload" in scanner.error
 
 
 def test_an_endless_line_is_refused() -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     verdicts = [scanner.feed(b"I" * 8192) for _ in range(5)]
     assert verdicts == [True, True, True, True, False]
     assert scanner.error == "line too long"
 
 
 def test_a_lost_message_is_one_disorder_not_many() -> None:
-    scanner = Scanner()
+    scanner = MessageScanner()
     scanner.expect_stamps(CYCLE)
     for number in (0, 1, 3, 4, 0, 1):
         scanner.feed(stamped(number, b"", None))

@@ -10,12 +10,12 @@ import pytest
 
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load import load_generator
-from penstock.bench.load.raw_client import Endpoint, deadline_after, open_client
+from penstock.bench.load.raw_client import ServerEndpoint, deadline_after, open_client
 from penstock.bench.measurement import check_exact
 
 
 class Script(Protocol):
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
     heard: bytearray
     over: Event
 
@@ -24,15 +24,15 @@ ScriptedServer = Callable[[bytes], Script]
 
 
 def connect_options(url: str) -> dict[str, object]:
-    line = Endpoint.parse(url).connect_line()
+    line = ServerEndpoint.parse(url).connect_line()
     options = json.loads(line.removeprefix(b"CONNECT "))
     assert isinstance(options, dict)
     return options
 
 
 def test_a_url_may_leave_out_scheme_and_port() -> None:
-    assert Endpoint.parse("example.org") == Endpoint("example.org", 4222)
-    assert Endpoint.parse("nats://[::1]:5") == Endpoint("::1", 5)
+    assert ServerEndpoint.parse("example.org") == ServerEndpoint("example.org", 4222)
+    assert ServerEndpoint.parse("nats://[::1]:5") == ServerEndpoint("::1", 5)
 
 
 def test_credentials_of_a_url_become_token_or_user() -> None:
@@ -44,14 +44,14 @@ def test_credentials_of_a_url_become_token_or_user() -> None:
 @pytest.mark.parametrize("url", ["http://h", "nats://", "nats://h:999999", "nats://h:x"])
 def test_a_url_that_cannot_be_measured_is_refused(url: str) -> None:
     with pytest.raises(BenchError):
-        Endpoint.parse(url)
+        ServerEndpoint.parse(url)
 
 
 def test_nobody_listening_is_said_with_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
     with pytest.raises(BenchError, match=rf"cannot connect to 127.0.0.1:{port}"):
-        open_client(Endpoint(host, port))
+        open_client(ServerEndpoint(host, port))
 
 
 def test_an_error_of_the_server_is_reported_with_its_text(scripted: ScriptedServer) -> None:

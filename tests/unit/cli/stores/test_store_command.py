@@ -14,7 +14,7 @@ from penstock.jetstream.account.store_scan import ASIDE, UNFINISHED
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.store.errors import StoreError
 from penstock.store.filestore import FileStore
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.store.io.disk import RealDisk
 
@@ -27,7 +27,7 @@ TTL_NS = 10**15
 SECRET = "a key for tests"
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "compressed": {"compression": Compression.ZSTD},
+    "compressed": {"compression": BlockCompression.ZSTD},
     "encrypted": {"key": ServerKey(SECRET)},
 }
 

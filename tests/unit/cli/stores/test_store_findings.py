@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli.stores import store_command as command
-from penstock.jetstream.account.asset_files import AccountFiles, ConsumerMeta
+from penstock.jetstream.account.asset_files import AccountDirectory, ConsumerMeta
 from penstock.jetstream.account.store_scan import ASIDE, find_places, held
 from penstock.store.errors import Locked
 from penstock.store.filestore import FileStore
@@ -30,7 +30,7 @@ def stream(tmp_path: Path) -> Path:
     """A stream without messages, with a consumer that has delivered nothing and one that has."""
     directory = tmp_path / "jetstream" / "A" / "S"
     disk = RealDisk.at(directory.parent, create=True)
-    account = AccountFiles(disk, make_incarnation=lambda: INCARNATION)
+    account = AccountDirectory(disk, make_incarnation=lambda: INCARNATION)
     files = account.create_stream("S", b'{"name":"S"}', 1)
     for name in ("new", "used"):
         meta = ConsumerMeta(name=name, config=b"{}", created_ns=1)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.bulk.record_batch import Batch
-from penstock.fold import MemorySnapshot, SnapshotMeta, StoreError
+from penstock.fold import FoldStoreError, MemorySnapshot, SnapshotMeta
 from penstock.fold.artifact.digest import (
     CHECKPOINT_REVISIONS,
     CHECKPOINTS_MAX,
@@ -179,7 +179,7 @@ def test_a_store_that_changes_has_no_digest() -> None:
             self.asked = getattr(self, "asked", 0) + 1
             return at(self.asked)
 
-    with pytest.raises(StoreError, match="changed"):
+    with pytest.raises(FoldStoreError, match="changed"):
         digest_of(Moving.open())
 
 

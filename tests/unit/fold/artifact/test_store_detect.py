@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import StoreError
+from penstock.fold import FoldStoreError
 from penstock.fold.artifact.store_detect import bytes_at, is_artifact, kind_at, open_reader
 from penstock.fold.follow.open_target import BACKENDS
 from support.folds import at, put
@@ -44,7 +44,7 @@ def test_another_process_reads_what_is_being_written(
 ) -> None:
     path = tmp_path / "fold"
     program = (
-        "import sys; from penstock.fold.finding import open_reader\n"
+        "import sys; from penstock.fold.artifact.store_detect import open_reader\n"
         "with open_reader(sys.argv[1]) as fold: print(fold.get('a').value, fold.cursor.rank)"
     )
     with kind.open(path) as store:
@@ -65,7 +65,7 @@ def test_what_is_no_fold_is_named_and_left_alone(tmp_path: Path) -> None:
         (tmp_path / "text", "no fold"),
         (tmp_path, "no fold"),
     ):
-        with pytest.raises(StoreError, match=reason):
+        with pytest.raises(FoldStoreError, match=reason):
             kind_at(path)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["text"]
 
@@ -73,5 +73,5 @@ def test_what_is_no_fold_is_named_and_left_alone(tmp_path: Path) -> None:
 def test_an_artifact_is_no_fold_yet(kind: type[SnapshotStore], tmp_path: Path) -> None:
     with kind.open(tmp_path / "fold") as store:
         store.export_to(tmp_path / "artifact")
-    with pytest.raises(StoreError, match="imported first"):
+    with pytest.raises(FoldStoreError, match="imported first"):
         open_reader(tmp_path / "artifact")

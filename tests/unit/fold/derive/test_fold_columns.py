@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from penstock.fold import MemorySnapshot, StoreError
+from penstock.fold import FoldStoreError, MemorySnapshot
 from penstock.fold.derive.fold_columns import (
     record_batches,
     to_pandas,
@@ -107,5 +107,5 @@ def test_a_package_that_is_missing_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(StoreError, match=what):
+    with pytest.raises(FoldStoreError, match=what):
         make(store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import SnapshotMeta, SqliteSnapshot, StoreError, StoreIOError
+from penstock.fold import FoldStoreError, SnapshotMeta, SqliteSnapshot, StoreIOError
 from penstock.fold.derive.sql_tables import Tables, Transaction
 from penstock.kv.kv_types import Scope, WatchCursor
 from support.folds import at, contents, delete, put
@@ -131,9 +131,9 @@ def test_another_log_empties_the_tables_and_counts_from_the_start(path: Path) ->
 def test_without_a_reset_another_log_is_refused(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=Tables(note, create=create)) as store:
         store.apply([put("a", b"1", 7)], at(7), meta=SnapshotMeta("one"))
-        with pytest.raises(StoreError, match="no reset"):
+        with pytest.raises(FoldStoreError, match="no reset"):
             store.apply([], WatchCursor.NONE, meta=SnapshotMeta("two"))
-        with pytest.raises(StoreError, match="no reset"):
+        with pytest.raises(FoldStoreError, match="no reset"):
             store.clear()
         assert store.cursor == at(7)
         assert store.meta.identity == "one"
@@ -179,9 +179,9 @@ def test_a_fold_with_tables_takes_no_change_without_them(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 1)], at(1))
     with SqliteSnapshot.open(path) as store:
-        with pytest.raises(StoreError, match="tables"):
+        with pytest.raises(FoldStoreError, match="tables"):
             store.apply([put("b", b"2", 2)], at(2))
-        with pytest.raises(StoreError, match="tables"):
+        with pytest.raises(FoldStoreError, match="tables"):
             store.clear()
         store.apply([], at(2))  # nothing that they would miss
         assert (contents(store).keys(), store.cursor) == ({"a"}, at(2))
@@ -197,7 +197,7 @@ def test_tables_of_everything_are_not_taken_for_those_of_a_part(path: Path, tmp_
         store.export_to(tmp_path / "whole")
         store.export_to(tmp_path / "plain", form="append-log")
     copy, scope = tmp_path / "copy.db", Scope.prefix("a.")
-    with pytest.raises(StoreError, match="tables"):
+    with pytest.raises(FoldStoreError, match="tables"):
         SqliteSnapshot.import_from(tmp_path / "whole", copy, scope=scope, tables=NOTED)
     assert not copy.exists()
     SqliteSnapshot.import_from(tmp_path / "plain", copy, scope=scope, tables=NOTED).close()
@@ -208,5 +208,5 @@ def test_a_transaction_ends_with_the_function_it_was_given_to(path: Path) -> Non
     kept: list[Transaction] = []
     with SqliteSnapshot.open(path, tables=Tables(lambda tx, _: kept.append(tx))) as store:
         store.apply([put("a", b"1", 1)], at(1))
-    with pytest.raises(StoreError, match="over"):
+    with pytest.raises(FoldStoreError, match="over"):
         kept[0].execute("SELECT 1")

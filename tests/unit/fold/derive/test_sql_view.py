@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import FoldFormatError, SqliteSnapshot, StoreError, StoreIOError
+from penstock.fold import FoldFormatError, FoldStoreError, SqliteSnapshot, StoreIOError
 from penstock.fold.derive.sql_tables import Tables
 from penstock.fold.derive.sql_view import FoldSql
 from penstock.fold.derive.value_codecs import Json, MessagePack, Zstd
@@ -96,7 +96,7 @@ def test_rows_come_as_they_are_read(path: Path) -> None:
 def test_nothing_can_be_changed(store: SqliteSnapshot, path: Path, statement: str) -> None:
     before = contents(store)
     with FoldSql.open(path) as sql:
-        with pytest.raises(StoreError):
+        with pytest.raises(FoldStoreError):
             sql.query(statement)
         assert sql.query("SELECT count(*) FROM entries") == [(2,)]
     assert contents(store) == before
@@ -114,7 +114,7 @@ def test_a_closed_reader_says_so(store: SqliteSnapshot, path: Path) -> None:
     sql = FoldSql.open(path)
     sql.close()
     sql.close()
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(FoldStoreError, match="closed"):
         sql.query("SELECT 1")
 
 

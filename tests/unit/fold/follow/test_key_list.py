@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold.follow.key_list import Listing
+from penstock.fold.follow.key_list import KeyList
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def test_keys_come_in_order_and_once_however_they_were_added(
 ) -> None:
     chance = Random(1)
     keys = [f"k.{number}.ü" for number in range(50)]
-    with Listing(tmp_path, keys_in_memory_max=keys_in_memory_max) as listing:
+    with KeyList(tmp_path, keys_in_memory_max=keys_in_memory_max) as listing:
         for _ in range(3):
             chance.shuffle(keys)
             listing.add(keys[:25])
@@ -30,6 +30,6 @@ def test_keys_come_in_order_and_once_however_they_were_added(
 
 
 def test_nothing_is_listed_of_nothing() -> None:
-    with Listing() as listing:
+    with KeyList() as listing:
         listing.add([])
         assert list(listing) == []

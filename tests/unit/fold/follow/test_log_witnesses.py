@@ -6,10 +6,10 @@ import pytest
 
 from penstock.fold.follow.log_witnesses import (
     WITNESSES_MAX,
+    LogVerdict,
     Sighting,
-    Stored,
-    Verdict,
     Witness,
+    WitnessedRecord,
     after,
     verdict,
 )
@@ -19,33 +19,33 @@ CURSOR = 9
 HELD = Witness(8, "k", 500)
 
 
-def stored(seq: int, key: str = "k", time_us: int = 500) -> Stored:
-    return Stored(seq, key, time_us, b"")
+def stored(seq: int, key: str = "k", time_us: int = 500) -> WitnessedRecord:
+    return WitnessedRecord(seq, key, time_us, b"")
 
 
 @pytest.mark.parametrize(
     ("at", "newest", "judged"),
     [
-        (stored(8), stored(8), Verdict.SAME),
-        (stored(8, time_us=501), stored(8), Verdict.SAME),
-        (stored(8, time_us=502), stored(8), Verdict.RESET),
-        (stored(8, "other"), None, Verdict.RESET),
-        (None, stored(9), Verdict.RESET),
-        (None, stored(10), Verdict.SAME),
-        (None, stored(7), Verdict.LOST),
-        (None, None, Verdict.LOST),
+        (stored(8), stored(8), LogVerdict.SAME),
+        (stored(8, time_us=501), stored(8), LogVerdict.SAME),
+        (stored(8, time_us=502), stored(8), LogVerdict.RESET),
+        (stored(8, "other"), None, LogVerdict.RESET),
+        (None, stored(9), LogVerdict.RESET),
+        (None, stored(10), LogVerdict.SAME),
+        (None, stored(7), LogVerdict.LOST),
+        (None, None, LogVerdict.LOST),
     ],
 )
 def test_a_record_is_the_same_replaced_lost_or_of_another_history(
-    at: Stored | None, newest: Stored | None, judged: Verdict
+    at: WitnessedRecord | None, newest: WitnessedRecord | None, judged: LogVerdict
 ) -> None:
     assert verdict([Sighting(HELD, at, newest)], CURSOR) is judged
 
 
 def test_the_highest_record_that_is_there_decides() -> None:
     lower = Sighting(Witness(3, "j", 100), stored(3, "j", 999), None)
-    assert verdict([lower, Sighting(HELD, stored(8), stored(8))], CURSOR) is Verdict.SAME
-    assert verdict([lower, Sighting(HELD, None, stored(10))], CURSOR) is Verdict.RESET
+    assert verdict([lower, Sighting(HELD, stored(8), stored(8))], CURSOR) is LogVerdict.SAME
+    assert verdict([lower, Sighting(HELD, None, stored(10))], CURSOR) is LogVerdict.RESET
 
 
 def test_the_newest_records_of_the_last_keys_are_kept() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from penstock.fold.follow.repair_policy import (
+    ArtifactTrust,
     Fate,
-    Held,
+    FoldStart,
+    HeldEntry,
     Mode,
-    Plan,
-    Start,
-    Trust,
+    RepairPlan,
     fate,
     how_to_start,
     keeps_what_is_listed,
@@ -32,76 +32,84 @@ def log(first: int, last: int, **more: Any) -> LogInfo:
 @pytest.mark.parametrize(
     ("held", "info", "start"),
     [
-        (Held(), log(1, 9), Start.RELIST),
-        (Held(), log(5, 9), Start.RELIST),
-        (Held(0, False), log(1, 9), Start.UNANCHORED),
-        (Held(4, False, LOG), log(5, 9), Start.DELTA),
-        (Held(4, False, LOG), log(6, 9), Start.EXPIRED),
-        (Held(4, False, ""), log(1, 9), Start.DELTA),
-        (Held(9, False, LOG), log(1, 9), Start.DELTA),
-        (Held(10, False, LOG), log(1, 9), Start.RESET),
-        (Held(4, False, "KV_b@2"), log(1, 9), Start.RESET),
-        (Held(4, False, "KV_c@1"), log(1, 9), Start.FOREIGN),
-        (Held(0, True, "KV_c@1"), log(1, 9), Start.FOREIGN),
-        (Held(4, False, "other"), log(1, 9), Start.RESET),
-        (Held(2**64 - 1, False, LOG), log(1, 2**64 - 1), Start.RESET),
+        (HeldEntry(), log(1, 9), FoldStart.RELIST),
+        (HeldEntry(), log(5, 9), FoldStart.RELIST),
+        (HeldEntry(0, False), log(1, 9), FoldStart.UNANCHORED),
+        (HeldEntry(4, False, LOG), log(5, 9), FoldStart.DELTA),
+        (HeldEntry(4, False, LOG), log(6, 9), FoldStart.EXPIRED),
+        (HeldEntry(4, False, ""), log(1, 9), FoldStart.DELTA),
+        (HeldEntry(9, False, LOG), log(1, 9), FoldStart.DELTA),
+        (HeldEntry(10, False, LOG), log(1, 9), FoldStart.RESET),
+        (HeldEntry(4, False, "KV_b@2"), log(1, 9), FoldStart.RESET),
+        (HeldEntry(4, False, "KV_c@1"), log(1, 9), FoldStart.FOREIGN),
+        (HeldEntry(0, True, "KV_c@1"), log(1, 9), FoldStart.FOREIGN),
+        (HeldEntry(4, False, "other"), log(1, 9), FoldStart.RESET),
+        (HeldEntry(2**64 - 1, False, LOG), log(1, 2**64 - 1), FoldStart.RESET),
         # A server that lost nothing is believed, wherever its log begins.
-        (Held(4, False, LOG), log(8, 9, loss_floor=0), Start.DELTA),
-        (Held(4, False, LOG), log(5, 9, loss_floor=4), Start.DELTA),
-        (Held(4, False, LOG), log(8, 9, loss_floor=4), Start.EXPIRED),
-        (Held(4, False, LOG), log(1, 9, loss_floor=5), Start.EXPIRED),
+        (HeldEntry(4, False, LOG), log(8, 9, loss_floor=0), FoldStart.DELTA),
+        (HeldEntry(4, False, LOG), log(5, 9, loss_floor=4), FoldStart.DELTA),
+        (HeldEntry(4, False, LOG), log(8, 9, loss_floor=4), FoldStart.EXPIRED),
+        (HeldEntry(4, False, LOG), log(1, 9, loss_floor=5), FoldStart.EXPIRED),
     ],
 )
-def test_how_a_fold_begins(held: Held, info: LogInfo, start: Start) -> None:
+def test_how_a_fold_begins(held: HeldEntry, info: LogInfo, start: FoldStart) -> None:
     assert how_to_start(held, info) is start
 
 
 @pytest.mark.parametrize(
     ("held", "info", "trust"),
     [
-        (Held(), None, Trust.UNKNOWN),
-        (Held(), log(7, 9), Trust.TRUE),
-        (Held(), log(7, 9, evicts_current=True), Trust.FALSE),
-        (Held(), log(1, 9, evicts_current=True), Trust.TRUE),
-        (Held(seen_evicting=True), log(7, 9), Trust.FALSE),
-        (Held(seen_evicting=True), log(1, 9), Trust.TRUE),
+        (HeldEntry(), None, ArtifactTrust.UNKNOWN),
+        (HeldEntry(), log(7, 9), ArtifactTrust.TRUE),
+        (HeldEntry(), log(7, 9, evicts_current=True), ArtifactTrust.FALSE),
+        (HeldEntry(), log(1, 9, evicts_current=True), ArtifactTrust.TRUE),
+        (HeldEntry(seen_evicting=True), log(7, 9), ArtifactTrust.FALSE),
+        (HeldEntry(seen_evicting=True), log(1, 9), ArtifactTrust.TRUE),
     ],
 )
-def test_when_a_listing_is_the_truth(held: Held, info: LogInfo | None, trust: Trust) -> None:
+def test_when_a_listing_is_the_truth(
+    held: HeldEntry, info: LogInfo | None, trust: ArtifactTrust
+) -> None:
     assert trust_in_listing(held, info) is trust
 
 
 @pytest.mark.parametrize(
     ("mode", "true", "false", "unknown"),
     [
-        (Mode.NONE, Plan.RELIST_ONLY, Plan.RELIST_ONLY, Plan.RELIST_ONLY),
-        (Mode.RELIST, Plan.DIFF, Plan.REFUSE, Plan.DIFF),
-        (Mode.RESTORE, Plan.RESTORE, Plan.RESTORE, Plan.RESTORE),
-        (Mode.AUTO, Plan.DIFF, Plan.REFUSE, Plan.DIFF),
+        (Mode.NONE, RepairPlan.RELIST_ONLY, RepairPlan.RELIST_ONLY, RepairPlan.RELIST_ONLY),
+        (Mode.RELIST, RepairPlan.DIFF, RepairPlan.REFUSE, RepairPlan.DIFF),
+        (Mode.RESTORE, RepairPlan.RESTORE, RepairPlan.RESTORE, RepairPlan.RESTORE),
+        (Mode.AUTO, RepairPlan.DIFF, RepairPlan.REFUSE, RepairPlan.DIFF),
     ],
 )
-def test_which_repair_without_artifacts(mode: Mode, true: Plan, false: Plan, unknown: Plan) -> None:
-    plans = {Trust.TRUE: true, Trust.FALSE: false, Trust.UNKNOWN: unknown}
+def test_which_repair_without_artifacts(
+    mode: Mode, true: RepairPlan, false: RepairPlan, unknown: RepairPlan
+) -> None:
+    plans = {ArtifactTrust.TRUE: true, ArtifactTrust.FALSE: false, ArtifactTrust.UNKNOWN: unknown}
     for trust, plan in plans.items():
         assert plan_repair(mode, trust, has_source=False) is plan
 
 
 def test_with_artifacts_only_a_trusted_listing_is_preferred() -> None:
-    plans = {Trust.TRUE: Plan.DIFF, Trust.FALSE: Plan.RESTORE, Trust.UNKNOWN: Plan.RESTORE}
+    plans = {
+        ArtifactTrust.TRUE: RepairPlan.DIFF,
+        ArtifactTrust.FALSE: RepairPlan.RESTORE,
+        ArtifactTrust.UNKNOWN: RepairPlan.RESTORE,
+    }
     for trust, plan in plans.items():
         assert plan_repair(Mode.AUTO, trust, has_source=True) is plan
 
 
 def test_values_of_another_log_do_not_wait_for_what_may_age_out() -> None:
-    for start in (Start.RESET, Start.UNANCHORED):
+    for start in (FoldStart.RESET, FoldStart.UNANCHORED):
         assert keeps_what_is_listed(start, log(1, 9))
         assert not keeps_what_is_listed(start, log(1, 9, evicts_current=True))
-    assert keeps_what_is_listed(Start.EXPIRED, log(5, 9, evicts_current=True))
+    assert keeps_what_is_listed(FoldStart.EXPIRED, log(5, 9, evicts_current=True))
 
 
 def test_a_mirror_takes_what_is_absent_for_gone() -> None:
-    for trust in Trust:
-        assert plan_repair(Mode.RELIST, trust, has_source=False, mirror=True) is Plan.DIFF
+    for trust in ArtifactTrust:
+        assert plan_repair(Mode.RELIST, trust, has_source=False, mirror=True) is RepairPlan.DIFF
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,11 @@ def test_what_becomes_of_a_key(
 
 def test_a_log_that_lost_nothing_lists_everything_wherever_it_begins() -> None:
     """Overwritten values moved its beginning; a listing is refused only where a value went."""
-    held = Held(cursor=3, is_empty=False, seen_evicting=True)
-    for floor, trust in ((0, Trust.TRUE), (4, Trust.FALSE), (None, Trust.FALSE)):
+    held = HeldEntry(cursor=3, is_empty=False, seen_evicting=True)
+    for floor, trust in (
+        (0, ArtifactTrust.TRUE),
+        (4, ArtifactTrust.FALSE),
+        (None, ArtifactTrust.FALSE),
+    ):
         info = log(5, 9, evicts_current=True, loss_floor=floor)
         assert trust_in_listing(held, info) is trust

@@ -18,7 +18,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.fold.follow import repair_policy
-from penstock.fold.follow.repair_policy import Fate, Held, Mode, Offer, Plan, Start, Trust
+from penstock.fold.follow.repair_policy import (
+    ArtifactTrust,
+    Fate,
+    FoldStart,
+    HeldEntry,
+    Mode,
+    Offer,
+    RepairPlan,
+)
 from penstock.kv.kv_types import LogInfo, Scope
 
 if TYPE_CHECKING:
@@ -185,23 +193,23 @@ def came_back(world: World, setting: Setting) -> Iterator[World]:
     """The fold after it has caught up; and, if it repairs, after it died on the way."""
     log, fold = world.log, world.fold
     info = log.info()
-    held = Held(fold.cursor, not fold.entries, fold.identity, fold.seen_evicting)
+    held = HeldEntry(fold.cursor, not fold.entries, fold.identity, fold.seen_evicting)
     start = repair_policy.how_to_start(held, info)
-    if start is Start.DELTA:
+    if start is FoldStart.DELTA:
         yield delta(world, setting, fold)
         return
     can_restore = setting.has_source and setting.mode in (Mode.AUTO, Mode.RESTORE)
     trust = repair_policy.trust_in_listing(held, info)
-    is_complete = trust is not Trust.FALSE
-    if start is Start.RELIST and (is_complete or not can_restore):
+    is_complete = trust is not ArtifactTrust.FALSE
+    if start is FoldStart.RELIST and (is_complete or not can_restore):
         told = world.told_incomplete or not is_complete
         yield relisted(replace(world, told_incomplete=told), setting, fold)
         return
     plan = repair_policy.plan_repair(setting.mode, trust, has_source=setting.has_source)
-    if plan is Plan.RESTORE or start is Start.RELIST:
+    if plan is RepairPlan.RESTORE or start is FoldStart.RELIST:
         yield from restored(world, setting, start, held)
-    elif plan is Plan.DIFF:
-        if start is Start.RESET:
+    elif plan is RepairPlan.DIFF:
+        if start is FoldStart.RESET:
             fold = forgotten(fold, held, world)
             yield replace(world, fold=fold)
         gone = {key for key in KEYS if key not in log.listed()}
@@ -221,7 +229,7 @@ def relisted(world: World, setting: Setting, fold: Copy) -> World:
     return caught_up(world, setting, applied(fold, world.log.records, world))
 
 
-def restored(world: World, setting: Setting, start: Start, held: Held) -> Iterator[World]:
+def restored(world: World, setting: Setting, start: FoldStart, held: HeldEntry) -> Iterator[World]:
     log, fold, artifact = world.log, world.fold, world.artifact
     if artifact is None:
         yield replace(world, refused=True)
@@ -230,10 +238,10 @@ def restored(world: World, setting: Setting, start: Start, held: Held) -> Iterat
     if repair_policy.why_not(offer, start, held, Scope.all(), log.info()):
         yield replace(world, refused=True)
         return
-    if start is Start.RESET:
+    if start is FoldStart.RESET:
         fold = forgotten(fold, held, world)
         yield replace(world, fold=fold)
-    was_reset = start in (Start.RESET, Start.UNANCHORED)
+    was_reset = start in (FoldStart.RESET, FoldStart.UNANCHORED)
     entries = set(fold.entries)
     for key in KEYS:
         verdict = repair_policy.fate(
@@ -252,7 +260,7 @@ def restored(world: World, setting: Setting, start: Start, held: Held) -> Iterat
     yield delta(world, setting, fold)
 
 
-def forgotten(fold: Copy, held: Held, world: World) -> Copy:
+def forgotten(fold: Copy, held: HeldEntry, world: World) -> Copy:
     identity = repair_policy.identity_after_reset(held, world.log.info())
     return replace(fold, cursor=0, identity=identity)
 
@@ -353,19 +361,19 @@ how_to_start, trust_in_listing = repair_policy.how_to_start, repair_policy.trust
 plan_repair, why_not, fate = repair_policy.plan_repair, repair_policy.why_not, repair_policy.fate
 
 
-def in_place_of(start: Start, other: Start) -> Callable[[Held, LogInfo], Start]:
-    def mutant(held: Held, log: LogInfo) -> Start:
+def in_place_of(start: FoldStart, other: FoldStart) -> Callable[[HeldEntry, LogInfo], FoldStart]:
+    def mutant(held: HeldEntry, log: LogInfo) -> FoldStart:
         found = how_to_start(held, log)
         return other if found is start else found
 
     return mutant
 
 
-def without_identity(held: Held, log: LogInfo) -> Start:
+def without_identity(held: HeldEntry, log: LogInfo) -> FoldStart:
     return how_to_start(replace(held, identity=""), log)
 
 
-def without_the_end(held: Held, log: LogInfo) -> Start:
+def without_the_end(held: HeldEntry, log: LogInfo) -> FoldStart:
     far = LogInfo(identity=log.identity, first_seq=log.first_seq, last_seq=99, evicts_current=False)
     return how_to_start(held, far)
 
@@ -380,17 +388,17 @@ def accepting(reason: str) -> Callable[..., str]:
     return mutant
 
 
-def listing_always_true(held: Held, log: LogInfo) -> Trust:
-    return Trust.TRUE
+def listing_always_true(held: HeldEntry, log: LogInfo) -> ArtifactTrust:
+    return ArtifactTrust.TRUE
 
 
-def without_memo(held: Held, log: LogInfo) -> Trust:
+def without_memo(held: HeldEntry, log: LogInfo) -> ArtifactTrust:
     return trust_in_listing(replace(held, seen_evicting=False), log)
 
 
-def never_refusing(mode: Mode, trust: Trust, **more: Any) -> Plan:
+def never_refusing(mode: Mode, trust: ArtifactTrust, **more: Any) -> RepairPlan:
     plan = plan_repair(mode, trust, **more)
-    return Plan.DIFF if plan is Plan.REFUSE else plan
+    return RepairPlan.DIFF if plan is RepairPlan.REFUSE else plan
 
 
 def never_deleting(local: int | None, offered: int | None, **more: Any) -> Fate:
@@ -411,11 +419,11 @@ TOLD = "by itself, losses are told"
 #: What is replaced by what, and where that shows: in which setting, and whether the bucket evicts.
 MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
     "the window is not looked at": (
-        *("how_to_start", in_place_of(Start.EXPIRED, Start.DELTA)),
+        *("how_to_start", in_place_of(FoldStart.EXPIRED, FoldStart.DELTA)),
         *(ALONE, False),
     ),
     "an expired fold is only re-listed": (
-        *("how_to_start", in_place_of(Start.EXPIRED, Start.RELIST)),
+        *("how_to_start", in_place_of(FoldStart.EXPIRED, FoldStart.RELIST)),
         *(ALONE, False),
     ),
     "the window is one too wide": (
@@ -433,7 +441,7 @@ MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
     "the identity is not looked at": ("how_to_start", without_identity, ALONE, True),
     "a cursor ahead of the log is resumed": ("how_to_start", without_the_end, NOTHING_SAYS, True),
     "data without a cursor is taken for nothing": (
-        *("how_to_start", in_place_of(Start.UNANCHORED, Start.RELIST)),
+        *("how_to_start", in_place_of(FoldStart.UNANCHORED, FoldStart.RELIST)),
         *(ALONE, True),
     ),
     "a listing is always the truth": ("trust_in_listing", listing_always_true, ALONE, True),

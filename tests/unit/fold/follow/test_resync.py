@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import Fold, FoldState, StoreError
+from penstock.fold import Fold, FoldState, FoldStoreError
 from penstock.fold.follow.resume import EVICTED_DOUBT, PURGED_DOUBT
 from penstock.fold.store.append_log import read
 from penstock.fold.store.fold_meta import SnapshotMeta
@@ -92,7 +92,7 @@ async def test_a_bucket_that_cannot_be_listed_fails_the_resync_and_not_the_fold(
             await fold.resync()
         await until(lambda: fold.state is FoldState.LIVE)
         assert set(contents(fold.store)) == {"a"}
-    with pytest.raises(StoreError, match="not open"):
+    with pytest.raises(FoldStoreError, match="not open"):
         await fold.resync()
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.fold.errors import StoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.follow.subscribers import ChangesLost, Followers
 from support.folds import put
 
@@ -18,10 +18,10 @@ async def test_who_waits_for_a_revision_goes_on_when_it_is_there() -> None:
     followers.committed([], 4)
     await waiting[0]
     assert not waiting[1].done()
-    followers.close(StoreError("closed"))
-    with pytest.raises(StoreError, match="closed"):
+    followers.close(FoldStoreError("closed"))
+    with pytest.raises(FoldStoreError, match="closed"):
         await waiting[1]
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(FoldStoreError, match="closed"):
         await followers.wait_for(9)
 
 
@@ -31,7 +31,7 @@ async def test_changes_come_from_the_moment_they_were_asked_for() -> None:
     changes = followers.changes()
     followers.committed([put("b", b"2", 2)], 2)
     followers.committed([], 3)
-    followers.close(StoreError("closed"))
+    followers.close(FoldStoreError("closed"))
     assert [[update.key for update in batch] async for batch in changes] == [["b"]]
     assert [batch async for batch in followers.changes()] == []
 

@@ -22,7 +22,7 @@ from penstock.fold.ship.pointer import (
 from penstock.kv.kv_types import WatchCursor
 from support.folds import at
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 DIGEST = "9b58ad2659a27c56c856fcefe22bb63cb8fa17d4e15773edb1cd574d06015cf0"
 
 

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from penstock.fold import FoldCorruptedError, FoldFormatError, StoreError
+from penstock.fold import FoldCorruptedError, FoldFormatError, FoldStoreError
 from penstock.fold.store import log_scan, pgss
 from penstock.fold.store.log_codec import encode_entries, encode_updates
 from penstock.kv.kv_types import KvUpdate, WatchCursor
@@ -50,7 +50,7 @@ def written() -> bytes:
     return HEADER + b"".join(pgss.encode_batch(batch, at(last)) for batch, last in BATCHES)
 
 
-def compacted(said: pgss.Replay) -> bytes:
+def compacted(said: pgss.LogReplay) -> bytes:
     records = encode_entries(said.entries, sorted(said.entries))
     return b"".join(pgss.compacted([records], said.cursor))
 
@@ -122,7 +122,7 @@ def test_any_flipped_bit_is_told_or_leaves_the_state_after_some_record() -> None
         flipped[place // 8] ^= 1 << place % 8
         try:
             said = pgss.replay(bytes(flipped))
-        except StoreError:
+        except FoldStoreError:
             told += 1
             continue
         assert (said.entries, said.cursor) in possible, f"bit {place}"
@@ -184,7 +184,7 @@ def test_no_single_bit_flip_hides_a_record_that_follows() -> None:
     for place in range(8 * len(HEADER), 8 * last):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
-        with pytest.raises(StoreError):
+        with pytest.raises(FoldStoreError):
             pgss.replay(bytes(flipped))
     assert len(whole.entries) == 29
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api.advisories import ClientInfo
+from penstock.api.advisories import AdvisoryClient
 from penstock.api.api_subjects import API_AUDIT
 from penstock.api.responses import StreamCreateResponse, StreamNamesResponse
 from penstock.base.effects import Send
@@ -17,7 +17,7 @@ from support.archives import START_NS, account
 
 if TYPE_CHECKING:
     from penstock.base.effects import Effect
-    from penstock.jetstream.account.endpoints import Call, Outcome, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome, Steps
 
 
 class Port:
@@ -33,8 +33,8 @@ class Port:
     def failed(self, request: Request, error: Exception) -> None:
         self.failures.append((request.subject, error))
 
-    def describe_client(self, request: Request) -> ClientInfo:
-        return ClientInfo()
+    def describe_client(self, request: Request) -> AdvisoryClient:
+        return AdvisoryClient()
 
     @property
     def replies(self) -> list[dict[str, Any]]:
@@ -43,11 +43,11 @@ class Port:
         return [json.loads(effect.payload) for effect in sent]
 
 
-def raising(_call: Call) -> Outcome:
+def raising(_call: ApiCall) -> Outcome:
     raise OverflowError("too large for C")
 
 
-def unwritable(_call: Call) -> Outcome:
+def unwritable(_call: ApiCall) -> Outcome:
     not_text: Any = object()
     return StreamNamesResponse(streams=(not_text,))
 
@@ -70,7 +70,7 @@ def test_handler_that_raises_is_answered_with_500_and_reported(handler: Any) -> 
     assert len(port.performed) == 2  # the reply, and the audit event that shows it
 
 
-def steps(call: Call) -> Steps:
+def steps(call: ApiCall) -> Steps:
     """Two steps, then what the body says."""
     yield None
     yield None
@@ -137,7 +137,7 @@ def test_only_what_somebody_receives_is_built(
     ambient = replace(assets.ambient, has_interest=lambda subject, _queue: subject in listening)
     monkeypatch.setattr(assets, "ambient", ambient)
 
-    def handler(call: Call) -> Outcome:
+    def handler(call: ApiCall) -> Outcome:
         heard.append(call.is_heard)
         return StreamNamesResponse()
 

@@ -13,7 +13,7 @@ from penstock.base.message import Inbound
 from penstock.broker.router import Router
 from penstock.jetstream.account.direct_get import direct_get
 from penstock.jetstream.account.get_lane import GetLane
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.store.memstore import MemStore
 from penstock.subjects.trie import SubList, Subscription
 
@@ -44,7 +44,7 @@ class Scene:
             self.store.append(subject, header, payload, ts_ns)
         router, self._interest = Router(seed=1), SubList()
         self._router = router
-        self._plane = Plane(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
+        self._plane = IoLoop(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
         self._plane.add_interest(self._interest)
         self.left: list[str] = []
         self.heard: list[Send] = []

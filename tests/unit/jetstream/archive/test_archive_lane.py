@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.jetstream.archive import stream_archive
-from penstock.jetstream.archive.archive_lane import Intake, copy_out
+from penstock.jetstream.archive.archive_lane import ArchiveIntake, copy_out
 from penstock.records.varint_rows import pack
 from penstock.store.index.message_log import MessageLog
 from penstock.store.index.removal_index import remove_one
@@ -40,10 +40,10 @@ def contents(log: MessageLog) -> list[object]:
     return [log.load(seq) for seq in range(log.last_seq + 1)]
 
 
-def intake(log: MessageLog, **options: int) -> Intake:
+def intake(log: MessageLog, **options: int) -> ArchiveIntake:
     bounds = {"msgs_max": -1, "bytes_max": 0, "per_subject_max": -1, **options}
     bounds.setdefault("message_bytes_max", MESSAGE_BYTES_MAX)
-    return Intake(log, takes_headers=bool(bounds.pop("takes_headers", 1)), **bounds)
+    return ArchiveIntake(log, takes_headers=bool(bounds.pop("takes_headers", 1)), **bounds)
 
 
 def rise(log: MessageLog) -> int:

@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from penstock.jetstream.archive.archive_v1 import ArchiveReaderV1, read_state
 from penstock.jetstream.archive.block_index_v1 import read_index
 from penstock.jetstream.archive.stream_archive import (
+    ArchiveExtent,
     Created,
-    Extent,
-    Gone,
     InvalidArchive,
     Item,
+    RemovedRange,
     SavedConsumer,
     SavedMessage,
 )
-from penstock.records.s2_stream import Inflater
+from penstock.records.s2_stream import S2Inflater
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-2.12.s2"
+GOLDEN = Path(__file__).parents[3] / "golden" / "archive-2.12.s2"
 TOLD = json.loads(GOLDEN.with_suffix(".json").read_text())
 
 
 def plain() -> bytes:
-    inflater = Inflater()
+    inflater = S2Inflater()
     inflater.feed(GOLDEN.read_bytes())
     parts = []
     while (piece := inflater.next()) is not None:
@@ -84,9 +84,9 @@ def test_a_kept_archive_says_what_its_server_said() -> None:
     assert is_whole
     assert [item.name for item in items if isinstance(item, Created)] == ["OLD"]
     live = {item.seq: item for item in items if isinstance(item, SavedMessage)}
-    [extent] = [item for item in items if isinstance(item, Extent)]
+    [extent] = [item for item in items if isinstance(item, ArchiveExtent)]
     for item in items:
-        if isinstance(item, Gone):
+        if isinstance(item, RemovedRange):
             for seq in item.seqs:
                 live.pop(seq, None)
     kept = [seq for seq in sorted(live) if seq >= extent.state.first_seq]
@@ -160,7 +160,7 @@ def test_long_names_travel_in_extended_headers() -> None:
 def test_without_an_index_the_blocks_tell_what_was_deleted() -> None:
     contents = files()
     del contents["msgs/index.db"]
-    gone = [item.seqs for item in read(packed(contents))[0] if isinstance(item, Gone)]
+    gone = [item.seqs for item in read(packed(contents))[0] if isinstance(item, RemovedRange)]
     assert {115, 116, 125, 127} <= {seq for seqs in gone for seq in seqs}
 
 

@@ -17,12 +17,12 @@ from penstock.api.stream_config import Retention, Storage, StreamConfig, StreamS
 from penstock.jetstream.account.asset_recovery import recover_account
 from penstock.jetstream.archive import stream_archive
 from penstock.jetstream.archive.restore_session import IDLE_NS, QUEUED_BYTES_MAX, STEP_BYTES
-from penstock.jetstream.archive.snapshot_session import Snapshot, capture
+from penstock.jetstream.archive.snapshot_session import SnapshotSession, capture
 from penstock.jetstream.archive.stream_archive import rebuilt_state
 from penstock.records.s2_stream import Deflater
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording_disk import RecordingDisk
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from support.archives import (
     CLIENT,
     SECOND_NS,
@@ -40,7 +40,7 @@ from support.archives import (
 if TYPE_CHECKING:
     from penstock.jetstream.account.assets import Assets
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-2.12.s2"
+GOLDEN = Path(__file__).parents[3] / "golden" / "archive-2.12.s2"
 PIECE = 200
 STATES = 300
 RESTORE_FAILED = 10062
@@ -194,8 +194,8 @@ def test_a_power_cut_leaves_all_of_the_stream_or_nothing() -> None:
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.SYNC_ERROR, Fault.EIO])
-def test_a_disk_that_fails_leaves_no_stream(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.SYNC_ERROR, DiskFault.EIO])
+def test_a_disk_that_fails_leaves_no_stream(fault: DiskFault) -> None:
     data = archived(LARGE, first=1, last=20)
     failed = whole = 0
     for number in range(1, 400):
@@ -434,7 +434,7 @@ def test_what_was_stored_before_a_snapshot_is_in_it_and_comes_back(storage: Stor
     settle(host)
     extent, head = capture(host, START_NS, has_consumers=True)
     out = Wire(
-        Snapshot(
+        SnapshotSession(
             host,
             SnapshotRequest(deliver_subject="to"),
             head=head,

@@ -16,11 +16,15 @@ from penstock.jetstream.archive.snapshot_session import (
     NO_INTEREST,
     STEP_MESSAGES,
     WHOLE,
-    Snapshot,
+    SnapshotSession,
     capture,
 )
-from penstock.jetstream.archive.stream_archive import ArchiveReader, Extent, SavedMessage
-from penstock.records.s2_stream import Inflater
+from penstock.jetstream.archive.stream_archive import (
+    ArchiveExtent,
+    SavedMessage,
+    StreamArchiveReader,
+)
+from penstock.records.s2_stream import S2Inflater
 from penstock.store.memstore import MemStore
 from support.archives import (
     CLIENT,
@@ -54,10 +58,10 @@ class Listeners:
 
 def begun(
     host: StreamHost, listeners: Listeners | None = None, **request: Any
-) -> tuple[Snapshot, Wire]:
+) -> tuple[SnapshotSession, Wire]:
     asked = SnapshotRequest(deliver_subject="to", **{"chunk_size": CHUNK, **request})
     extent, head = capture(host, START_NS, has_consumers=True)
-    snapshot = Snapshot(
+    snapshot = SnapshotSession(
         host,
         asked,
         head=head,
@@ -80,7 +84,7 @@ def taken(wire: Wire) -> bytes:
 
 
 def items(data: bytes) -> tuple[list[Item], bool]:
-    inflater, reader = Inflater(), ArchiveReader(message_bytes_max=1 << 20)
+    inflater, reader = S2Inflater(), StreamArchiveReader(message_bytes_max=1 << 20)
     inflater.feed(data)
     found = []
     while (piece := inflater.next()) is not None:
@@ -116,7 +120,7 @@ def test_an_archive_has_every_message_in_order(host: StreamHost) -> None:
     data = taken(wire)
     assert messages(data) == contents(host)
     extent = items(data)[0][0]
-    assert isinstance(extent, Extent)
+    assert isinstance(extent, ArchiveExtent)
     assert (extent.state.messages, extent.state.last_seq) == (29, 30)
 
 

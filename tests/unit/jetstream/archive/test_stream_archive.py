@@ -13,12 +13,12 @@ from penstock.api.consumer_config import AckPolicy, ConsumerConfig
 from penstock.api.stream_config import StreamState
 from penstock.jetstream.archive import stream_archive
 from penstock.jetstream.archive.stream_archive import (
-    ArchiveReader,
-    Extent,
+    ArchiveExtent,
     InvalidArchive,
     Item,
     SavedConsumer,
     SavedMessage,
+    StreamArchiveReader,
     rebuilt_state,
 )
 
@@ -50,7 +50,7 @@ def written(last_seq: int = 9) -> bytes:
 
 
 def read(data: bytes, cuts: list[int] | None = None) -> tuple[list[Item], bool]:
-    reader = ArchiveReader(message_bytes_max=1000)
+    reader = StreamArchiveReader(message_bytes_max=1000)
     items = []
     ends = sorted({min(cut, len(data)) for cut in cuts or ()})
     for start, stop in pairwise([0, *ends, len(data)]):
@@ -65,7 +65,7 @@ def test_any_pieces_give_the_same_items(cuts: list[int]) -> None:
     items, is_whole = read(written(), cuts)
     assert is_whole
     extent, consumer, *messages = items
-    assert isinstance(extent, Extent)
+    assert isinstance(extent, ArchiveExtent)
     assert extent.state == STATE
     assert isinstance(consumer, SavedConsumer)
     assert (consumer.name, consumer.config.durable_name) == ("c", "c")
@@ -110,10 +110,10 @@ def test_a_consumer_is_bound_to_the_messages_of_the_archive() -> None:
 
 
 def test_too_large_a_message_is_refused_before_it_is_kept() -> None:
-    reader = ArchiveReader(message_bytes_max=1000)
+    reader = StreamArchiveReader(message_bytes_max=1000)
     head = stream_archive.MAGIC + stream_archive.state_entry(StreamState(), 0)
     reader.feed(head + stream_archive.entry(b"a", 0, 1, b"", bytes(1001))[:20])
-    assert isinstance(reader.next(), Extent)
+    assert isinstance(reader.next(), ArchiveExtent)
     with pytest.raises(InvalidArchive, match="maximum payload"):
         reader.next()
 

@@ -6,7 +6,7 @@ from array import array
 
 from penstock.api.consumer_config import AckPolicy, DeliverPolicy
 from penstock.base.effects import Deliver, Fetch
-from penstock.jetstream.consumers.delivery_pump import TAKERS_MAX, Pump, Run
+from penstock.jetstream.consumers.delivery_pump import TAKERS_MAX, DeliveryRun, Pump
 from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
 from penstock.testing.sim_disk import SimDisk
@@ -16,7 +16,9 @@ from support.lanes import LaneStage, Subscribers
 FAR = 2**40
 
 
-def run_of(pump: Pump, subscribers: Subscribers, **how: object) -> tuple[Run, list[Deliver]]:
+def run_of(
+    pump: Pump, subscribers: Subscribers, **how: object
+) -> tuple[DeliveryRun, list[Deliver]]:
     """A run to `in` without bounds but for those given, and what came of it."""
     bounds: dict[str, object] = {
         "takers": [(b"in", FAR, 0)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.jetstream.host.deadline_queue import Agenda
+from penstock.jetstream.host.deadline_queue import DeadlineQueue
 
 
 class Machine:
@@ -10,7 +10,7 @@ class Machine:
 
 
 def test_those_beyond_the_bound_are_still_due() -> None:
-    agenda: Agenda[Machine] = Agenda()
+    agenda: DeadlineQueue[Machine] = DeadlineQueue()
     machines = [Machine() for _ in range(5)]
     for at, machine in enumerate(machines):
         agenda.note(machine, at)

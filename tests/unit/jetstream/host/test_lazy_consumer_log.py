@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.jetstream.account.asset_files import (
-    AccountFiles,
+    AccountDirectory,
     ConsumerFiles,
     ConsumerMeta,
     StreamFiles,
@@ -17,7 +17,7 @@ from penstock.jetstream.account.asset_files import (
 from penstock.jetstream.account.disk_work import DiskWork, Vacancy, run_all
 from penstock.jetstream.host.lazy_consumer_log import StateMaking
 from penstock.store.errors import StoreError
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Lose
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CALLS_MAX = 100
 
 def made(disk: SimDisk) -> tuple[StreamFiles, ConsumerFiles]:
     """A consumer that begins behind a sequence it has chosen."""
-    stream = AccountFiles(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
+    stream = AccountDirectory(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
     files = stream.begin_consumer("c")
     files.state.reset(0, BEGIN)
     run_all(files.save(META))
@@ -38,7 +38,7 @@ def made(disk: SimDisk) -> tuple[StreamFiles, ConsumerFiles]:
 
 
 def reopened(disk: SimDisk) -> ConsumerState:
-    [found] = AccountFiles(disk, make_incarnation=lambda: 7).open_streams()
+    [found] = AccountDirectory(disk, make_incarnation=lambda: 7).open_streams()
     assert not isinstance(found, Unreadable)
     [consumer] = found[1].open_consumers()
     assert not isinstance(consumer, Unreadable)
@@ -150,11 +150,13 @@ def test_no_files_are_made_while_a_save_is_out() -> None:
     assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
 
 
-@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.EIO])
-def test_whichever_call_fails_while_a_consumer_is_created_it_does_not_exist(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.EIO])
+def test_whichever_call_fails_while_a_consumer_is_created_it_does_not_exist(
+    fault: DiskFault,
+) -> None:
     for nth in range(1, CALLS_MAX):
         disk = SimDisk()
-        stream = AccountFiles(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
+        stream = AccountDirectory(disk, make_incarnation=lambda: 7).create_stream("S", b"{}", 1)
         disk.fail_nth(nth, fault)
         try:
             run_all(stream.begin_consumer("c").save(META))
@@ -178,8 +180,8 @@ def test_a_state_that_is_lost_is_told() -> None:
     assert found.name == "c"
 
 
-@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.SHORT_WRITE])
-def test_whichever_call_fails_while_files_are_made_it_can_be_tried_again(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.SHORT_WRITE])
+def test_whichever_call_fails_while_files_are_made_it_can_be_tried_again(fault: DiskFault) -> None:
     for nth in range(1, CALLS_MAX):
         disk = SimDisk()
         _, files = made(disk)

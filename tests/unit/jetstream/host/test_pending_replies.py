@@ -14,9 +14,9 @@ from penstock.api.json_codec import encode
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.jetstream.account.asset_files import AccountFiles, ConsumerMeta
+from penstock.jetstream.account.asset_files import AccountDirectory, ConsumerMeta
 from penstock.jetstream.consumers.consumer import Consumer
-from penstock.jetstream.consumers.consumer_context import Surroundings
+from penstock.jetstream.consumers.consumer_context import ConsumerContext
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.staged_batches import InFlight
@@ -24,7 +24,7 @@ from penstock.jetstream.streams.stream import Stream
 from penstock.store.contract import Missing
 from penstock.store.errors import DiskFull, StoreError, SyncFailed
 from penstock.store.filestore import FileStore
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 
 if TYPE_CHECKING:
     from penstock.jetstream.host.pending_replies import Commit
@@ -39,7 +39,7 @@ class Rig:
     def __init__(self, *, lazy: bool = False, retention: Retention = Retention.LIMITS) -> None:
         self.disk = SimDisk()
         cfg = StreamConfig(name="S", subjects=("s.>",), retention=retention, duplicate_window=10**9)
-        account = AccountFiles(self.disk, make_incarnation=lambda: 7)
+        account = AccountDirectory(self.disk, make_incarnation=lambda: 7)
         self.files = account.create_stream("S", b"{}", NOW_NS)
         noise = Random(1).randbytes
         store = FileStore.open(
@@ -113,7 +113,7 @@ def test_after_a_failed_sync_nothing_that_waited_ever_leaves() -> None:
     commits = rig.host.begin_commit()
     rig.publish("b", with_id("2"))
     rig.host.commits.promise((Send("flow"),))
-    rig.disk.fail_nth(1, Fault.SYNC_ERROR)
+    rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     rig.run(commits)
     rig.disk.heal()
     for _ in range(3):
@@ -125,7 +125,7 @@ def test_after_a_failed_sync_nothing_that_waited_ever_leaves() -> None:
 def test_a_failed_host_refuses_and_confirms_no_duplicate() -> None:
     rig = Rig()
     rig.publish("a", with_id("1"))
-    rig.disk.fail_nth(1, Fault.SYNC_ERROR)
+    rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     rig.commit()
     rig.disk.heal()
     rig.publish("again", with_id("1"))
@@ -137,8 +137,8 @@ def test_a_failed_host_refuses_and_confirms_no_duplicate() -> None:
     assert all(REFUSED in payload and b"sync" in payload for payload in left.values())
 
 
-@pytest.mark.parametrize("fault", [Fault.ENOSPC, Fault.SHORT_WRITE])
-def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.SHORT_WRITE])
+def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -> None:
     rig = Rig()
     rig.publish("a")
     rig.disk.fail_nth(1, fault, for_ever=True)
@@ -183,7 +183,7 @@ class Consuming(Rig):
         )
         meta = ConsumerMeta(name="c", config=msgspec.Raw(encode(cfg)), created_ns=NOW_NS)
         files = self.files.create_consumer(meta)
-        around = Surroundings(
+        around = ConsumerContext(
             stream_name="S",
             store=self.host.stream.store,
             has_interest=lambda _subject, _queue: True,
@@ -245,7 +245,7 @@ def test_an_ack_is_never_confirmed_by_a_disk_that_failed() -> None:
     rig = Consuming()
     rig.deliver(2)
     rig.ack(1, "confirmed")
-    rig.disk.fail_nth(1, Fault.SYNC_ERROR, for_ever=True)
+    rig.disk.fail_nth(1, DiskFault.SYNC_ERROR, for_ever=True)
     rig.commit()
     rig.disk.heal()
     rig.ack(2, "next")
@@ -258,7 +258,7 @@ def test_an_ack_is_never_confirmed_by_a_disk_that_failed() -> None:
 def test_an_ack_waits_until_a_full_disk_has_space() -> None:
     rig = Consuming()
     rig.deliver(2)
-    rig.disk.fail_nth(1, Fault.ENOSPC, for_ever=True)
+    rig.disk.fail_nth(1, DiskFault.ENOSPC, for_ever=True)
     rig.ack(1, "confirmed")
     stuck = rig.commit()
     assert rig.left() == {}
@@ -292,7 +292,7 @@ def test_a_deletion_releases_what_waits_and_what_a_sync_is_out_for() -> None:
 def test_a_deletion_does_not_release_what_a_failed_disk_lost() -> None:
     rig = Rig()
     rig.publish("a")
-    rig.disk.fail_nth(1, Fault.SYNC_ERROR)
+    rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     rig.commit()
     rig.host.deleted()
     assert rig.left() == {}

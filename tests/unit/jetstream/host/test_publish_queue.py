@@ -11,7 +11,7 @@ from penstock.api.stream_config import StreamConfig
 from penstock.base.effects import Fetch, Send
 from penstock.base.message import Inbound
 from penstock.jetstream.host import publish_queue
-from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, Intake
+from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, PublishQueue
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.entries import NotLoaded
 from penstock.jetstream.streams.stream import Stream
@@ -48,7 +48,7 @@ def answers(host: StreamHost) -> dict[str, Send]:
 
 def test_bytes_are_bounded_as_well_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_queue, "WAITING_BYTES_MAX", 1000)
-    waiting = Intake()
+    waiting = PublishQueue()
     assert waiting.add(message(1, bytes(900)))
     assert not waiting.add(message(2, bytes(900)))
     assert waiting.take() == message(1, bytes(900))
@@ -56,7 +56,7 @@ def test_bytes_are_bounded_as_well_as_numbers(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_one_that_is_put_back_is_the_next_again() -> None:
-    waiting = Intake()
+    waiting = PublishQueue()
     waiting.add(message(1))
     waiting.add(message(2))
     waiting.put_back(waiting.take())

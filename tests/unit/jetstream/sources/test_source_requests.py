@@ -9,7 +9,7 @@ import pytest
 from penstock.api.refusals import ApiError
 from penstock.api.stream_config import External, SourceConsumer, StreamSource, SubjectTransform
 from penstock.base.short_hash import short_hash
-from penstock.jetstream.sources.source_requests import NOT_AN_ANSWER, Made, read_answer
+from penstock.jetstream.sources.source_requests import NOT_AN_ANSWER, ConsumerCreated, read_answer
 from support.copies import MIRROR, SOURCE, Copy
 from support.publishing import NEW_YEAR, block
 
@@ -139,7 +139,7 @@ def test_answers_are_read_for_what_matters() -> None:
         "num_pending": 3,
     }
     made = read_answer(block({"Nats-Stream-Identity": "who"}), json.dumps(body).encode())
-    assert made == Made("C", "d", 7, 3, True, "who")
+    assert made == ConsumerCreated("C", "d", 7, 3, True, "who")
     error = b'{"error":{"code":404,"err_code":10059,"description":"stream not found"}}'
     assert read_answer(b"", error) == ApiError(404, 10059, "stream not found")
 

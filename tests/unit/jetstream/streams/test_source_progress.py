@@ -12,7 +12,7 @@ from penstock.jetstream.streams.entries import Answer, Publish
 from penstock.jetstream.streams.source_progress import (
     Progress,
     SourceRef,
-    Step,
+    SourceStep,
     copied_header,
     index_name,
     parse_note,
@@ -108,50 +108,50 @@ def test_a_copy_keeps_no_expectation_batch_or_older_note() -> None:
 
 def test_deliveries_in_order_are_stored_whatever_the_origin_lost() -> None:
     progress = reading()
-    assert progress.take(ref(3, 1)) is Step.STORE
-    assert progress.take(ref(9, 2)) is Step.STORE
+    assert progress.take(ref(3, 1)) is SourceStep.STORE
+    assert progress.take(ref(9, 2)) is SourceStep.STORE
     assert (progress.seq, progress.lag) == (9, 4)
 
 
 def test_a_missing_delivery_means_to_start_anew_behind_what_was_taken() -> None:
     progress = reading()
     progress.take(ref(1, 1))
-    assert progress.take(ref(5, 3)) is Step.RESTART
+    assert progress.take(ref(5, 3)) is SourceStep.RESTART
     assert progress.seq == 1
     progress.started("d")
-    assert progress.take(ref(2, 1, consumer="d")) is Step.STORE
+    assert progress.take(ref(2, 1, consumer="d")) is SourceStep.STORE
 
 
 def test_what_is_known_redelivered_or_of_another_consumer_is_ignored() -> None:
     progress = reading(seq=4)
-    assert progress.take(ref(4, 1)) is Step.IGNORE
-    assert progress.take(ref(5, 2)) is Step.STORE
-    assert progress.take(ref(6, 3, delivered=2)) is Step.IGNORE
-    assert progress.take(ref(6, 3, consumer="other")) is Step.IGNORE
-    assert progress.take(ref(9, 1)) is Step.IGNORE
+    assert progress.take(ref(4, 1)) is SourceStep.IGNORE
+    assert progress.take(ref(5, 2)) is SourceStep.STORE
+    assert progress.take(ref(6, 3, delivered=2)) is SourceStep.IGNORE
+    assert progress.take(ref(6, 3, consumer="other")) is SourceStep.IGNORE
+    assert progress.take(ref(9, 1)) is SourceStep.IGNORE
     assert progress.seq == 5
 
 
 def test_a_mirror_takes_the_very_next_sequence_in_any_case() -> None:
     mirror = reading(is_mirror=True, seq=4)
-    assert mirror.take(ref(5, 7)) is Step.STORE
-    assert mirror.take(ref(8, 8)) is Step.STORE
-    assert mirror.take(ref(20, 19)) is Step.RESTART
-    assert mirror.take(ref(20, 3)) is Step.RESTART
+    assert mirror.take(ref(5, 7)) is SourceStep.STORE
+    assert mirror.take(ref(8, 8)) is SourceStep.STORE
+    assert mirror.take(ref(20, 19)) is SourceStep.RESTART
+    assert mirror.take(ref(20, 3)) is SourceStep.RESTART
 
 
 def test_the_first_to_deliver_is_taken_if_no_consumer_is_named() -> None:
     progress = Progress(StreamSource(name="O"))
-    assert progress.take(ref(5, 9, consumer="x")) is Step.STORE
-    assert progress.take(ref(6, 10, consumer="y")) is Step.IGNORE
+    assert progress.take(ref(5, 9, consumer="x")) is SourceStep.STORE
+    assert progress.take(ref(6, 10, consumer="y")) is SourceStep.IGNORE
 
 
 def test_a_heartbeat_tells_what_was_missed() -> None:
     progress = reading()
     progress.take(ref(1, 1))
-    assert progress.heartbeat(1) is Step.IGNORE
-    assert progress.heartbeat(0) is Step.IGNORE
-    assert progress.heartbeat(2) is Step.RESTART
+    assert progress.heartbeat(1) is SourceStep.IGNORE
+    assert progress.heartbeat(0) is SourceStep.IGNORE
+    assert progress.heartbeat(2) is SourceStep.RESTART
 
 
 # -- what is stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.api.stream_config import StreamSource
 from penstock.base.message import Inbound
-from penstock.jetstream.streams.entries import Batch, Publish
+from penstock.jetstream.streams.entries import BatchEntry, Publish
 from penstock.jetstream.streams.source_progress import Progress, SourceRef
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.contract import Cold, MessageRecord
@@ -42,12 +42,12 @@ def test_sequences_go_on_behind_removed_messages() -> None:
 # -- batches that a power cut tore
 
 
-def batch(run: Run) -> Batch:
+def batch(run: Run) -> BatchEntry:
     for number in (1, 2, 3):
         header = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(number)}
         header |= {"Nats-Batch-Commit": "1"} if number == 3 else {}
         planned = run.stream.plan(Inbound("s.a", "", block(header), b""), run.now_ns)
-    assert isinstance(planned, Batch)
+    assert isinstance(planned, BatchEntry)
     return planned
 
 

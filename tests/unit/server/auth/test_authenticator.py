@@ -14,9 +14,9 @@ from penstock.server.auth import (
     Authenticator,
     Decision,
     Login,
+    LoginRefused,
     NeedsBcrypt,
     PeerCertificate,
-    Refused,
 )
 from penstock.server.config.options import (
     AccountOptions,
@@ -28,9 +28,9 @@ from penstock.server.config.options import (
 )
 
 NONCE = b"nonce-in-info-1"
-SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(range(32)))
+SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(range(32)))
 NKEY = nkeys.public_from_seed(SEED)
-OTHER_SEED = nkeys.encode_seed(nkeys.Kind.USER, bytes(32))
+OTHER_SEED = nkeys.encode_seed(nkeys.KeyKind.USER, bytes(32))
 HASH = "$2b$04$r6rGAZnvWcbCW.UcROs07eE29d5rYQ.0xvWpLsA2N5X/my9IobiUG"  # of "secret"
 ONLY_A = Permissions(publish=SubjectPermission(allow=("a",)))
 ONLY_B = Permissions(publish=SubjectPermission(allow=("b",)))
@@ -45,11 +45,11 @@ def options(*users: UserOptions, no_auth_user: str = "", map_tls: bool = False) 
     )
 
 
-def decide(configured: Options, login: Login) -> Accepted | Refused:
+def decide(configured: Options, login: Login) -> Accepted | LoginRefused:
     return settle(Authenticator(configured).authenticate(login))
 
 
-def settle(decision: Decision) -> Accepted | Refused:
+def settle(decision: Decision) -> Accepted | LoginRefused:
     return decision.check() if isinstance(decision, NeedsBcrypt) else decision
 
 
@@ -77,8 +77,8 @@ def test_an_open_server_never_shows_the_token_a_client_sent() -> None:
 
 @pytest.mark.parametrize("login", [Login(account="A"), Login(new_account=True)])
 def test_naming_an_account_in_connect_is_refused_everywhere(login: Login) -> None:
-    assert isinstance(decide(Options(), login), Refused)
-    assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), Refused)
+    assert isinstance(decide(Options(), login), LoginRefused)
+    assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), LoginRefused)
 
 
 # -- one token, one user ---------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_token_lets_in_its_bearer_only() -> None:
     assert Authenticator(configured).auth_required
     assert decide(configured, Login(token="tok")) == Accepted("[REDACTED]")
     for login in (Login(), Login(token="tOk"), Login(user="tok", password="tok")):
-        assert isinstance(decide(configured, login), Refused)
+        assert isinstance(decide(configured, login), LoginRefused)
 
 
 def test_a_single_user_needs_name_and_password() -> None:
@@ -102,13 +102,13 @@ def test_a_single_user_needs_name_and_password() -> None:
         Login(user="v", password="p"),
         Login(password="p"),
     ):
-        assert isinstance(decide(configured, login), Refused)
+        assert isinstance(decide(configured, login), LoginRefused)
 
 
 def test_lone_surrogates_in_credentials_are_refused_not_raised() -> None:
     configured = Options(authorization=Authorization(user="u", password="p"))
     login = Login(user="\ud800", password="\udfff")
-    assert isinstance(decide(configured, login), Refused)
+    assert isinstance(decide(configured, login), LoginRefused)
 
 
 # -- users -----------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_lone_surrogates_in_credentials_are_refused_not_raised() -> None:
 def test_a_user_without_password_logs_in_with_none() -> None:
     configured = options(UserOptions(user="v"))
     assert decide(configured, Login(user="v")) == Accepted("v")
-    assert isinstance(decide(configured, Login(user="v", password="x")), Refused)
+    assert isinstance(decide(configured, Login(user="v", password="x")), LoginRefused)
 
 
 def test_users_carry_their_account_and_permissions() -> None:
@@ -162,7 +162,7 @@ def test_allowed_connection_types_bind_a_user() -> None:
         UserOptions(user="w", password="p", allowed_connection_types=("websocket",))
     )
     login = Login(user="w", password="p")
-    assert isinstance(decide(configured, login), Refused)
+    assert isinstance(decide(configured, login), LoginRefused)
     over_websocket = Login(user="w", password="p", connection_type="WEBSOCKET")
     assert decide(configured, over_websocket) == Accepted("w")
 
@@ -201,7 +201,7 @@ def test_hashed_passwords_are_compared_by_the_caller_of_the_check(minor: str) ->
     assert isinstance(right, NeedsBcrypt)
     assert isinstance(wrong, NeedsBcrypt)
     assert right.check() == Accepted("u")
-    assert isinstance(wrong.check(), Refused)
+    assert isinstance(wrong.check(), LoginRefused)
 
 
 def test_single_credentials_may_be_hashed_too() -> None:
@@ -209,20 +209,20 @@ def test_single_credentials_may_be_hashed_too() -> None:
     token = Options(authorization=Authorization(token=HASH))
     assert decide(user, Login(user="u", password="secret")) == Accepted("u")
     assert decide(token, Login(token="secret")) == Accepted("[REDACTED]")
-    assert isinstance(decide(token, Login(token="no")), Refused)
+    assert isinstance(decide(token, Login(token="no")), LoginRefused)
 
 
 @pytest.mark.parametrize("hashed", [HASH, "$2a$04$short", "$2b$99$" + "x" * 53])
 def test_a_hash_is_never_its_own_password(hashed: str) -> None:
     configured = options(UserOptions(user="u", password=hashed))
-    assert isinstance(decide(configured, Login(user="u", password=hashed)), Refused)
+    assert isinstance(decide(configured, Login(user="u", password=hashed)), LoginRefused)
 
 
 def test_bcrypt_reads_no_further_than_its_limit() -> None:
     hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
     configured = options(UserOptions(user="u", password=hashed))
     assert decide(configured, Login(user="u", password="x" * 90)) == Accepted("u")
-    assert isinstance(decide(configured, Login(user="u", password="x" * 71)), Refused)
+    assert isinstance(decide(configured, Login(user="u", password="x" * 71)), LoginRefused)
 
 
 def test_unknown_names_cost_as_much_as_known_ones() -> None:
@@ -231,7 +231,7 @@ def test_unknown_names_cost_as_much_as_known_ones() -> None:
     for authenticator in (users, single):
         decision = authenticator.authenticate(Login(user="nobody", password="secret"))
         assert isinstance(decision, NeedsBcrypt)
-        assert isinstance(decision.check(), Refused)
+        assert isinstance(decision.check(), LoginRefused)
 
 
 # -- nkeys -----------------------------------------------------------------------------------
@@ -280,14 +280,14 @@ def test_signatures_come_in_either_base64_with_or_without_padding(
     ],
 )
 def test_anything_but_a_fresh_signature_of_a_known_nkey_is_refused(login: Login) -> None:
-    assert isinstance(decide(options(UserOptions(nkey=NKEY)), login), Refused)
+    assert isinstance(decide(options(UserOptions(nkey=NKEY)), login), LoginRefused)
 
 
 def test_a_failed_nkey_is_not_rescued_by_a_good_password() -> None:
     configured = options(UserOptions(nkey=NKEY), ALICE)
     for nkey in (NKEY, "nonsense"):
         login = Login(nkey=nkey, user="alice", password="pw", nonce=NONCE)
-        assert isinstance(decide(configured, login), Refused)
+        assert isinstance(decide(configured, login), LoginRefused)
 
 
 # -- default user ----------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_the_default_user_is_who_sends_nothing(password: str) -> None:
     "login", [Login(user="alice"), Login(user="x"), Login(password="x"), Login(token="x")]
 )
 def test_the_default_user_does_not_rescue_wrong_credentials(login: Login) -> None:
-    assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), Refused)
+    assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), LoginRefused)
 
 
 def test_an_nkey_may_be_the_default_user() -> None:
@@ -315,14 +315,14 @@ def test_an_nkey_may_be_the_default_user() -> None:
     assert decide(configured, Login()) == Accepted(NKEY)
     assert decide(configured, Login(nkey=NKEY)) == Accepted(NKEY)
     other = nkeys.public_from_seed(OTHER_SEED)
-    assert isinstance(decide(configured, Login(nkey=other)), Refused)
+    assert isinstance(decide(configured, Login(nkey=other)), LoginRefused)
 
 
 def test_the_default_user_must_be_allowed_on_this_connection() -> None:
     user = UserOptions(user="w", allowed_connection_types=("WEBSOCKET",))
     authenticator = Authenticator(options(user, no_auth_user="w"))
     assert authenticator.auth_required
-    assert isinstance(authenticator.authenticate(Login()), Refused)
+    assert isinstance(authenticator.authenticate(Login()), LoginRefused)
     assert authenticator.authenticate(Login(connection_type="WEBSOCKET")) == Accepted("w")
 
 
@@ -349,14 +349,14 @@ def test_where_certificates_are_mapped_a_password_alone_is_nothing() -> None:
     assert Authenticator(configured).anonymous is None
     for peer in (None, PeerCertificate(dns_names=("host.x",))):
         login = Login(user="alice", password="pw", tls_peer=peer)
-        assert isinstance(decide(configured, login), Refused)
-        assert isinstance(decide(configured, Login(tls_peer=peer)), Refused)
+        assert isinstance(decide(configured, login), LoginRefused)
+        assert isinstance(decide(configured, Login(tls_peer=peer)), LoginRefused)
 
 
 def test_a_password_configured_for_a_mapped_user_still_counts() -> None:
     configured = options(UserOptions(user="host.x", password=HASH), map_tls=True)
     peer = PeerCertificate(dns_names=("host.x",))
-    assert isinstance(decide(configured, Login(tls_peer=peer)), Refused)
+    assert isinstance(decide(configured, Login(tls_peer=peer)), LoginRefused)
     assert decide(configured, Login(password="secret", tls_peer=peer)) == Accepted("host.x")
 
 
@@ -370,8 +370,8 @@ def test_the_websocket_listener_may_have_credentials_of_its_own() -> None:
     )
     websocket = Authenticator.for_websocket(configured)
     assert websocket.authenticate(Login(token="tok")) == Accepted("[REDACTED]")
-    assert isinstance(websocket.authenticate(Login(user="u", password="p")), Refused)
-    assert isinstance(decide(configured, Login(token="tok")), Refused)
+    assert isinstance(websocket.authenticate(Login(user="u", password="p")), LoginRefused)
+    assert isinstance(decide(configured, Login(token="tok")), LoginRefused)
 
 
 def test_the_websocket_listener_may_have_a_default_user_of_its_own() -> None:

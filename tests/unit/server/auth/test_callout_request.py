@@ -7,7 +7,7 @@ import time
 import pytest
 
 from penstock.server.auth.callout_request import verdict
-from penstock.server.auth.login_values import Accepted, Login, Refused
+from penstock.server.auth.login_values import Accepted, Login, LoginRefused
 from penstock.server.config.options import CalloutOptions
 from support.claims import AMY, SHOP, UNLIMITED_USER
 
@@ -20,7 +20,7 @@ def answer(**user: object) -> bytes:
     return SHOP.claim(AMY, "authorization_response", about={"aud": SERVER}, jwt=jwt).encode()
 
 
-def judge(text: bytes, login: Login) -> Accepted | Refused:
+def judge(text: bytes, login: Login) -> Accepted | LoginRefused:
     return verdict(
         text,
         callout=CalloutOptions(issuer=SHOP.public),

@@ -18,8 +18,8 @@ from penstock.server.auth.claims import (
     UserClaims,
     decode,
 )
-from penstock.server.auth.login_values import Accepted, Login, Refused
-from penstock.server.auth.trust_chain import Trust
+from penstock.server.auth.login_values import Accepted, Login, LoginRefused
+from penstock.server.auth.trust_chain import TrustChain
 from penstock.server.config.operator_config import check_operators
 from penstock.server.config.options import AccountOptions, Authorization, Options, UserOptions
 from support.claims import AMY, ISSUED_S, OPERATOR, SHOP, UNLIMITED, Issuer, user_token
@@ -82,7 +82,7 @@ def test_a_null_is_nothing() -> None:
 
 def test_a_repr_shows_no_token() -> None:
     login = Login(jwt=user_token(SHOP, bearer_token=True), now_s=NOW_S)
-    decision = Trust(options(), NOW_S).decide(login)
+    decision = TrustChain(options(), NOW_S).decide(login)
     assert isinstance(decision, Accepted)
     assert decision.claimed is not None
     assert decision.claimed.token == ""
@@ -168,11 +168,13 @@ def test_a_user_that_makes_no_sense_has_faults(nats: dict[str, Any]) -> None:
 
 def test_permissions_on_what_is_no_subject_are_refused() -> None:
     token = user_token(SHOP, bearer_token=True, pub={"deny": ["a.>.b"]})
-    assert isinstance(Trust(options(), NOW_S).decide(Login(jwt=token, now_s=NOW_S)), Refused)
+    assert isinstance(
+        TrustChain(options(), NOW_S).decide(Login(jwt=token, now_s=NOW_S)), LoginRefused
+    )
 
 
 def test_the_same_permissions_are_compiled_once() -> None:
-    trust = Trust(options(), NOW_S)
+    trust = TrustChain(options(), NOW_S)
     tokens = [user_token(SHOP, bearer_token=True, pub={"allow": ["a"]}, tags=[t]) for t in "xy"]
     first, second = (trust.decide(Login(jwt=token, now_s=NOW_S)) for token in tokens)
     assert isinstance(first, Accepted)

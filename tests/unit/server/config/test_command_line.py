@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.server.config.command_line import (
     FLAGS,
     CheckConfig,
-    Run,
+    RunServer,
     SendSignal,
     ShowHelp,
     ShowVersion,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def run(*argv: str) -> Options:
     command = parse_command_line(argv, {})
-    assert isinstance(command, Run)
+    assert isinstance(command, RunServer)
     return command.options
 
 
@@ -197,7 +197,7 @@ def test_warning_fails_a_check_but_not_a_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="should be converted to a duration"):
         parse_command_line(["-t", "-c", str(path)], {})
     command = parse_command_line(["-c", str(path)], {})
-    assert isinstance(command, Run)
+    assert isinstance(command, RunServer)
     assert command.options.ping_interval_ns == 5_000_000_000
     assert len(command.warnings) == 1
 
@@ -206,7 +206,7 @@ def test_same_flags_read_a_changed_file_again(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
     path.write_text("max_payload: 1000")
     command = parse_command_line(["-c", str(path), "-p", "-1"], {})
-    assert isinstance(command, Run)
+    assert isinstance(command, RunServer)
     path.write_text("max_payload: 2000")
     again = options_from(command.flags, {}).options
     assert (again.port, again.max_payload) == (-1, 2000)

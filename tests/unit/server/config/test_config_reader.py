@@ -17,10 +17,10 @@ from penstock.server.config.config_reader import (
     read_config,
 )
 from penstock.server.config.options import (
-    AccountLimits,
+    AccountConnectionLimits,
     AccountOptions,
     Authorization,
-    BatchLimits,
+    BatchOptions,
     JetStreamLimits,
     JetStreamOptions,
     ListenOnly,
@@ -116,7 +116,7 @@ def read(tmp_path: Path) -> Callable[[str], Options]:
                 limits=JetStreamLimits(
                     max_ack_pending=5,
                     duplicate_window_ns=60_000_000_000,
-                    batch=BatchLimits(max_msgs=7),
+                    batch=BatchOptions(max_msgs=7),
                 )
             ),
         ),
@@ -193,7 +193,7 @@ def test_account_holds_users_limits_and_defaults(read: Callable[[str], Options])
         AccountOptions(
             name="A",
             users=(UserOptions(user="u", account="A"),),
-            limits=AccountLimits(max_connections=1, max_payload=2),
+            limits=AccountConnectionLimits(max_connections=1, max_payload=2),
             default_permissions=Permissions(subscribe=SubjectPermission(allow=("x",))),
         ),
     )

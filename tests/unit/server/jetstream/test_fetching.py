@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from penstock.server.jetstream.stream_driver import HostDriver
+    from penstock.server.jetstream.stream_driver import StreamDriver
 
 SECONDS_MAX = 10
 COLD = Cold(1)
@@ -64,7 +64,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.fixture
-async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[HostDriver]:
+async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[StreamDriver]:
     async with Server(jetstream=True, store_dir=str(tmp_path)) as server:
         client = await nats.connect(server.url)
         await client.jetstream().add_stream(name="S", subjects=["s"])
@@ -76,7 +76,7 @@ async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[HostDriver]:
 
 
 async def test_a_block_that_fails_is_asked_for_again_later(
-    driver: HostDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())
     monkeypatch.setattr(driver._edge, "loop", timers)
@@ -94,7 +94,7 @@ async def test_a_block_that_fails_is_asked_for_again_later(
 
 
 async def test_a_stream_that_goes_meanwhile_is_let_go_of(
-    driver: HostDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())
     monkeypatch.setattr(driver._edge, "loop", timers)

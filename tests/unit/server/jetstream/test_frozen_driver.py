@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from penstock.server.jetstream.account_runtime import AccountEdge
+    from penstock.server.jetstream.account_runtime import AccountRuntime
 
 MISSING = StoreError("msgs", "sync_dir", 2, "No such file or directory")
 
 
 @pytest.fixture
-async def account(tmp_path: Path) -> AsyncIterator[AccountEdge]:
+async def account(tmp_path: Path) -> AsyncIterator[AccountRuntime]:
     async with Server(jetstream=True, store_dir=str(tmp_path)) as server:
         client = await nats.connect(server.url)
         await client.jetstream().add_stream(name="S", subjects=["s"])
@@ -33,7 +33,7 @@ async def account(tmp_path: Path) -> AsyncIterator[AccountEdge]:
         yield edge.accounts["$G"]
 
 
-def fail_a_sync_during_a_deletion(account: AccountEdge) -> None:
+def fail_a_sync_during_a_deletion(account: AccountRuntime) -> None:
     """Leave a publish whose ack waits for a sync that has failed."""
     [driver] = account.drivers
     driver.host.publish(Inbound("s", "ack", b"", b"hello"), account.edge.now_ns())
@@ -44,7 +44,7 @@ def fail_a_sync_during_a_deletion(account: AccountEdge) -> None:
 
 
 async def test_a_deletion_acknowledges_what_its_sync_lost(
-    account: AccountEdge, monkeypatch: pytest.MonkeyPatch
+    account: AccountRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
     perform = account.performer.perform
@@ -62,7 +62,7 @@ async def test_a_deletion_acknowledges_what_its_sync_lost(
     assert sent == ["ack"]
 
 
-async def test_a_stream_whose_deletion_fails_has_failed_as_well(account: AccountEdge) -> None:
+async def test_a_stream_whose_deletion_fails_has_failed_as_well(account: AccountRuntime) -> None:
     [driver] = account.drivers
     fail_a_sync_during_a_deletion(account)
     driver.freeze(frozen=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.server.jetstream.group_commit import Committer
+from penstock.server.jetstream.group_commit import GroupCommitter
 
 
 class Step:
     """A piece of work that is followed by another one when it has ended."""
 
-    def __init__(self, committer: Committer, left: int, ended: list[int]) -> None:
+    def __init__(self, committer: GroupCommitter, left: int, ended: list[int]) -> None:
         self._committer = committer
         self._left = left
         self._ended = ended
@@ -29,7 +29,7 @@ class Step:
 
 async def test_closing_waits_for_work_that_other_work_starts() -> None:
     ended: list[int] = []
-    committer = Committer(asyncio.get_running_loop())
+    committer = GroupCommitter(asyncio.get_running_loop())
     Step(committer, 3, ended).start()
     committer.close()
     assert ended == [3, 2, 1, 0]

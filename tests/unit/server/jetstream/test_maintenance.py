@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.server.jetstream.maintenance import UPKEEP_S, Upkeep
+from penstock.server.jetstream.maintenance import UPKEEP_S, Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class Clock:
 class Host:
     """Changes, and writes what has changed."""
 
-    def __init__(self, clock: Clock, upkeep: Upkeep) -> None:
+    def __init__(self, clock: Clock, upkeep: Maintenance) -> None:
         self._clock, self._upkeep = clock, upkeep
         self.unwritten: list[float] = []
         self.longest_s = 0.0
@@ -64,7 +64,7 @@ class Host:
 
 def test_a_change_is_written_within_the_window_that_is_promised() -> None:
     clock = Clock()
-    upkeep = Upkeep(clock.call_later)
+    upkeep = Maintenance(clock.call_later)
     host, other = Host(clock, upkeep), Host(clock, upkeep)
     host.change()
     clock.advance(PROMISED_S / 2)
@@ -77,7 +77,7 @@ def test_a_change_is_written_within_the_window_that_is_promised() -> None:
 
 def test_changes_that_never_end_put_nothing_off() -> None:
     clock = Clock()
-    host = Host(clock, upkeep := Upkeep(clock.call_later))
+    host = Host(clock, upkeep := Maintenance(clock.call_later))
     for _ in range(1000):
         host.change()
         clock.advance(PROMISED_S / 64)
@@ -87,7 +87,7 @@ def test_changes_that_never_end_put_nothing_off() -> None:
 
 def test_nothing_is_done_for_who_did_not_change() -> None:
     clock = Clock()
-    host = Host(clock, Upkeep(clock.call_later))
+    host = Host(clock, Maintenance(clock.call_later))
     host.change()
     clock.advance(PROMISED_S)
     clock.advance(10 * PROMISED_S)
@@ -96,7 +96,7 @@ def test_nothing_is_done_for_who_did_not_change() -> None:
 
 def test_who_stops_leaves_no_timer() -> None:
     clock = Clock()
-    upkeep = Upkeep(clock.call_later)
+    upkeep = Maintenance(clock.call_later)
     Host(clock, upkeep).change()
     upkeep.stop()
     assert clock.timers == []

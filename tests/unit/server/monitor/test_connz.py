@@ -17,7 +17,7 @@ from penstock.server.monitor.connz_order import SORTS
 from penstock.server.monitor.query_string import BadQuery, Query
 from penstock.server.monitor.sliced_pages import pieces_of
 from penstock.server.net.client_record import ClientRecord, Now
-from penstock.server.server_state import Service
+from penstock.server.server_state import ServerState
 
 NOW = Now(wall_ns=1_000_000_000_000, monotonic_ns=0)
 GONE = ClientRecord(
@@ -46,20 +46,20 @@ GONE = ClientRecord(
 )
 
 
-def service_of(*records: ClientRecord) -> Service:
+def service_of(*records: ClientRecord) -> ServerState:
     options = Options(accounts=(AccountOptions(name="A"),))
-    service = Service(options, asyncio.new_event_loop())
+    service = ServerState(options, asyncio.new_event_loop())
     service.loop.close()
     service.closed.extend(records)
     return service
 
 
-def connz(service: Service, options: ConnzOptions, now: Now) -> dict[str, Any]:
+def connz(service: ServerState, options: ConnzOptions, now: Now) -> dict[str, Any]:
     page: dict[str, Any] = json.loads(b"".join(pieces_of(connz_steps(service, options, now))))
     return page
 
 
-def cids(service: Service, **asked: Any) -> list[int]:
+def cids(service: ServerState, **asked: Any) -> list[int]:
     options = ConnzOptions(**{"state": CLOSED, **asked})
     return [row["cid"] for row in connz(service, options, NOW)["connections"]]
 

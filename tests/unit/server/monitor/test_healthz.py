@@ -8,22 +8,22 @@ import pytest
 
 from penstock.server.config.options import Options, WebsocketOptions
 from penstock.server.monitor.healthz import HealthOptions, healthz
-from penstock.server.server_state import Service
+from penstock.server.server_state import ServerState
 
 
 @pytest.fixture
-async def service() -> Service:
-    return Service(Options(), asyncio.get_running_loop())
+async def service() -> ServerState:
+    return ServerState(Options(), asyncio.get_running_loop())
 
 
-async def test_a_server_that_serves_is_well(service: Service) -> None:
+async def test_a_server_that_serves_is_well(service: ServerState) -> None:
     status, health = healthz(service, HealthOptions())
     assert (status, health.status, health.error) == (200, "ok", "")
 
 
 async def test_a_lame_duck_is_not_ready_for_connections() -> None:
     options = Options(websocket=WebsocketOptions(port=-1, no_tls=True))
-    service = Service(options, asyncio.get_running_loop())
+    service = ServerState(options, asyncio.get_running_loop())
     service.lame_duck = True
     status, health = healthz(service, HealthOptions())
     assert (status, health.status) == (500, "error")
@@ -38,13 +38,13 @@ async def test_a_lame_duck_is_not_ready_for_connections() -> None:
     ],
 )
 async def test_a_question_without_its_context_is_bad(
-    service: Service, options: HealthOptions, text: str
+    service: ServerState, options: HealthOptions, text: str
 ) -> None:
     status, health = healthz(service, options)
     assert (status, health.error) == (400, text)
 
 
-async def test_details_put_the_error_in_a_list(service: Service) -> None:
+async def test_details_put_the_error_in_a_list(service: ServerState) -> None:
     status, health = healthz(service, HealthOptions(stream="s", details=True))
     assert (status, health.error) == (400, "")
     assert [error.type for error in health.errors] == ["BAD_REQUEST"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.server.monitor import sliced_pages
 from penstock.server.monitor.page_values import compact, pretty
-from penstock.server.monitor.sliced_pages import PageRoom, Rows, paced, pieces_of
+from penstock.server.monitor.sliced_pages import JsonRows, PageRoom, paced, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -27,12 +27,12 @@ values = st.recursive(
 
 
 def streamed(value: Any) -> Any:
-    """The same value with `Rows` for its lists, and pauses between their rows."""
+    """The same value with `JsonRows` for its lists, and pauses between their rows."""
     if isinstance(value, dict):
         return {name: streamed(one) for name, one in value.items()}
     if not isinstance(value, list) or None in value:
         return value
-    return Rows(row for one in value for row in (streamed_row(one), None))
+    return JsonRows(row for one in value for row in (streamed_row(one), None))
 
 
 def streamed_row(value: Any) -> Any:

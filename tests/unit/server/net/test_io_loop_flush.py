@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.broker.router import Router
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.subjects.trie import SubList
 from support.peers import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
 
 MIB = 1 << 20
 READERS = 500
@@ -43,13 +43,13 @@ class Bench:
     def __init__(self) -> None:
         self.armed: list[object] = []
         self.interest = SubList()
-        self.plane = Plane(
+        self.plane = IoLoop(
             router=Router(), arm=lambda _, call: self.armed.append(call), write_deadline_ns=10**12
         )
         self.plane.add_interest(self.interest)
         self.clients: list[socket.socket] = []
 
-    def client(self, said: bytes = b"") -> tuple[Link, socket.socket]:
+    def client(self, said: bytes = b"") -> tuple[ClientLink, socket.socket]:
         theirs, ours = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.broker.router import Router
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.subjects.trie import SubList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
 
 READ_BYTES = 131_072
 CONNECT = b"CONNECT {}\r\n"
@@ -30,9 +30,9 @@ CONNECT = b"CONNECT {}\r\n"
 class Undecided:
     """A handler that holds its link at every CONNECT."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: IoLoop) -> None:
         self.plane = plane
-        self.link: Link
+        self.link: ClientLink
         self.connects = 0
         self.closed_with = ""
 
@@ -50,13 +50,13 @@ class Undecided:
 
 
 @pytest.fixture
-def plane() -> Iterator[Plane]:
-    made = Plane(router=Router(), arm=lambda *_: None, write_deadline_ns=10**10)
+def plane() -> Iterator[IoLoop]:
+    made = IoLoop(router=Router(), arm=lambda *_: None, write_deadline_ns=10**10)
     yield made
     made.close_all("over")
 
 
-def attach(plane: Plane) -> tuple[Undecided, socket.socket]:
+def attach(plane: IoLoop) -> tuple[Undecided, socket.socket]:
     """A held-at-CONNECT link, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -78,7 +78,7 @@ def attach(plane: Plane) -> tuple[Undecided, socket.socket]:
     return handler, ours
 
 
-def test_what_came_behind_is_obeyed_after_release(plane: Plane) -> None:
+def test_what_came_behind_is_obeyed_after_release(plane: IoLoop) -> None:
     handler, client = attach(plane)
     with client:
         client.sendall(CONNECT + b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
@@ -88,7 +88,7 @@ def test_what_came_behind_is_obeyed_after_release(plane: Plane) -> None:
         assert client.recv(100) == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
 
 
-def test_a_held_link_is_not_read_from(plane: Plane) -> None:
+def test_a_held_link_is_not_read_from(plane: IoLoop) -> None:
     handler, client = attach(plane)
     with client:
         client.sendall(CONNECT)
@@ -103,7 +103,7 @@ def test_a_held_link_is_not_read_from(plane: Plane) -> None:
         assert client.recv(12) == b"PONG\r\nPONG\r\n"
 
 
-def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(plane: Plane) -> None:
+def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(plane: IoLoop) -> None:
     """The read buffer has room behind an unfinished frame, not behind all a held link may keep."""
     handler, client = attach(plane)
     client.sendall(CONNECT + b"X" * (READ_BYTES - len(CONNECT)))
@@ -115,7 +115,7 @@ def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(plane: Pla
     assert len(plane) == 0
 
 
-def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(plane: Plane) -> None:
+def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(plane: IoLoop) -> None:
     """A publisher to several is read three times in a turn; the buffer has no room for that."""
     handler, client = attach(plane)
     with client:
@@ -130,7 +130,7 @@ def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(plane: Plane) ->
         assert int.from_bytes(unread, sys.byteorder) == 150_000
 
 
-def test_a_link_held_twice_goes_on_where_it_was(plane: Plane) -> None:
+def test_a_link_held_twice_goes_on_where_it_was(plane: IoLoop) -> None:
     handler, client = attach(plane)
     with client:
         client.sendall((CONNECT + b"PING\r\n") * 3)
@@ -141,7 +141,7 @@ def test_a_link_held_twice_goes_on_where_it_was(plane: Plane) -> None:
         assert client.recv(100) == b"PONG\r\n" * 3
 
 
-def test_releasing_a_link_that_has_gone_does_nothing(plane: Plane) -> None:
+def test_releasing_a_link_that_has_gone_does_nothing(plane: IoLoop) -> None:
     handler, client = attach(plane)
     client.sendall(CONNECT)
     plane.turn()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.broker.router import Router
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.subjects.trie import SubList
 from support.patience import PATIENCE_SECONDS
 from support.peers import Embedded
@@ -55,11 +55,11 @@ def rallying(peer: socket.socket, words: int) -> Iterator[threading.Thread]:
 
 
 @pytest.fixture
-def plane() -> Plane:
-    return Plane(router=Router(seed=1), arm=lambda *_: None, write_deadline_ns=10**10)
+def plane() -> IoLoop:
+    return IoLoop(router=Router(seed=1), arm=lambda *_: None, write_deadline_ns=10**10)
 
 
-def test_a_turn_ends_although_the_peer_keeps_answering(plane: Plane) -> None:
+def test_a_turn_ends_although_the_peer_keeps_answering(plane: IoLoop) -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     interest = SubList(seed=1)

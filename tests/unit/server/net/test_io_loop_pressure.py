@@ -13,7 +13,7 @@ from support.tls import certificates
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.server.net.client_link import Link
+    from penstock.server.net.client_link import ClientLink
     from support.tls import Certificates
 
 __all__ = ["certificates"]
@@ -42,7 +42,7 @@ def start() -> Iterator[Callable[..., Embedded]]:
         server.stop()
 
 
-def stuck_reader(server: Embedded, transport: str = "plain") -> tuple[Peer, Link]:
+def stuck_reader(server: Embedded, transport: str = "plain") -> tuple[Peer, ClientLink]:
     """Subscribed, and not reading; with the server's end of it."""
     peer = server.peer(transport, receive_buffer=SMALL_BUFFER).connect()
     peer.send("SUB flood 1\r\n")
@@ -51,7 +51,7 @@ def stuck_reader(server: Embedded, transport: str = "plain") -> tuple[Peer, Link
     return peer, link
 
 
-def fill(publisher: Peer, link: Link, pending: int) -> int:
+def fill(publisher: Peer, link: ClientLink, pending: int) -> int:
     """Publishes until that much waits for the link; answers how many messages it took."""
     count = 0
     while link.pending_bytes <= pending and link.close_reason is None:

@@ -19,13 +19,13 @@ from support.patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from penstock.server.server_state import Service
+    from penstock.server.server_state import ServerState
 
 INBOX = "_INBOX.test"
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Service]:
+async def service() -> AsyncIterator[ServerState]:
     async with Server() as server:
         yield server.service
 
@@ -33,7 +33,7 @@ async def service() -> AsyncIterator[Service]:
 class Ear:
     """Hears a subject of an account from inside the process."""
 
-    def __init__(self, service: Service, subject: str, account: str = "$SYS") -> None:
+    def __init__(self, service: ServerState, subject: str, account: str = "$SYS") -> None:
         self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         subscription = Subscription(subject, value=self._hear)
         service.accounts[account].interest.insert(subscription, call=True)
@@ -48,18 +48,18 @@ class Ear:
             return await self.heard.get()
 
 
-def ask(service: Service, subject: str, body: bytes = b"", account: str = "$SYS") -> int:
+def ask(service: ServerState, subject: str, body: bytes = b"", account: str = "$SYS") -> int:
     interest = service.accounts[account].interest
     return service.plane.publish(interest, subject, body, reply=INBOX)
 
 
-async def test_a_request_is_answered_on_its_reply_subject(service: Service) -> None:
+async def test_a_request_is_answered_on_its_reply_subject(service: ServerState) -> None:
     ear = Ear(service, INBOX)
     assert ask(service, "$SYS.REQ.SERVER.PING.IDZ") == 1
     assert (await ear.next())[1]["id"] == service.server_id
 
 
-async def test_a_request_without_a_reply_costs_nothing(service: Service) -> None:
+async def test_a_request_without_a_reply_costs_nothing(service: ServerState) -> None:
     ear = Ear(service, ">")
     service.plane.publish(service.accounts["$SYS"].interest, "$SYS.REQ.SERVER.PING", b"")
     assert (await ear.next())[0] == "$SYS.REQ.SERVER.PING"
@@ -67,7 +67,7 @@ async def test_a_request_without_a_reply_costs_nothing(service: Service) -> None
 
 
 async def test_a_request_that_fails_is_logged_and_hurts_nobody(
-    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    service: ServerState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("out of order")
@@ -99,7 +99,7 @@ async def test_an_account_without_a_system_account_is_left_alone() -> None:
 
 
 async def test_a_storm_of_connections_is_told_at_once_and_once_more(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_account, "CONNS_GAP_S", 0.01)
     told: asyncio.Queue[str] = asyncio.Queue()
@@ -116,7 +116,7 @@ async def test_a_storm_of_connections_is_told_at_once_and_once_more(
 
 
 async def test_an_event_nobody_listens_for_is_not_made(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
     voice = service.system
@@ -128,7 +128,7 @@ async def test_an_event_nobody_listens_for_is_not_made(
 
 @pytest.mark.parametrize("payload", [b"{", b"[]", b'{"tags": 1}', b"[" * 5000])
 def test_a_body_that_is_not_what_it_must_be_is_malformed(payload: bytes) -> None:
-    with pytest.raises(system_requests.Malformed):
+    with pytest.raises(system_requests.MalformedRequest):
         system_requests.read_body(payload, system_requests.Filter)
 
 

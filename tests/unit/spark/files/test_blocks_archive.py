@@ -27,7 +27,7 @@ from penstock.spark.files.blocks_task import read_archive
 if TYPE_CHECKING:
     from penstock.bulk.record_batch import Batch
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-2.12.s2"
+GOLDEN = Path(__file__).parents[3] / "golden" / "archive-2.12.s2"
 Row = tuple[str, int, int, bytes, bytes]
 ROWS: list[Row] = [
     (f"s.{n % 7}", n, 1_000 + n, b"NATS/1.0\r\nA: 1\r\n\r\n" if n % 5 == 0 else b"", b"x" * n)

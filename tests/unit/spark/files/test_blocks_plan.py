@@ -8,7 +8,7 @@ import pytest
 
 from penstock.spark.files.blocks_options import BlocksOptions
 from penstock.spark.files.blocks_plan import StoreChanged, find_stores, keyring, tasks_of
-from penstock.spark.files.blocks_task import Damaged, damage_of, read_store
+from penstock.spark.files.blocks_task import DamagedBlock, damage_of, read_store
 from penstock.spark.options import OptionError
 from penstock.store.io.disk import RealDisk
 from support.files import fill, opened
@@ -100,7 +100,7 @@ def test_damage_is_told_with_its_sequences_and_bytes(store: Path) -> None:
     block.write_bytes(data)
     (found,) = find_stores(options(store))
     (task,) = tasks_of(found, 1 << 30)
-    with pytest.raises(Damaged, match=r"2\.blk has lost messages"):
+    with pytest.raises(DamagedBlock, match=r"2\.blk has lost messages"):
         list(read_store(task, "", fail_on_damage=True))
     left = sum(batch.count for batch in read_store(task, "", fail_on_damage=False))
     rows = list(damage_of(task, ""))

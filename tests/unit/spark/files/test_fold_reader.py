@@ -15,7 +15,7 @@ from support.folds import at, put
 if TYPE_CHECKING:
     from penstock.kv.kv_types import WatchCursor
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 PUBLISHED = GOLDEN / "fold-published-0.7.3" / "edge"
 
 

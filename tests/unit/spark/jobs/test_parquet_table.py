@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.spark.jobs.archive_storage import Storage
+    from penstock.spark.jobs.archive_storage import ArchiveStorage
 
 
 def data(path: str, first: int, rows: int = 10, size: int = 100, date: str = "d") -> DataFile:
@@ -35,7 +35,7 @@ def s3() -> Iterator[S3]:
 
 
 @pytest.fixture(params=["directory", "file", "s3"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStorage:
     if request.param == "directory":
         return storage_for(str(tmp_path))
     if request.param == "file":
@@ -44,7 +44,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return storage_for(f"s3://{s3.new_bucket()}/place", s3.options())
 
 
-def test_an_object_is_created_once_and_read_back(storage: Storage) -> None:
+def test_an_object_is_created_once_and_read_back(storage: ArchiveStorage) -> None:
     assert storage.create("a/b", b"1")
     assert not storage.create("a/b", b"2")
     storage.write("a/c", memoryview(b"3"))
@@ -57,7 +57,7 @@ def test_an_object_is_created_once_and_read_back(storage: Storage) -> None:
         storage.read("a/b")
 
 
-def test_commits_follow_each_other_and_a_second_writer_loses(storage: Storage) -> None:
+def test_commits_follow_each_other_and_a_second_writer_loses(storage: ArchiveStorage) -> None:
     table = ManifestTable(storage)
     assert not table.exists()
     empty = table.current()

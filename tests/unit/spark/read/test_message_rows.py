@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from penstock.bulk.direct_range import Row, batch_of
+from penstock.bulk.direct_range import DirectRow, batch_of
 from penstock.spark.options import OptionError
 from penstock.spark.read.message_rows import RowMaker, arrow_schema, check_schema, message_schema
 
@@ -15,9 +15,9 @@ SECOND_NS = 1_000_000_000
 BLOCK = b"NATS/1.0\r\nA: 1\r\nB:2 \r\nA: 3\r\n\r\n"
 BATCH = batch_of(
     [
-        Row(1, SECOND_NS + 1999, b"a.b", b"", b"xyz"),
-        Row(5, 2 * SECOND_NS, b"a.c", BLOCK, b""),
-        Row(6, 3 * SECOND_NS, b"a.\xff", BLOCK, b"q"),
+        DirectRow(1, SECOND_NS + 1999, b"a.b", b"", b"xyz"),
+        DirectRow(5, 2 * SECOND_NS, b"a.c", BLOCK, b""),
+        DirectRow(6, 3 * SECOND_NS, b"a.\xff", BLOCK, b"q"),
     ]
 )
 

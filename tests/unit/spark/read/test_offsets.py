@@ -48,7 +48,7 @@ def test_the_end_of_the_first_batch_says_where_it_began() -> None:
 
 
 def test_a_checkpoint_of_the_first_version_is_understood_for_ever() -> None:
-    kept = (Path(__file__).parents[2] / "golden" / "spark-offset-1.json").read_text()
+    kept = (Path(__file__).parents[3] / "golden" / "spark-offset-1.json").read_text()
     offset = Offset.from_json(json.loads(kept))
     created = "2026-11-16T07:05:29.222909111Z"
     assert offset.streams == {"EV": Position(5, created)}

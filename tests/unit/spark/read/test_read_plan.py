@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bulk.bulk_requests import StreamState
+from penstock.bulk.bulk_requests import StreamSummary
 from penstock.spark.errors import DataLoss
 from penstock.spark.read.offsets import Offset, Position
 from penstock.spark.read.read_plan import (
-    Limits,
+    ReadLimits,
     SeqRange,
     StreamView,
     advanced,
@@ -80,7 +80,7 @@ def test_batches_walk_to_the_end_without_gap(spans: dict[str, tuple[int, int]], 
     )
     read: list[tuple[str, int]] = []
     while available(offset, views):
-        end = advanced(offset, views, Limits(offsets_max=most))
+        end = advanced(offset, views, ReadLimits(offsets_max=most))
         found = members(ranges_between(offset, end))
         assert found
         assert not most or len(found) <= most
@@ -92,8 +92,8 @@ def test_batches_walk_to_the_end_without_gap(spans: dict[str, tuple[int, int]], 
 def test_a_limit_in_bytes_goes_by_the_average() -> None:
     views = {"A": view("A", 1, 100, byte_count=10_000)}
     start = Offset({"A": Position(0, OLD)})
-    assert advanced(start, views, Limits(bytes_max=2_500)).streams["A"].seq == 25
-    assert advanced(start, views, Limits(bytes_max=1)).streams["A"].seq == 1
+    assert advanced(start, views, ReadLimits(bytes_max=2_500)).streams["A"].seq == 25
+    assert advanced(start, views, ReadLimits(bytes_max=1)).streams["A"].seq == 1
 
 
 def test_what_is_in_front_of_a_stream_is_not_planned() -> None:
@@ -141,5 +141,5 @@ def test_ordinary_removal_is_no_loss() -> None:
 def test_retention_says_what_reading_does(
     config: dict[str, object], consumes: bool, sheds: bool
 ) -> None:
-    found = StreamView.of(StreamState("A", 1, 1, 5, 5, config))
+    found = StreamView.of(StreamSummary("A", 1, 1, 5, 5, config))
     assert (found.consumes, found.sheds) == (consumes, sheds)

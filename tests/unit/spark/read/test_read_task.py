@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.api.timestamps import format_time
-from penstock.bulk.bulk_requests import StreamState
-from penstock.bulk.direct_range import Row, batch_of
+from penstock.bulk.bulk_requests import StreamSummary
+from penstock.bulk.direct_range import DirectRow, batch_of
 from penstock.bulk.errors import AccessDenied, BulkError, LinkLost, NotPermitted
 from penstock.spark.errors import DataLoss, SourceError
 from penstock.spark.read import read_task
@@ -33,9 +33,9 @@ class Server:
         self.eviction_at: dict[int, int] = {}
         self.asked: list[tuple[str, int]] = []
 
-    def stream_state(self, stream: str) -> StreamState:
+    def stream_state(self, stream: str) -> StreamSummary:
         config = {"allow_direct": True}
-        return StreamState(stream, CREATED_NS, self.evicted + 1, self.last, 0, config)
+        return StreamSummary(stream, CREATED_NS, self.evicted + 1, self.last, 0, config)
 
     def range(self, stream: str, *, start: int, stop: int, **_: Any) -> Iterator[Any]:
         self.asked.append(("consumer", start))
@@ -44,11 +44,11 @@ class Server:
             if seq == start + 2 and self.failures:
                 raise self.failures.pop(0)
             if seq > self.evicted and seq not in self.missing:
-                yield batch_of([Row(seq, 0, b"a", b"", b"")])
+                yield batch_of([DirectRow(seq, 0, b"a", b"", b"")])
 
     def direct(self, stream: str, *, start: int, stop: int, **_: Any) -> Iterator[Any]:
         self.asked.append(("direct", start))
-        return (batch_of([Row(seq, 0, b"a", b"", b"")]) for seq in range(start, stop))
+        return (batch_of([DirectRow(seq, 0, b"a", b"", b"")]) for seq in range(start, stop))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.bulk.publish_frames import encode
 from penstock.spark.write.sink import in_order, in_slices
 from penstock.spark.write.sink_ids import BadRow, RowIds
-from penstock.spark.write.sink_rows import Layout, faulty_headers, header_lines
+from penstock.spark.write.sink_rows import RowLayout, faulty_headers, header_lines
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 LIST_MAP = pa.map_(pa.string(), pa.list_(pa.string()))
@@ -112,20 +112,20 @@ def test_rows_with_faulty_headers_are_found_in_a_slice_too() -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()])
 def test_data_of_any_width_is_published_and_null_is_empty(kind: pa.DataType) -> None:
     data = pa.array([b"x", None, b"yz"], pa.binary()).cast(kind)
-    rows = Layout(subject="s", ids=RowIds(), has_headers=False).rows(batch(data=data))
+    rows = RowLayout(subject="s", ids=RowIds(), has_headers=False).rows(batch(data=data))
     said = encode(rows.subjects, rows.payloads).data
     assert said == b"PUB s 1\r\nx\r\nPUB s 0\r\n\r\nPUB s 2\r\nyz\r\n"
 
 
 def test_a_slice_of_a_batch_is_published_as_the_slice() -> None:
     whole = batch(subject=["a", "b", "c"], data=[b"1", b"2", b"3"], msgId=["x", "y", "z"])
-    rows = Layout(subject="", ids=RowIds(("msgId",)), has_headers=False).rows(whole.slice(1, 1))
+    rows = RowLayout(subject="", ids=RowIds(("msgId",)), has_headers=False).rows(whole.slice(1, 1))
     said = encode(rows.subjects, rows.payloads, ids=rows.ids).data
     assert said == b"HPUB b 28 29\r\nNATS/1.0\r\nNats-Msg-Id: y\r\n\r\n2\r\n"
 
 
 def test_a_row_without_a_subject_is_refused() -> None:
-    layout = Layout(subject="", ids=RowIds(), has_headers=False)
+    layout = RowLayout(subject="", ids=RowIds(), has_headers=False)
     with pytest.raises(BadRow, match="subject"):
         layout.rows(batch(subject=["a", None], data=[b"", b""]))
 

@@ -22,21 +22,21 @@ from penstock.store.format.block_frames import (
     Scan,
     assemble,
 )
-from penstock.store.format.compression import CHUNK_BYTES, CHUNK_BYTES_MAX, Compression
+from penstock.store.format.compression import CHUNK_BYTES, CHUNK_BYTES_MAX, BlockCompression
 from penstock.store.format.encryption import TAG_BYTES, Cipher, DataKey, WrongKey
 
 HERE = Binding(incarnation=11, block=4)
 AES = DataKey(bytes(range(32)), Cipher.AES_256_GCM, 1)
 CHACHA = DataKey(bytes(range(1, 33)), Cipher.CHACHA20_POLY1305, 2)
 FLUSHES = [b"first flush, a short one", b"second " * 20, b"third and last, not aligned"]
-MODES = [(None, Compression.NONE), (None, Compression.ZSTD), (AES, Compression.NONE)]
-MODES += [(CHACHA, Compression.NONE), (AES, Compression.ZSTD)]
+MODES = [(None, BlockCompression.NONE), (None, BlockCompression.ZSTD), (AES, BlockCompression.NONE)]
+MODES += [(CHACHA, BlockCompression.NONE), (AES, BlockCompression.ZSTD)]
 MODE_NAMES = ["plain", "zstd", "aes", "chacha", "zstd+aes"]
 every_mode = pytest.mark.parametrize(("key", "compression"), MODES, ids=MODE_NAMES)
 
 
 def written(
-    key: DataKey | None = AES, compression: Compression = Compression.NONE, salt: int = 99
+    key: DataKey | None = AES, compression: BlockCompression = BlockCompression.NONE, salt: int = 99
 ) -> list[bytes]:
     writer = FrameWriter(HERE, salt, key=key, compression=compression)
     return [writer.frame(flush) for flush in FLUSHES]
@@ -71,7 +71,7 @@ def checked_again(frame: bytes, position: int) -> bytes:
 @every_mode
 @given(flushes=st.lists(st.binary(min_size=1, max_size=200), max_size=8), blank=st.integers(0, 99))
 def test_flushes_come_back_in_order_up_to_blank_space(
-    key: DataKey | None, compression: Compression, flushes: list[bytes], blank: int
+    key: DataKey | None, compression: BlockCompression, flushes: list[bytes], blank: int
 ) -> None:
     writer = FrameWriter(HERE, 5, key=key, compression=compression)
     data = b"".join(writer.frame(flush) for flush in flushes)
@@ -82,7 +82,9 @@ def test_flushes_come_back_in_order_up_to_blank_space(
 
 
 @every_mode
-def test_a_long_flush_becomes_several_frames(key: DataKey | None, compression: Compression) -> None:
+def test_a_long_flush_becomes_several_frames(
+    key: DataKey | None, compression: BlockCompression
+) -> None:
     plain = bytes(range(256)) * 1000
     writer = FrameWriter(HERE, 5, key=key, compression=compression)
     scan = reader(key).scan(memoryview(writer.frames(plain)))
@@ -108,7 +110,7 @@ def test_plain_text_does_not_show_in_encrypted_frames() -> None:
 
 @every_mode
 def test_every_flipped_bit_costs_its_frame_only_and_is_told(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     first, second, third = written(key, compression)
     rest = [FLUSHES[0], FLUSHES[2]]
@@ -122,7 +124,7 @@ def test_every_flipped_bit_costs_its_frame_only_and_is_told(
 
 @every_mode
 def test_every_truncation_keeps_the_frames_before_it_and_counts_the_torn_bytes(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     parts = written(key, compression)
     data = b"".join(parts)
@@ -161,7 +163,7 @@ def test_bytes_that_look_like_headers_do_not_stop_a_scan() -> None:
 
 @every_mode
 def test_frames_that_changed_places_are_no_frames(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     writer = FrameWriter(HERE, 5, key=key, compression=compression)
     a, b, c = (writer.frame(b"%d" % n * 64) for n in range(3))
@@ -173,7 +175,7 @@ def test_frames_that_changed_places_are_no_frames(
 @every_mode
 @pytest.mark.parametrize("elsewhere", [Binding(11, 5), Binding(12, 4)], ids=["block", "stream"])
 def test_frames_of_another_block_or_stream_are_no_frames(
-    key: DataKey | None, compression: Compression, elsewhere: Binding
+    key: DataKey | None, compression: BlockCompression, elsewhere: Binding
 ) -> None:
     scan = reader(key, elsewhere).scan(b"".join(written(key, compression)))
     assert scan.frames == []

@@ -16,12 +16,12 @@ from penstock.store.format.compression import (
     CHUNK_BYTES,
     CHUNK_BYTES_MAX,
     BadChunk,
-    Compression,
+    BlockCompression,
     Restorer,
     Shrinker,
 )
 
-SHRINKER = Shrinker(Compression.ZSTD)
+SHRINKER = Shrinker(BlockCompression.ZSTD)
 RESTORER = Restorer()
 TEXT = b'{"order": 17, "state": "paid", "currency": "EUR"}' * 200
 BOMB_BYTES = 64 << 20
@@ -29,13 +29,13 @@ BOMB_BYTES = 64 << 20
 
 def small(plain: bytes = TEXT) -> bytes:
     how, stored = SHRINKER.shrink(plain)
-    assert how is Compression.ZSTD
+    assert how is BlockCompression.ZSTD
     return bytes(stored)
 
 
-@given(st.binary(max_size=2000), st.integers(1, 30), st.sampled_from(Compression))
+@given(st.binary(max_size=2000), st.integers(1, 30), st.sampled_from(BlockCompression))
 def test_a_chunk_comes_back_as_it_went_in(
-    part: bytes, times: int, compression: Compression
+    part: bytes, times: int, compression: BlockCompression
 ) -> None:
     plain = part * times
     how, stored = Shrinker(compression).shrink(plain)
@@ -49,10 +49,10 @@ def test_what_repeats_becomes_much_smaller() -> None:
 
 def test_what_does_not_shrink_is_stored_as_it_is() -> None:
     noise = random.Random(1).randbytes(CHUNK_BYTES)
-    assert SHRINKER.shrink(noise) == (Compression.NONE, noise)
+    assert SHRINKER.shrink(noise) == (BlockCompression.NONE, noise)
     # A saving too small to pay for the work of every later read.
     nearly = noise[: CHUNK_BYTES * 31 // 32] + bytes(CHUNK_BYTES // 32)
-    assert SHRINKER.shrink(nearly) == (Compression.NONE, nearly)
+    assert SHRINKER.shrink(nearly) == (BlockCompression.NONE, nearly)
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["length told", "length not told"])
@@ -62,7 +62,7 @@ def test_a_bomb_is_refused_without_being_unpacked(declared: bool) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(BadChunk):
-            restorer.restore(Compression.ZSTD, bomb, CHUNK_BYTES)
+            restorer.restore(BlockCompression.ZSTD, bomb, CHUNK_BYTES)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -72,21 +72,21 @@ def test_a_bomb_is_refused_without_being_unpacked(declared: bool) -> None:
 @pytest.mark.parametrize("told", [0, 1, len(TEXT) - 1, len(TEXT) + 1, CHUNK_BYTES_MAX])
 def test_a_false_length_is_refused(told: int) -> None:
     with pytest.raises(BadChunk):
-        RESTORER.restore(Compression.ZSTD, small(), told)
+        RESTORER.restore(BlockCompression.ZSTD, small(), told)
     with pytest.raises(BadChunk):
-        RESTORER.restore(Compression.NONE, TEXT, told)
+        RESTORER.restore(BlockCompression.NONE, TEXT, told)
 
 
 def test_a_length_beyond_every_chunk_is_refused_before_the_data_is_looked_at() -> None:
     with pytest.raises(BadChunk, match="longer than any"):
-        RESTORER.restore(Compression.ZSTD, b"", CHUNK_BYTES_MAX + 1)
+        RESTORER.restore(BlockCompression.ZSTD, b"", CHUNK_BYTES_MAX + 1)
 
 
 def test_every_truncation_is_refused() -> None:
     stored = small()
     for end in range(len(stored)):
         with pytest.raises(BadChunk):
-            RESTORER.restore(Compression.ZSTD, stored[:end], len(TEXT))
+            RESTORER.restore(BlockCompression.ZSTD, stored[:end], len(TEXT))
 
 
 def test_an_algorithm_not_known_is_refused() -> None:
@@ -98,7 +98,7 @@ def test_an_algorithm_not_known_is_refused() -> None:
 def test_garbage_is_refused_or_has_the_length_told(garbage: bytes, told: int) -> None:
     for stored in (garbage, small()[:9] + garbage):
         try:
-            plain = RESTORER.restore(Compression.ZSTD, stored, told)
+            plain = RESTORER.restore(BlockCompression.ZSTD, stored, told)
         except BadChunk:
             continue
         assert len(plain) == told
@@ -106,13 +106,13 @@ def test_garbage_is_refused_or_has_the_length_told(garbage: bytes, told: int) ->
 
 def test_a_restorer_goes_on_after_bad_data() -> None:
     with pytest.raises(BadChunk):
-        RESTORER.restore(Compression.ZSTD, small()[:-3], len(TEXT))
-    assert RESTORER.restore(Compression.ZSTD, small(), len(TEXT)) == TEXT
+        RESTORER.restore(BlockCompression.ZSTD, small()[:-3], len(TEXT))
+    assert RESTORER.restore(BlockCompression.ZSTD, small(), len(TEXT)) == TEXT
 
 
 def test_importing_the_modules_loads_neither_compressor_nor_ciphers() -> None:
     code = (
-        "import sys, penstock.store.sealing;"
+        "import sys, penstock.store.format.sealed_body;"
         "print(sorted({'zstandard', 'cryptography'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

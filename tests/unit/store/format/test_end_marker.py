@@ -8,7 +8,7 @@ from penstock.store.contract import Missing
 from penstock.store.filestore import FileStore
 from penstock.store.format.end_marker import END_FILE, End, EndMark
 from penstock.testing import damage
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice, Lose
 
 INCARNATION = 9
@@ -97,7 +97,7 @@ def test_a_store_does_without_it() -> None:
 def test_a_note_that_cannot_be_written_costs_nothing_else() -> None:
     disk = SimDisk()
     mark = EndMark(disk, INCARNATION)
-    disk.fail_nth(1, Fault.ENOSPC, for_ever=True)
+    disk.fail_nth(1, DiskFault.ENOSPC, for_ever=True)
     mark.note((1, 100), 7)
     disk.heal()
     assert EndMark(disk, INCARNATION).found == End()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.records.record_codec import checksum
 from penstock.store.format.block_frames import BODY_BYTES_MAX, BadFrame, Binding, FrameReader
-from penstock.store.format.compression import CHUNK_BYTES_MAX, Compression
+from penstock.store.format.compression import CHUNK_BYTES_MAX, BlockCompression
 from penstock.store.format.encryption import Cipher, DataKey, WrongKey
 from penstock.store.format.sealed_body import (
     CHUNK_BYTES_MIN,
@@ -28,8 +28,8 @@ SALT = 0x1122334455667788
 CHUNK = CHUNK_BYTES_MIN
 AES = DataKey(bytes(range(32)), Cipher.AES_256_GCM, 1)
 CHACHA = DataKey(bytes(range(1, 33)), Cipher.CHACHA20_POLY1305, 2)
-MODES = [(None, Compression.NONE), (None, Compression.ZSTD), (AES, Compression.NONE)]
-MODES += [(CHACHA, Compression.ZSTD)]
+MODES = [(None, BlockCompression.NONE), (None, BlockCompression.ZSTD), (AES, BlockCompression.NONE)]
+MODES += [(CHACHA, BlockCompression.ZSTD)]
 MODE_NAMES = ["plain", "zstd", "aes", "zstd+chacha"]
 every_mode = pytest.mark.parametrize(("key", "compression"), MODES, ids=MODE_NAMES)
 # Text, noise, text, and a short last chunk.
@@ -38,7 +38,7 @@ PLAIN = b"text " * 820 + random.Random(1).randbytes(CHUNK) + b"more text " * 500
 
 def sealed(
     key: DataKey | None = AES,
-    compression: Compression = Compression.NONE,
+    compression: BlockCompression = BlockCompression.NONE,
     plain: bytes = PLAIN,
     salt: int = SALT,
 ) -> bytes:
@@ -76,7 +76,7 @@ def with_header(data: bytes, **changed: int) -> bytes:
     salt=st.integers(0, 2**64 - 1),
 )
 def test_a_body_comes_back_as_it_went_in(
-    key: DataKey | None, compression: Compression, part: bytes, length: int, salt: int
+    key: DataKey | None, compression: BlockCompression, part: bytes, length: int, salt: int
 ) -> None:
     plain = (part * (length // len(part) + 1))[:length]
     found = unseal_body(sealed(key, compression, plain, salt), HERE, ring(key))
@@ -86,7 +86,7 @@ def test_a_body_comes_back_as_it_went_in(
 
 @every_mode
 def test_any_range_is_read_from_its_chunks_alone(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
     header = read_header(body[: header_bytes_needed(body[:PRELUDE_BYTES])], HERE)
@@ -105,8 +105,8 @@ def test_any_range_is_read_from_its_chunks_alone(
 
 def test_text_shrinks_and_noise_costs_little() -> None:
     text, noise = b"text " * 13000, random.Random(2).randbytes(65000)
-    assert len(seal_body(text, HERE, 1, compression=Compression.ZSTD)) * 50 < len(text)
-    assert len(seal_body(noise, HERE, 1, compression=Compression.ZSTD, key=AES)) < 65000 + 140
+    assert len(seal_body(text, HERE, 1, compression=BlockCompression.ZSTD)) * 50 < len(text)
+    assert len(seal_body(noise, HERE, 1, compression=BlockCompression.ZSTD, key=AES)) < 65000 + 140
 
 
 # ------------------------------------------------------------------------ damage
@@ -114,7 +114,7 @@ def test_text_shrinks_and_noise_costs_little() -> None:
 
 @every_mode
 def test_every_flipped_bit_of_the_header_costs_nothing_and_is_told(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
     for bit in range(header_bytes_needed(body[:PRELUDE_BYTES]) * 8):
@@ -125,7 +125,7 @@ def test_every_flipped_bit_of_the_header_costs_nothing_and_is_told(
 
 @every_mode
 def test_every_flipped_bit_of_a_chunk_costs_that_chunk_and_is_told(
-    key: DataKey | None, compression: Compression
+    key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
     header = read_header(body, HERE)
@@ -141,7 +141,9 @@ def test_every_flipped_bit_of_a_chunk_costs_that_chunk_and_is_told(
 
 
 @every_mode
-def test_a_truncated_body_tells_what_is_gone(key: DataKey | None, compression: Compression) -> None:
+def test_a_truncated_body_tells_what_is_gone(
+    key: DataKey | None, compression: BlockCompression
+) -> None:
     body = sealed(key, compression)
     header = read_header(body, HERE)
     for length in [*header.positions[:-1], len(body) - 1, header.positions[1] + 9]:
@@ -175,14 +177,16 @@ def test_with_the_header_gone_a_damaged_chunk_is_still_the_only_loss() -> None:
 @every_mode
 @pytest.mark.parametrize("elsewhere", [Binding(11, 5), Binding(12, 4)], ids=["block", "stream"])
 def test_the_body_of_another_block_or_stream_yields_nothing(
-    key: DataKey | None, compression: Compression, elsewhere: Binding
+    key: DataKey | None, compression: BlockCompression, elsewhere: Binding
 ) -> None:
     found = unseal_body(sealed(key, compression), elsewhere, ring(key))
     assert (found.plain, found.complete, found.header_damaged) == (b"", False, True)
 
 
 @every_mode
-def test_chunks_that_changed_places_are_lost(key: DataKey | None, compression: Compression) -> None:
+def test_chunks_that_changed_places_are_lost(
+    key: DataKey | None, compression: BlockCompression
+) -> None:
     noise = random.Random(4).randbytes(3 * CHUNK)
     body = sealed(key, compression, noise)
     header = read_header(body, HERE)
@@ -195,7 +199,7 @@ def test_chunks_that_changed_places_are_lost(key: DataKey | None, compression: C
 @every_mode
 @pytest.mark.parametrize("headed", [True, False], ids=["header whole", "header lost"])
 def test_a_chunk_of_an_earlier_writing_of_the_block_is_damage(
-    key: DataKey | None, compression: Compression, headed: bool
+    key: DataKey | None, compression: BlockCompression, headed: bool
 ) -> None:
     noise = random.Random(5).randbytes(3 * CHUNK)
     old, new = sealed(key, compression, noise, salt=1), sealed(key, compression, noise, salt=2)
@@ -277,9 +281,9 @@ def test_a_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], hea
 
 
 @pytest.mark.parametrize("headed", [True, False], ids=["header", "no header"])
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("compression", [BlockCompression.NONE, BlockCompression.ZSTD])
 def test_a_body_from_before_the_store_had_a_key_is_read(
-    compression: Compression, headed: bool
+    compression: BlockCompression, headed: bool
 ) -> None:
     body = sealed(None, compression)
     found = unseal_body(body if headed else flipped(body, 80), HERE, ring(AES))

@@ -22,7 +22,7 @@ from penstock.store.io.slots import (
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import cut, flip_bit, stale_page, swap, zero_page
 from penstock.testing.recording_disk import RecordingDisk
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice
 
 KEY = state_key("test", 1)
@@ -238,7 +238,7 @@ def test_the_judge_finds_a_slot_overwritten_before_the_other_was_synced() -> Non
 def test_a_failed_sync_is_final() -> None:
     disk = SimDisk()
     slots = SlotFile.create(disk, NAME, KEY, b"one")
-    disk.fail_nth(1, Fault.SYNC_ERROR)
+    disk.fail_nth(1, DiskFault.SYNC_ERROR)
     with pytest.raises(SyncFailed):
         slots.write(b"two")
     with pytest.raises(SyncFailed):
@@ -248,7 +248,7 @@ def test_a_failed_sync_is_final() -> None:
 def test_a_full_disk_leaves_the_value_and_the_next_try_works() -> None:
     disk = SimDisk()
     slots = SlotFile.create(disk, NAME, KEY, b"one")
-    disk.fail_nth(1, Fault.SHORT_WRITE)
+    disk.fail_nth(1, DiskFault.SHORT_WRITE)
     with pytest.raises(DiskFull):
         slots.write(b"two" * 5000)
     assert read(disk)[0] == b"one"

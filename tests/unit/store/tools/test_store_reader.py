@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.store.errors import StoreError
-from penstock.store.format.compression import Compression
+from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.store.tools.store_reader import (
     SEQ_MAX,
@@ -26,9 +26,9 @@ from support.files import INCARNATION, compact, contents, fill, opened, sync, wa
 KEY = ServerKey("a secret of the server")
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "compressed": {"compression": Compression.ZSTD},
+    "compressed": {"compression": BlockCompression.ZSTD},
     "encrypted": {"key": KEY},
-    "both": {"compression": Compression.ZSTD, "key": KEY},
+    "both": {"compression": BlockCompression.ZSTD, "key": KEY},
 }
 
 

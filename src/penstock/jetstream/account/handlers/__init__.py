@@ -1,6 +1,12 @@
 """What the JetStream API does, one module per noun, and the table of all of it."""
 
-from penstock.jetstream.account.handlers import account_handlers, archive_handlers, consumer_handlers, message_handlers, stream_handlers
+from penstock.jetstream.account.handlers import (
+    account_handlers,
+    archive_handlers,
+    consumer_handlers,
+    message_handlers,
+    stream_handlers,
+)
 
 ENDPOINTS = {
     **account_handlers.ENDPOINTS,

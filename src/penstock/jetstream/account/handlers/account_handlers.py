@@ -21,10 +21,10 @@ from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.account.endpoints import Endpoint
 
 if TYPE_CHECKING:
-    from penstock.jetstream.account.endpoints import Call, Outcome
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome
 
 
-def info(call: Call) -> Outcome:
+def info(call: ApiCall) -> Outcome:
     """INFO"""
     assets = call.assets
     used = Tier(
@@ -50,7 +50,7 @@ def info(call: Call) -> Outcome:
     return AccountInfoResponse(stats=stats)
 
 
-def clustered_only(_call: Call) -> Outcome:
+def clustered_only(_call: ApiCall) -> Outcome:
     """What only several servers can do."""
     return refusals.CLUSTER_REQUIRED
 

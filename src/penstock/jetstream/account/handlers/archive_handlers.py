@@ -12,22 +12,22 @@ from penstock.api.responses import RestoreResponse, SnapshotResponse
 from penstock.api.stream_requests import check_restored, plan_restore_sliced
 from penstock.base.effects import Advise, Begin
 from penstock.jetstream.account.asset_files import file_name
-from penstock.jetstream.account.endpoints import Endpoint, Held
+from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
 from penstock.jetstream.account.handlers.handler_input import read_body, read_needed, stream_of
 from penstock.jetstream.account.handlers.stream_handlers import stream_context
 from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX
 from penstock.jetstream.archive.restore_session import Restore
-from penstock.jetstream.archive.snapshot_session import Snapshot, capture
+from penstock.jetstream.archive.snapshot_session import SnapshotSession, capture
 from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from penstock.api.stream_config import StreamConfig
-    from penstock.jetstream.account.endpoints import Call, Outcome, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome, Steps
 
 TOO_MANY: Final = "too many snapshots and restores at once"
 
 
-def snapshot(call: Call) -> Outcome:
+def snapshot(call: ApiCall) -> Outcome:
     """STREAM.SNAPSHOT: tells what there is, then sends it."""
     if is_empty_body(call.request.body):
         return refusals.BAD_REQUEST
@@ -44,7 +44,7 @@ def snapshot(call: Call) -> Outcome:
     extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
     client = call.port.describe_client(call.request)
     ambient = call.assets.ambient
-    transfer = Snapshot(
+    transfer = SnapshotSession(
         host,
         request,
         head=head,
@@ -57,14 +57,14 @@ def snapshot(call: Call) -> Outcome:
     for consumer in host.consumers.values():
         host.await_state(consumer)
     told = SnapshotCreate(stream=host.name, state=extent.state, client=client)
-    return Held(
+    return HeldRequest(
         SnapshotResponse(config=host.stream.cfg, state=extent.state),
         host,
         then=(Advise(f"{api_subjects.SNAPSHOT_CREATE}{host.name}", told), Begin(transfer)),
     )
 
 
-def restore(call: Call) -> Steps:
+def restore(call: ApiCall) -> Steps:
     """STREAM.RESTORE: says where the archive is to be sent."""
     request = read_needed(call, RestoreRequest)
     if isinstance(request, ApiError):

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import structs
 
 from penstock.api import api_subjects, refusals
-from penstock.api.advisories import ConsumerAction as ConsumerEvent
+from penstock.api.advisories import ConsumerActionAdvisory as ConsumerEvent
 from penstock.api.consumer_config import CreateConsumerRequest, pause_remaining
 from penstock.api.consumer_requests import (
-    Surroundings,
+    RequestContext,
     addressed,
     decide_sliced,
     for_source,
@@ -44,9 +44,9 @@ from penstock.base.short_hash import short_hash
 from penstock.jetstream.account.asset_factory import make_consumer, withdraw_consumer
 from penstock.jetstream.account.asset_files import ConsumerMeta
 from penstock.jetstream.account.asset_info import show_consumer
-from penstock.jetstream.account.assets import Page, page_start
+from penstock.jetstream.account.assets import ListPage, page_start
 from penstock.jetstream.account.config_views import ConsumerConfigs
-from penstock.jetstream.account.endpoints import Endpoint, Held
+from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
 from penstock.jetstream.account.handlers.handler_input import (
     consumer_of,
     missing_consumer,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig, ConsumerInfo
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.account.disk_work import FileSteps
-    from penstock.jetstream.account.endpoints import Call, Outcome, Port, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
     from penstock.jetstream.consumers.consumer import Consumer
     from penstock.jetstream.host.stream_host import StreamHost
 
@@ -76,7 +76,7 @@ LIST_STEP: Final = 64
 EPHEMERAL_NAME_LENGTH: Final = 8
 
 
-def create(call: Call) -> Steps:
+def create(call: ApiCall) -> Steps:
     """CONSUMER.CREATE in its forms: makes a consumer, or changes one that is there."""
     request = read_body(call, CreateConsumerRequest)
     if isinstance(request, ApiError):
@@ -107,7 +107,7 @@ def create(call: Call) -> Steps:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
 
 
-def _is_for_another(call: Call, host: StreamHost, cfg: ConsumerConfig) -> bool:
+def _is_for_another(call: ApiCall, host: StreamHost, cfg: ConsumerConfig) -> bool:
     """Whether who copies the stream means another one, which had its name before."""
     wanted = headers.get(call.request.header, STREAM_IDENTITY)
     if not wanted or not is_internal(cfg):
@@ -122,8 +122,8 @@ def _identified(host: StreamHost, cfg: ConsumerConfig) -> bytes:
     return headers.added(b"", STREAM_IDENTITY, identity_of(host.stream.created_ns).encode())
 
 
-def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
-    return Surroundings(
+def _surroundings(assets: Assets, host: StreamHost) -> RequestContext:
+    return RequestContext(
         stream=host.stream.cfg,
         caps=consumer_caps(assets.policy, assets.limits),
         consumers=ConsumerConfigs(host.consumers),
@@ -131,7 +131,7 @@ def _surroundings(assets: Assets, host: StreamHost) -> Surroundings:
     )
 
 
-def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Steps:
+def _create(call: ApiCall, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Steps:
     name = cfg.name or call.assets.ambient.nuid()[-EPHEMERAL_NAME_LENGTH:]
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
     try:
@@ -149,7 +149,7 @@ def _create(call: Call, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
         info = structs.replace(info, config=config)
-    return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
+    return HeldRequest(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
 def _save(host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
@@ -161,17 +161,17 @@ def _save(host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileStep
         yield from files.save(meta)
 
 
-def _update(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Steps:
+def _update(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> Steps:
     if cfg != consumer.cfg:
         yield from _change(call, host, consumer, cfg)
     if cfg.sourcing:
         _start_over(host, consumer, call.now_ns)
     call.port.mark(host)
     info = show_consumer(consumer, call.now_ns)
-    return Held(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
+    return HeldRequest(ConsumerCreateResponse(info=info), host, _identified(host, cfg))
 
 
-def _change(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
+def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
     """Put a configuration into force, then write it down; if either fails, the old one stays.
 
     Raises StoreError if it cannot be written.
@@ -194,7 +194,7 @@ def _change(call: Call, host: StreamHost, consumer: Consumer, cfg: ConsumerConfi
     host.touched(consumer, effects)
 
 
-def _take_back(call: Call, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
+def _take_back(call: ApiCall, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
     """Each step is tried whatever becomes of the others; what raises is logged."""
     for step in (
         lambda: consumer.update(old, call.now_ns),
@@ -224,7 +224,7 @@ def consumer_told(subject: str, host: StreamHost, name: str, action: str) -> Adv
     )
 
 
-def info(call: Call) -> Outcome:
+def info(call: ApiCall) -> Outcome:
     """CONSUMER.INFO"""
     if not is_empty_body(call.request.body):
         return refusals.NOT_EMPTY_REQUEST
@@ -234,7 +234,7 @@ def info(call: Call) -> Outcome:
     return ConsumerInfoResponse(info=show_consumer(found[1], call.now_ns))
 
 
-def names(call: Call) -> Outcome:
+def names(call: ApiCall) -> Outcome:
     """CONSUMER.NAMES"""
     request = read_optional(call, ConsumersRequest)
     host = stream_of(call)
@@ -252,7 +252,7 @@ def names(call: Call) -> Outcome:
     )
 
 
-def list_all(call: Call) -> Outcome | Steps:
+def list_all(call: ApiCall) -> Outcome | Steps:
     """CONSUMER.LIST"""
     request = read_optional(call, ConsumersRequest)
     host = stream_of(call)
@@ -262,10 +262,10 @@ def list_all(call: Call) -> Outcome | Steps:
         return host
     found = host.listed_consumers
     start = page_start(request.offset, len(found))
-    return _list(call, host, Page(len(found), start, found[start : start + LIST_LIMIT]))
+    return _list(call, host, ListPage(len(found), start, found[start : start + LIST_LIMIT]))
 
 
-def _list(call: Call, host: StreamHost, page: Page) -> Steps:
+def _list(call: ApiCall, host: StreamHost, page: ListPage) -> Steps:
     shown: list[ConsumerInfo] = []
     for at, name in enumerate(page.names if call.is_heard else ()):
         consumer = host.consumers.get(name)  # a consumer may be deleted between two steps
@@ -278,7 +278,7 @@ def _list(call: Call, host: StreamHost, page: Page) -> Steps:
     )
 
 
-def delete(call: Call) -> Outcome | Steps:
+def delete(call: ApiCall) -> Outcome | Steps:
     """CONSUMER.DELETE"""
     if not is_empty_body(call.request.body):
         return refusals.NOT_EMPTY_REQUEST
@@ -288,13 +288,13 @@ def delete(call: Call) -> Outcome | Steps:
     return _delete(call, *found)
 
 
-def _delete(call: Call, host: StreamHost, consumer: Consumer) -> Steps:
+def _delete(call: ApiCall, host: StreamHost, consumer: Consumer) -> Steps:
     try:
         yield from delete_consumer(call.port, host, consumer, call.now_ns)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
     yield from host.chores.finish(call.now_ns)  # messages that were kept for it alone
-    return Held(ConsumerDeleteResponse(success=True), host)
+    return HeldRequest(ConsumerDeleteResponse(success=True), host)
 
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> FileSteps:
@@ -311,7 +311,7 @@ def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: in
         yield from files.remove_rest()
 
 
-def pause(call: Call) -> Steps:
+def pause(call: ApiCall) -> Steps:
     """CONSUMER.PAUSE; without a time, or with one that has passed, it goes on."""
     request = read_optional(call, PauseRequest)
     if isinstance(request, ApiError):
@@ -328,7 +328,7 @@ def pause(call: Call) -> Steps:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
     call.port.mark(host)
     remaining_ns = pause_remaining(until_ns, call.now_ns)
-    return Held(
+    return HeldRequest(
         ConsumerPauseResponse(
             paused=remaining_ns > 0,
             pause_until=until_ns or 0,
@@ -338,7 +338,7 @@ def pause(call: Call) -> Steps:
     )
 
 
-def reset(call: Call) -> Outcome:
+def reset(call: ApiCall) -> Outcome:
     """CONSUMER.RESET; a consumer that is not there does not answer"""
     found = consumer_of(call)
     if isinstance(found, ApiError):
@@ -357,14 +357,14 @@ def reset(call: Call) -> Outcome:
     call.port.mark(host)
     is_copy = headers.get(call.request.header, STREAM_IDENTITY) is not None
     identity = identity_of(host.stream.created_ns).encode()
-    return Held(
+    return HeldRequest(
         ConsumerResetResponse(info=show_consumer(consumer, call.now_ns), reset_seq=done.seq),
         host,
         headers.added(b"", STREAM_IDENTITY, identity) if is_copy else b"",
     )
 
 
-def unpin(call: Call) -> Outcome:
+def unpin(call: ApiCall) -> Outcome:
     """CONSUMER.UNPIN"""
     request = read_one(call, UnpinRequest)
     if isinstance(request, ApiError):

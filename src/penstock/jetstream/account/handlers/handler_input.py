@@ -13,14 +13,14 @@ from penstock.api.request_bodies import is_empty_body, is_json_body
 from penstock.jetstream.account.asset_files import file_name
 
 if TYPE_CHECKING:
-    from penstock.jetstream.account.endpoints import Call
+    from penstock.jetstream.account.endpoints import ApiCall
     from penstock.jetstream.consumers.consumer import Consumer
     from penstock.jetstream.host.stream_host import StreamHost
 
 T = TypeVar("T", bound=Struct)
 
 
-def read_body(call: Call, kind: type[T]) -> T | ApiError:
+def read_body(call: ApiCall, kind: type[T]) -> T | ApiError:
     """The body, which must say something valid."""
     try:
         return decode(kind, call.request.body, strict=call.assets.policy.strict)
@@ -28,14 +28,14 @@ def read_body(call: Call, kind: type[T]) -> T | ApiError:
         return error
 
 
-def read_needed(call: Call, kind: type[T]) -> T | ApiError:
+def read_needed(call: ApiCall, kind: type[T]) -> T | ApiError:
     """The body, which must not be empty."""
     if is_empty_body(call.request.body):
         return refusals.BAD_REQUEST
     return read_body(call, kind)
 
 
-def read_one(call: Call, kind: type[T]) -> T | ApiError:
+def read_one(call: ApiCall, kind: type[T]) -> T | ApiError:
     """The body of a request that consumers themselves answer in the reference: read leniently."""
     try:
         return decode_one(kind, call.request.body)
@@ -43,19 +43,19 @@ def read_one(call: Call, kind: type[T]) -> T | ApiError:
         return error
 
 
-def read_optional(call: Call, kind: type[T]) -> T | ApiError:
+def read_optional(call: ApiCall, kind: type[T]) -> T | ApiError:
     """The body if it is JSON; anything else asks for nothing special."""
     if is_json_body(call.request.body):
         return read_body(call, kind)
     return kind()
 
 
-def stream_of(call: Call) -> StreamHost | ApiError:
+def stream_of(call: ApiCall) -> StreamHost | ApiError:
     """The stream the subject names."""
     return call.assets.hosts.get(call.names[0]) or call.assets.missing(call.names[0])
 
 
-def consumer_of(call: Call) -> tuple[StreamHost, Consumer] | ApiError:
+def consumer_of(call: ApiCall) -> tuple[StreamHost, Consumer] | ApiError:
     """The consumer the subject names."""
     host = stream_of(call)
     if isinstance(host, ApiError):

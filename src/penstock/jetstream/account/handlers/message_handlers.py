@@ -8,7 +8,7 @@ from penstock.api import refusals
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import MsgDeleteRequest, MsgGetRequest
 from penstock.api.responses import MsgDeleteResponse, MsgGetResponse
-from penstock.jetstream.account.endpoints import Endpoint, Held, Wait
+from penstock.jetstream.account.endpoints import Endpoint, HeldRequest, Wait
 from penstock.jetstream.account.handlers.handler_input import read_needed, stream_of
 from penstock.jetstream.account.message_get import get_message, refuse_get
 from penstock.jetstream.streams.entries import NotLoaded
@@ -16,11 +16,11 @@ from penstock.store.contract import Cold
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from penstock.jetstream.account.endpoints import Call, Outcome, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome, Steps
     from penstock.jetstream.host.stream_host import StreamHost
 
 
-def get(call: Call) -> Outcome | Steps:
+def get(call: ApiCall) -> Outcome | Steps:
     """STREAM.MSG.GET"""
     request = read_needed(call, MsgGetRequest)
     if isinstance(request, ApiError):
@@ -42,7 +42,7 @@ def _get(host: StreamHost, request: MsgGetRequest) -> Steps:
     return found if isinstance(found, ApiError) else MsgGetResponse(message=found)
 
 
-def delete(call: Call) -> Outcome | Steps:
+def delete(call: ApiCall) -> Outcome | Steps:
     """STREAM.MSG.DELETE; erased unless told otherwise"""
     request = read_needed(call, MsgDeleteRequest)
     if isinstance(request, ApiError):
@@ -53,7 +53,7 @@ def delete(call: Call) -> Outcome | Steps:
     return _delete(call, host, request)
 
 
-def _delete(call: Call, host: StreamHost, request: MsgDeleteRequest) -> Steps:
+def _delete(call: ApiCall, host: StreamHost, request: MsgDeleteRequest) -> Steps:
     erase = not request.no_erase
     entry = host.stream.plan_remove(request.seq, call.now_ns, erase=erase)
     while isinstance(entry, NotLoaded):
@@ -65,7 +65,7 @@ def _delete(call: Call, host: StreamHost, request: MsgDeleteRequest) -> Steps:
         host.propose(entry)
     except StoreError as error:
         return refusals.STREAM_MSG_DELETE_FAILED(err=str(error))
-    return Held(MsgDeleteResponse(success=True), host)
+    return HeldRequest(MsgDeleteResponse(success=True), host)
 
 
 ENDPOINTS: Final = {

@@ -37,7 +37,7 @@ from penstock.jetstream.account.asset_factory import host_made, make_files
 from penstock.jetstream.account.asset_files import StreamMeta, file_name
 from penstock.jetstream.account.asset_info import show_stream
 from penstock.jetstream.account.disk_work import DiskWork
-from penstock.jetstream.account.endpoints import Endpoint, Held
+from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
 from penstock.jetstream.account.handlers.consumer_handlers import consumer_told
 from penstock.jetstream.account.handlers.handler_input import (
     read_body,
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.api.stream_config import StreamConfig, StreamInfo
-    from penstock.jetstream.account.asset_factory import Made
-    from penstock.jetstream.account.assets import Assets, Page
+    from penstock.jetstream.account.asset_factory import CreatedAsset
+    from penstock.jetstream.account.assets import Assets, ListPage
     from penstock.jetstream.account.disk_work import FileSteps
-    from penstock.jetstream.account.endpoints import Call, Outcome, Port, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Purge
 
@@ -66,7 +66,7 @@ LIST_STEP: Final = 64
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
-def create(call: Call) -> Steps:
+def create(call: ApiCall) -> Steps:
     """STREAM.CREATE; one that is there already, and the same, is as good as made."""
     request = read_body(call, StreamConfigRequest)
     if isinstance(request, ApiError):
@@ -93,7 +93,7 @@ def create(call: Call) -> Steps:
     return created
 
 
-def _unmake(call: Call, host: StreamHost) -> None:
+def _unmake(call: ApiCall, host: StreamHost) -> None:
     """Nothing is left of a stream that was made and cannot be served."""
     if host.files is not None:
         host.files.doom()
@@ -102,7 +102,7 @@ def _unmake(call: Call, host: StreamHost) -> None:
     call.port.sweep()
 
 
-def _make(call: Call, cfg: StreamConfig) -> Generator[DiskWork[Made], None, StreamHost]:
+def _make(call: ApiCall, cfg: StreamConfig) -> Generator[DiskWork[CreatedAsset], None, StreamHost]:
     """Make a stream, its files on a disk thread. It takes messages when they are durable."""
     assets, now_ns = call.assets, call.now_ns
     work = DiskWork(lambda: make_files(assets, cfg, now_ns))
@@ -117,7 +117,7 @@ def _make(call: Call, cfg: StreamConfig) -> Generator[DiskWork[Made], None, Stre
     return host_made(assets, cfg, work.result(), now_ns)
 
 
-def _context(call: Call, request: StreamConfigRequest) -> StreamContext:
+def _context(call: ApiCall, request: StreamConfigRequest) -> StreamContext:
     return stream_context(call.assets, request.name)._replace(
         pedantic=request.pedantic,
         storage_given=STORAGE_KEY.search(call.request.body) is not None,
@@ -140,9 +140,9 @@ def stream_context(assets: Assets, name: str) -> StreamContext:
     )
 
 
-def _created(call: Call, host: StreamHost) -> Outcome:
+def _created(call: ApiCall, host: StreamHost) -> Outcome:
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
-    return Held(StreamCreateResponse(info=info, did_create=True), host)
+    return HeldRequest(StreamCreateResponse(info=info, did_create=True), host)
 
 
 def _used_of_limits(host: StreamHost) -> dict[str, ConsumerLimits]:
@@ -160,7 +160,7 @@ def _told(subject: str, name: str, action: str) -> Advise:
     return Advise(f"{subject}{name}", StreamAction(stream=name, action=action))
 
 
-def update(call: Call) -> Steps:
+def update(call: ApiCall) -> Steps:
     """STREAM.UPDATE"""
     request = read_body(call, StreamConfigRequest)
     if isinstance(request, ApiError):
@@ -190,7 +190,7 @@ def update(call: Call) -> Steps:
     yield from host.chores.finish(call.now_ns)  # lower limits may take many messages out
     call.port.perform([_told(api_subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
-    return Held(StreamUpdateResponse(info=info), host)
+    return HeldRequest(StreamUpdateResponse(info=info), host)
 
 
 def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
@@ -211,7 +211,7 @@ def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
     work.result()
 
 
-def _save_again(call: Call, host: StreamHost, old: StreamConfig) -> FileSteps:
+def _save_again(call: ApiCall, host: StreamHost, old: StreamConfig) -> FileSteps:
     """Write the old configuration again; if that fails, it is logged."""
     try:
         yield from _save(call.assets, host, old)
@@ -219,7 +219,7 @@ def _save_again(call: Call, host: StreamHost, old: StreamConfig) -> FileSteps:
         call.port.failed(call.request, error)
 
 
-def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
+def _put_in_force(call: ApiCall, host: StreamHost, entry: Update) -> None:
     """Everybody who depends on the configuration of a stream gets the new one."""
     old, cfg = host.stream.cfg, entry.cfg
     host.propose(entry)
@@ -229,7 +229,7 @@ def _put_in_force(call: Call, host: StreamHost, entry: Update) -> None:
         call.port.serve(host)
 
 
-def _take_back(call: Call, host: StreamHost, old: StreamConfig) -> None:
+def _take_back(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
     """An update failed half way: the stream is as before, in memory.
 
     Each step is tried whatever becomes of the others; what raises is logged.
@@ -264,7 +264,7 @@ def _meta(host: StreamHost, config: bytes) -> StreamMeta:
     )
 
 
-def info(call: Call) -> Outcome | Steps:
+def info(call: ApiCall) -> Outcome | Steps:
     """STREAM.INFO, with the subjects and the deleted sequences if asked for"""
     request = read_optional(call, StreamInfoRequest)
     if isinstance(request, ApiError):
@@ -275,7 +275,7 @@ def info(call: Call) -> Outcome | Steps:
     return info_in_steps(call, host, request)
 
 
-def names(call: Call) -> Outcome:
+def names(call: ApiCall) -> Outcome:
     """STREAM.NAMES"""
     request = read_optional(call, StreamNamesRequest)
     if isinstance(request, ApiError):
@@ -289,7 +289,7 @@ def names(call: Call) -> Outcome:
     )
 
 
-def list_all(call: Call) -> Outcome | Steps:
+def list_all(call: ApiCall) -> Outcome | Steps:
     """STREAM.LIST"""
     request = read_optional(call, StreamListRequest)
     if isinstance(request, ApiError):
@@ -298,7 +298,7 @@ def list_all(call: Call) -> Outcome | Steps:
     return _list(call, page)
 
 
-def _list(call: Call, page: Page) -> Steps:
+def _list(call: ApiCall, page: ListPage) -> Steps:
     shown: list[StreamInfo] = []
     for at, name in enumerate(page.names if call.is_heard else ()):
         host = call.assets.hosts.get(name)  # a stream may be deleted between two steps
@@ -311,7 +311,7 @@ def _list(call: Call, page: Page) -> Steps:
     )
 
 
-def delete(call: Call) -> Outcome | Steps:
+def delete(call: ApiCall) -> Outcome | Steps:
     """STREAM.DELETE"""
     if not is_empty_body(call.request.body):
         return refusals.NOT_EMPTY_REQUEST
@@ -321,7 +321,7 @@ def delete(call: Call) -> Outcome | Steps:
     return _delete(call, host)
 
 
-def _delete(call: Call, host: StreamHost) -> Steps:
+def _delete(call: ApiCall, host: StreamHost) -> Steps:
     files = host.files
     if files is not None:
         work = DiskWork(files.doom)
@@ -348,7 +348,7 @@ def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
     port.perform([_told(api_subjects.STREAM_DELETED, host.name, "delete")])
 
 
-def purge(call: Call) -> Outcome | Steps:
+def purge(call: ApiCall) -> Outcome | Steps:
     """STREAM.PURGE: all of it, or by subject, up to a sequence, but for the newest"""
     request = read_optional(call, PurgeRequest)
     if isinstance(request, ApiError):
@@ -362,7 +362,7 @@ def purge(call: Call) -> Outcome | Steps:
     return _purge(call, host, entry)
 
 
-def _purge(call: Call, host: StreamHost, entry: Purge) -> Steps:
+def _purge(call: ApiCall, host: StreamHost, entry: Purge) -> Steps:
     slices = host.chores.purge(entry, call.now_ns)
     try:
         while True:
@@ -373,7 +373,7 @@ def _purge(call: Call, host: StreamHost, entry: Purge) -> Steps:
         purged = end.value
     except StoreError as error:
         return refusals.STREAM_PURGE_FAILED(err=str(error))
-    return Held(StreamPurgeResponse(success=True, purged=purged), host)
+    return HeldRequest(StreamPurgeResponse(success=True, purged=purged), host)
 
 
 ENDPOINTS: Final = {

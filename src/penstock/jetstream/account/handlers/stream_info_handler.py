@@ -16,14 +16,14 @@ from penstock.api.api_levels import PENSTOCK_HEADER
 from penstock.api.json_codec import encode_plain
 from penstock.api.responses import StreamInfoResponse
 from penstock.jetstream.account.asset_info import show_stream
-from penstock.jetstream.account.endpoints import Held
+from penstock.jetstream.account.endpoints import HeldRequest
 from penstock.wire import headers
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.api.request_bodies import StreamInfoRequest
-    from penstock.jetstream.account.endpoints import Call, Steps
+    from penstock.jetstream.account.endpoints import ApiCall, Steps
     from penstock.jetstream.host.stream_host import StreamHost
 
 SUBJECTS_LIMIT: Final = 100_000
@@ -36,7 +36,7 @@ DELETED_PIECE: Final = 65_536
 """Sequences that are encoded at a time."""
 
 
-def info_in_steps(call: Call, host: StreamHost, request: StreamInfoRequest) -> Steps:
+def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -> Steps:
     """Collect what was asked for, and answer."""
     yield from host.chores.finish(call.now_ns)
     total = start = limit = 0
@@ -64,7 +64,7 @@ def info_in_steps(call: Call, host: StreamHost, request: StreamInfoRequest) -> S
             with_identity=headers.get(call.request.header, PENSTOCK_HEADER.encode()) is not None,
         ),
     )
-    return Held(response, host)  # what it counts can be read when it is said
+    return HeldRequest(response, host)  # what it counts can be read when it is said
 
 
 def _subjects(

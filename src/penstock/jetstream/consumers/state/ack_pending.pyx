@@ -26,7 +26,7 @@ cdef struct Delivered:
     bint gone
 
 
-cdef class Unsettled:
+cdef class AckPending:
     cdef Delivered* rows
     cdef size_t first      # of rows[first : end]; rows[first] is not gone
     cdef size_t end
@@ -270,7 +270,7 @@ cdef class Unsettled:
         return f"Unsettled({dict(self.items())!r})"
 
 
-Mapping.register(Unsettled)
+Mapping.register(AckPending)
 
 
 cdef class Spans:

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.base.sequences import SEQ_MAX
-from penstock.jetstream.consumers.state.ack_pending import Unsettled
+from penstock.jetstream.consumers.state.ack_pending import AckPending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +63,7 @@ _PENDING_BYTES: Final = 24
 _REDELIVERED_BYTES: Final = 16
 
 
-class Malformed(ValueError):
+class MalformedDelta(ValueError):
     """Bytes with a right checksum that say nothing this format knows."""
 
 
@@ -75,7 +75,7 @@ class ConsumerState:
     delivered_stream: int = 0
     floor_consumer: int = 0
     floor_stream: int = 0
-    pending: Unsettled = field(default_factory=Unsettled)
+    pending: AckPending = field(default_factory=AckPending)
     """Stream sequence -> (consumer sequence of the first delivery, time of the last one)."""
     redelivered: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> how often it was delivered after the first time."""
@@ -202,13 +202,13 @@ class ConsumerState:
     def decode(cls, data: bytes) -> tuple[ConsumerState, int]:
         """State and number of the last change in it; Malformed if it is neither."""
         if len(data) < _CHECKPOINT.size:
-            raise Malformed("shorter than a checkpoint")
+            raise MalformedDelta("shorter than a checkpoint")
         delta_seq, *pairs, pending, redelivered = _CHECKPOINT.unpack_from(data)
         if max(pending, redelivered) > ENTRIES_MAX:
-            raise Malformed("more entries than a consumer may have")
+            raise MalformedDelta("more entries than a consumer may have")
         lists = pending * _PENDING_BYTES + redelivered * _REDELIVERED_BYTES
         if len(data) != _CHECKPOINT.size + lists:
-            raise Malformed("not as long as its counts say")
+            raise MalformedDelta("not as long as its counts say")
         rest = memoryview(data)[_CHECKPOINT.size :]
         seqs, rest = _take("Q", rest, pending)
         firsts, rest = _take("Q", rest, pending)
@@ -216,15 +216,15 @@ class ConsumerState:
         counted, rest = _take("Q", rest, redelivered)
         counts, rest = _take("Q", rest, redelivered)
         if max(delta_seq, *pairs, *seqs, *firsts, *counted, *counts) > SEQ_MAX:
-            raise Malformed("a number that no sequence has")
+            raise MalformedDelta("a number that no sequence has")
         if 0 in seqs:
-            raise Malformed("a delivery of no message")
+            raise MalformedDelta("a delivery of no message")
         state = cls(*pairs)
         for seq, first, ts_ns in zip(seqs, firsts, times, strict=True):
             state.pending.put(seq, first, ts_ns)
         state.redelivered = dict(zip(counted, counts, strict=True))
         if len(state.pending) != pending or len(state.redelivered) != redelivered:
-            raise Malformed("a sequence twice")
+            raise MalformedDelta("a sequence twice")
         return state, delta_seq
 
 
@@ -267,18 +267,18 @@ def unpack(body: bytes) -> list[Change]:
         kind = body[at]
         layout = _LAYOUT.get(kind) or _RUN_LAYOUT.get(kind)
         if layout is None:
-            raise Malformed(f"no change is of kind {kind}")
+            raise MalformedDelta(f"no change is of kind {kind}")
         end = at + 1 + layout.size
         if end > len(body):
-            raise Malformed("ends within a change")
+            raise MalformedDelta("ends within a change")
         fields = layout.unpack_from(body, at + 1)
         if max(fields) > SEQ_MAX:
-            raise Malformed("a number that no sequence has")
+            raise MalformedDelta("a number that no sequence has")
         if kind in _RUN_LAYOUT:
             spans, end = _unpack_spans(body, end, fields[-1])
             fields = (*fields[:-1], spans)
             if kind == DELIVERED_RUN and fields[0] + span_count(spans) > SEQ_MAX:
-                raise Malformed("a run beyond the last sequence")
+                raise MalformedDelta("a run beyond the last sequence")
         changes.append((kind, fields))
         at = end
     return changes
@@ -287,13 +287,13 @@ def unpack(body: bytes) -> list[Change]:
 def _unpack_spans(body: bytes, at: int, count: int) -> tuple[list[Range], int]:
     end = at + count * _SPAN_BYTES
     if end > len(body):
-        raise Malformed("ends within a run")
+        raise MalformedDelta("ends within a run")
     numbers, _ = _take("Q", memoryview(body)[at:end], 2 * count)
     spans = list(zip(numbers[::2], numbers[1::2], strict=True))
     if not spans or any(not 0 < first <= last <= SEQ_MAX for first, last in spans):
-        raise Malformed("a run without messages")
+        raise MalformedDelta("a run without messages")
     if span_count(spans) > ENTRIES_MAX:
-        raise Malformed("a run of more messages than a consumer may have")
+        raise MalformedDelta("a run of more messages than a consumer may have")
     return spans, end
 
 
@@ -302,7 +302,7 @@ def replay(state: ConsumerState, changes: Iterable[Change]) -> None:
     for kind, arguments in changes:
         APPLY[kind](state, *arguments)
         if max(len(state.pending), len(state.redelivered)) > ENTRIES_MAX:
-            raise Malformed("more entries than a consumer may have")
+            raise MalformedDelta("more entries than a consumer may have")
 
 
 def _numbers(code: str, values: Iterable[int]) -> bytes:

@@ -17,7 +17,7 @@ from penstock.jetstream.consumers.state.delta_log import COPIES, LOG_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jetstream.consumers.state.delta_log import Frame, LogReading
+    from penstock.jetstream.consumers.state.delta_log import DeltaFrame, LogReading
     from penstock.store.io.slots import SlotReading
 
 STATE_SUFFIX = ".state"
@@ -106,7 +106,7 @@ def _is_current(log: LogReading | None) -> bool:
     return log is not None and log.version == LOG_VERSION
 
 
-def _all(log: LogReading) -> Iterator[Frame]:
+def _all(log: LogReading) -> Iterator[DeltaFrame]:
     yield from log.frames
     yield from log.islands
 

@@ -16,7 +16,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.base.sequences import SEQ_MAX
-from penstock.jetstream.consumers.state.consumer_deltas import Malformed, unpack
+from penstock.jetstream.consumers.state.consumer_deltas import MalformedDelta, unpack
 from penstock.store.io.slots import HASH_BYTES, PAGE_BYTES, keyed_hash
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FRAME_ALIGN: Final = 8
 COPIES: Final = 2
 
 
-class Frame(NamedTuple):
+class DeltaFrame(NamedTuple):
     """A row of changes, numbered from `first`."""
 
     offset: int
@@ -64,8 +64,8 @@ class LogReading(NamedTuple):
     generation: int
     half_bytes: int
     version: int
-    frames: list[Frame]
-    islands: list[Frame]
+    frames: list[DeltaFrame]
+    islands: list[DeltaFrame]
     end: int
     """Where the next frame would go."""
     headers: int
@@ -138,13 +138,13 @@ class _Reader:
         self._key = key
         self._halves = halves
 
-    def run(self, at: int) -> Iterator[Frame]:
+    def run(self, at: int) -> Iterator[DeltaFrame]:
         """Frames that follow one another from `at`, up to where neither copy is valid."""
         while frame := self._frame(at):
             yield frame
             at = frame.end
 
-    def islands(self, at: int) -> Iterator[Frame]:
+    def islands(self, at: int) -> Iterator[DeltaFrame]:
         """All valid frames from `at` on, wherever they begin."""
         while (at := self._next_magic(at)) >= 0:
             frame = self._frame(at)
@@ -157,12 +157,12 @@ class _Reader:
         places = [-(-place // FRAME_ALIGN) * FRAME_ALIGN for place in found if place >= 0]
         return min(places, default=-1)
 
-    def _frame(self, at: int) -> Frame | None:
+    def _frame(self, at: int) -> DeltaFrame | None:
         frames = [frame for half in self._halves if (frame := _parse(self._key, half, at))]
         return frames[0]._replace(copies=len(frames)) if frames else None
 
 
-def _parse(key: bytes, half: bytes, at: int) -> Frame | None:
+def _parse(key: bytes, half: bytes, at: int) -> DeltaFrame | None:
     head_end = at + FRAME_HEADER_BYTES
     fields = half[at : at + _FRAME_FIELDS.size]
     if not fields.startswith(FRAME_MAGIC) or len(half) < head_end:
@@ -175,12 +175,12 @@ def _parse(key: bytes, half: bytes, at: int) -> Frame | None:
         return None
     try:
         changes = unpack(body)
-    except Malformed:
+    except MalformedDelta:
         return None
     if len(changes) != count or max(first + count, durable_seq) > SEQ_MAX:
         return None
     end = head_end + _aligned(length)
-    return Frame(at, end, first, durable_seq, changes, 1)
+    return DeltaFrame(at, end, first, durable_seq, changes, 1)
 
 
 def _aligned(n: int) -> int:

@@ -17,7 +17,11 @@ import errno
 from typing import TYPE_CHECKING, Final
 
 from penstock.jetstream.consumers.state import consumer_deltas as deltas
-from penstock.jetstream.consumers.state.consumer_deltas import ENTRIES_MAX, ConsumerState, Malformed
+from penstock.jetstream.consumers.state.consumer_deltas import (
+    ENTRIES_MAX,
+    ConsumerState,
+    MalformedDelta,
+)
 from penstock.jetstream.consumers.state.consumer_recovery import (
     LOG_SUFFIXES,
     STATE_SUFFIX,
@@ -421,7 +425,7 @@ def _recover(
     images = [disk.pread(file, COPIES * HALF_BYTES_MAX, 0) for file in files]
     try:
         found = recover(reading, (read_log(key, images[0]), read_log(key, images[1])))
-    except Malformed as error:
+    except MalformedDelta as error:
         raise CorruptRecord(f"{disk.path}/{name}{STATE_SUFFIX}", 0, str(error)) from error
     for file in files:
         # What a killed process wrote can be read before it is durable.

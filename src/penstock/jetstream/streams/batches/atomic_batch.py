@@ -21,7 +21,7 @@ from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
 from penstock.jetstream.streams.batches.staged_batches import BATCH_ID_BYTES_MAX, Gatherings, Staged
-from penstock.jetstream.streams.entries import Answer, Batch, NotLoaded, Planned, Publish
+from penstock.jetstream.streams.entries import Answer, BatchEntry, NotLoaded, Planned, Publish
 from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, sequence_of
 from penstock.store.contract import Cold
 from penstock.store.index.message_pack import unpacked
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.batches.staged_batches import Gathering, InFlight
     from penstock.jetstream.streams.planner import Planner
     from penstock.jetstream.streams.publish_checks import Verdict
-    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 COMMIT: Final = b"1"
 COMMIT_WITHOUT: Final = b"eob"
@@ -60,7 +60,7 @@ class AtomicBatches:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: PlanState,
         planner: Planner,
         limits: BatchLimits,
         in_flight: InFlight,
@@ -201,7 +201,7 @@ class AtomicBatches:
             )
         count = num_packed + len(planned)
         name = _text(batch_id)
-        return Batch(planned[-1].ts_ns, name, tuple(planned), count, msg.reply, packed)
+        return BatchEntry(planned[-1].ts_ns, name, tuple(planned), count, msg.reply, packed)
 
     def _plan_all(
         self, items: list[Staged], staged: StagedLedger, now_ns: int

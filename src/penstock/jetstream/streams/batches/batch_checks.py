@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api import refusals
 from penstock.api.stream_config import Discard
 from penstock.jetstream.streams import counter, publish_checks, publish_headers, schedule
-from penstock.jetstream.streams.stream_state import Draft, Ledger
+from penstock.jetstream.streams.stream_state import Draft, PlanState
 from penstock.jetstream.streams.ttl import parse_ttl
 from penstock.store.contract import Cold, MessageRecord, Missing, Refusal
 from penstock.store.index.message_pack import holds_subject
@@ -24,7 +24,7 @@ _SUBJECT_AGAIN: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup sub inva
 _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid")
 
 
-class StagedLedger(Ledger):
+class StagedLedger(PlanState):
     """A ledger as it will be once the messages staged so far are stored."""
 
     __slots__ = (
@@ -38,9 +38,9 @@ class StagedLedger(Ledger):
         "subjects",
     )
 
-    def __init__(self, ledger: Ledger, packed: bytes = b"", num_packed: int = 0) -> None:
+    def __init__(self, ledger: PlanState, packed: bytes = b"", num_packed: int = 0) -> None:
         """The batch begins with so many packed messages, which nothing is asked of."""
-        for name in Ledger.__slots__:
+        for name in PlanState.__slots__:
             setattr(self, name, getattr(ledger, name))
         self._packed = packed
         self.last_seq += num_packed
@@ -113,14 +113,14 @@ class StagedLedger(Ledger):
         return Refusal.MAX_PER_SUBJECT if over else None
 
 
-def header_size(ledger: Ledger, draft: Draft) -> Verdict:
+def header_size(ledger: PlanState, draft: Draft) -> Verdict:
     """The header is within what a message may have; the whole was measured when it came."""
     if len(draft.header) > publish_checks.HEADER_BYTES_MAX:
         return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
     return None
 
 
-def ttl(ledger: Ledger, draft: Draft) -> Verdict:
+def ttl(ledger: PlanState, draft: Draft) -> Verdict:
     """A TTL needs a stream that has them, and makes sense."""
     value = draft.fields.get(publish_headers.TTL)
     if not value or parse_ttl(value) == 0:
@@ -132,7 +132,7 @@ def ttl(ledger: Ledger, draft: Draft) -> Verdict:
     )
 
 
-def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
+def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
     """Its id is new, in this batch as well."""
     assert isinstance(ledger, StagedLedger)
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
@@ -141,7 +141,7 @@ def not_seen(ledger: Ledger, draft: Draft) -> Verdict:
     return publish_checks.not_seen(ledger, draft)
 
 
-def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
     """Only the first message of a batch can expect something of the whole stream."""
     assert isinstance(ledger, StagedLedger)
     verdict = publish_checks.expected_last_seq(ledger, draft)
@@ -150,7 +150,7 @@ def expected_last_seq(ledger: Ledger, draft: Draft) -> Verdict:
     return verdict
 
 
-def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
+def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
     """Nothing can be expected of a subject the batch has written to."""
     assert isinstance(ledger, StagedLedger)
     if draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ):
@@ -160,7 +160,7 @@ def expected_subject_seq(ledger: Ledger, draft: Draft) -> Verdict:
     return publish_checks.expected_subject_seq(ledger, draft)
 
 
-def rollup(ledger: Ledger, draft: Draft) -> Verdict:
+def rollup(ledger: PlanState, draft: Draft) -> Verdict:
     """A rollup cannot take out what the same batch wrote."""
     assert isinstance(ledger, StagedLedger)
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
@@ -170,7 +170,7 @@ def rollup(ledger: Ledger, draft: Draft) -> Verdict:
     return _NOT_FIRST if verdict is None and value == b"all" and ledger.is_begun else verdict
 
 
-def limits(ledger: Ledger, draft: Draft) -> Verdict:
+def limits(ledger: PlanState, draft: Draft) -> Verdict:
     """The stream has room for all of the batch."""
     assert isinstance(ledger, StagedLedger)
     refused = ledger.overflow(draft)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.batches.staged_batches import InFlight
     from penstock.jetstream.streams.planner import Planner
     from penstock.jetstream.streams.pubacks import PubAcks
-    from penstock.jetstream.streams.stream_state import Draft, Ledger
+    from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 SUFFIX: Final = ".$FI"
 FLOW_DEFAULT: Final = 10
@@ -115,7 +115,7 @@ class FastBatches:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: PlanState,
         planner: Planner,
         acks: PubAcks,
         limits: BatchLimits,

@@ -6,7 +6,7 @@ from penstock.broker.router cimport Lane, Message
 from penstock.jetstream.streams.lanes.publish_lane cimport StreamLane
 
 
-cdef class Place:
+cdef class SourceCursor:
     cdef public uint64_t seq             # the last one taken from the origin
     cdef public uint64_t consumer_seq    # of the delivery it came with
     cdef public uint64_t lag
@@ -21,7 +21,7 @@ cdef struct Delivered:
 
 cdef class CopyLane(Lane):
     cdef StreamLane stream
-    cdef Place place
+    cdef SourceCursor place
     cdef object host
     cdef bytes delivered_by              # of an ack subject: the consumer, and that it is the first time
     cdef bytes note_head                 # of the note in a copy, around the sequence; None: a mirror

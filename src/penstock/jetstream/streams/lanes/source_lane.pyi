@@ -1,7 +1,7 @@
 from penstock.broker.router import Lane
 from penstock.jetstream.streams.lanes.publish_lane import StreamLane
 
-class Place:
+class SourceCursor:
     seq: int
     consumer_seq: int
     lag: int
@@ -14,7 +14,7 @@ class CopyLane(Lane):
         self,
         *,
         stream: StreamLane,
-        place: Place,
+        place: SourceCursor,
         host: object,
         call: object,
     ) -> None: ...

@@ -3,7 +3,7 @@
 It takes the delivery that is expected next, of a message without headers that mean anything to a
 stream, into a stream that needs no more than appending and limits. Everything else is left to the
 feed, and with it whatever follows in the same turn: heartbeats, questions of flow control, gaps.
-Both lanes move the same `Place` and end in the same log; a property test holds them to it.
+Both lanes move the same `SourceCursor` and end in the same log; a property test holds them to it.
 
 The stream's own lane counts what is taken here as if it were its own, so that it is announced and
 made durable. Nothing is acknowledged to an origin here.
@@ -34,12 +34,12 @@ cdef const char* ACK = b"$JS.ACK."
 cdef const char* SPECIAL = b"\r\nNats-"
 
 
-cdef class Place:
+cdef class SourceCursor:
     """How far one origin has been read; owned by `Progress`."""
 
 
 cdef class CopyLane(Lane):
-    def __cinit__(self, *, StreamLane stream not None, Place place not None, host, call):
+    def __cinit__(self, *, StreamLane stream not None, SourceCursor place not None, host, call):
         self.stream = stream
         self.place = place
         self.host = host

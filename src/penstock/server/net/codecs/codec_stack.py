@@ -7,15 +7,15 @@ when both are; what either wants to say, also its last words, leaves through the
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.server.net.codecs.contract import BytesLike, Codec, CodecEnd
+from penstock.server.net.codecs.contract import BytesLike, CodecEnd, TransportCodec
 
 if TYPE_CHECKING:
     from penstock.server.net.codecs.tls_codec import TlsAcceptor, TlsCodec
     from penstock.server.net.codecs.websocket import WebSocketAcceptor, WebSocketCodec
 
 
-Lower = TypeVar("Lower", bound=Codec)
-Upper = TypeVar("Upper", bound=Codec)
+Lower = TypeVar("Lower", bound=TransportCodec)
+Upper = TypeVar("Upper", bound=TransportCodec)
 
 
 @dataclass(frozen=True, slots=True)

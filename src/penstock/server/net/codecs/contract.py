@@ -58,7 +58,7 @@ class CodecError(CodecEnd):
     """The peer broke the rules of the transport, or failed its handshake: worth a log entry."""
 
 
-class Codec(Protocol):
+class TransportCodec(Protocol):
     """Transport bytes <-> NATS protocol bytes of one connection; no IO, no clock."""
 
     @property

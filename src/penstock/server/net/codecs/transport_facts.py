@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.server.net.codecs.contract import Codec
+    from penstock.server.net.codecs.contract import TransportCodec
     from penstock.server.net.codecs.upgrade import Upgrade
 
 
@@ -34,21 +34,21 @@ class UpgradeFacts(Protocol):
     def upgrade(self) -> Upgrade | None: ...
 
 
-def tls_of(codec: Codec | None) -> TlsFacts | None:
+def tls_of(codec: TransportCodec | None) -> TlsFacts | None:
     for layer in _layers(codec):
         if isinstance(layer, TlsFacts):
             return layer
     return None
 
 
-def upgrade_of(codec: Codec | None) -> Upgrade | None:
+def upgrade_of(codec: TransportCodec | None) -> Upgrade | None:
     for layer in _layers(codec):
         if isinstance(layer, UpgradeFacts):
             return layer.upgrade
     return None
 
 
-def _layers(codec: Codec | None) -> Iterator[object]:
+def _layers(codec: TransportCodec | None) -> Iterator[object]:
     if codec is not None:
         yield getattr(codec, "upper", codec)
         yield getattr(codec, "lower", codec)

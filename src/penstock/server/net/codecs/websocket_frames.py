@@ -116,7 +116,7 @@ class FrameDecoder:
         self._key = b""
         self._final = True
         self._in_message = False
-        self._inflater: Inflater | None = None
+        self._inflater: FrameInflater | None = None
 
     @property
     def pending(self) -> bool:
@@ -209,7 +209,7 @@ class FrameDecoder:
         if opcode != CONTINUATION:
             self._in_message = True
             if first & COMPRESSED:
-                self._inflater = Inflater(self._message_bytes_max)
+                self._inflater = FrameInflater(self._message_bytes_max)
         self._final = bool(first & FINAL)
         self._left, self._key = length, key
         if not length:
@@ -250,7 +250,7 @@ class FrameDecoder:
         return stop
 
 
-class Inflater:
+class FrameInflater:
     """One compressed message, inflated in portions; raises FrameViolation when it is no good."""
 
     __slots__ = ("_bytes_max", "_engine", "_finishing", "_queue")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jetstream.consumers.state.ack_pending import Unsettled
+from penstock.jetstream.consumers.state.ack_pending import AckPending
 
 GAPS_MAX = 64
 seqs = st.integers(1, 60)
@@ -26,7 +26,7 @@ class Twin:
     """The structure and the dict."""
 
     def __init__(self) -> None:
-        self.real = Unsettled()
+        self.real = AckPending()
         self.naive: dict[int, tuple[int, int]] = {}
         self.clock = 0
         self.floor = (0, 0)
@@ -102,7 +102,7 @@ def test_it_is_a_dict_in_order(script: list[tuple[str, object]]) -> None:
 
 
 def test_it_stays_as_small_as_what_is_there() -> None:
-    unsettled = Unsettled()
+    unsettled = AckPending()
     unsettled.put(1, 1, 0)
     for seq in range(2, 5000):
         unsettled.put(seq, seq, 0)

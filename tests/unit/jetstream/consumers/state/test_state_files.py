@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.jetstream.consumers.state import consumer_deltas, delta_log, state_files
-from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, Malformed, unpack
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta, unpack
 from penstock.jetstream.consumers.state.consumer_recovery import recover
 from penstock.jetstream.consumers.state.delta_log import COPIES, LOG_HEADER_BYTES, read_log
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
@@ -19,7 +19,7 @@ from penstock.store.errors import NotFound, StoreError, SyncFailed
 from penstock.store.io.disk import RealDisk
 from penstock.store.io.slots import SlotsDamaged, read_slots, state_key
 from penstock.testing.damage import cut, damage_states, flip_bit, lose, zero_page
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice, Lose
 from support.consumer import (
     HALF,
@@ -98,11 +98,11 @@ def test_a_checkpoint_of_no_sense_is_refused() -> None:
     state.deliver(2, 2, T0, 1)
     good = state.encode(1)
     for stop in range(len(good)):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedDelta):
             ConsumerState.decode(good[:stop])
-    with pytest.raises(Malformed, match="twice"):
+    with pytest.raises(MalformedDelta, match="twice"):
         ConsumerState.decode(good[:56] + good[48:56] + good[64:])
-    with pytest.raises(Malformed, match="more entries"):
+    with pytest.raises(MalformedDelta, match="more entries"):
         ConsumerState.decode(good[:40] + b"\xff" * 8 + good[48:])
 
 
@@ -110,7 +110,7 @@ def test_changes_of_an_unknown_kind_or_half_a_change_are_refused() -> None:
     packed = consumer_deltas.pack_acked(consumer_deltas.ACKED, 5)
     assert unpack(packed * 2) == [(consumer_deltas.ACKED, (5,))] * 2
     for bad in (b"\0", b"\xff", packed[:-1], packed + b"\x01"):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedDelta):
             unpack(bad)
 
 
@@ -141,11 +141,11 @@ def test_runs_come_back_as_they_were_packed() -> None:
 def test_runs_of_no_sense_are_refused() -> None:
     good = consumer_deltas.pack_acked_run([(1, 2), (4, 4)])
     for stop in range(1, len(good)):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedDelta):
             unpack(good[:stop])
     too_many = consumer_deltas.ENTRIES_MAX + 1
     for spans in ([], [(2, 1)], [(1, too_many)], [(0, 2**64 - 1)]):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedDelta):
             unpack(consumer_deltas.pack_acked_run(spans))
 
 
@@ -253,7 +253,7 @@ def test_a_failed_sync_is_final_and_the_synced_state_survives() -> None:
     run = settled()
     durable = run.store.durable_seq
     run.change()
-    run.disk.fail_nth(1, Fault.SYNC_ERROR)
+    run.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     with pytest.raises(SyncFailed):
         run.store.settle()
     run.disk.heal()
@@ -266,8 +266,8 @@ def test_a_failed_sync_is_final_and_the_synced_state_survives() -> None:
     assert reopened(run.disk.crash(Lose()))[0].recorded_seq >= durable
 
 
-@pytest.mark.parametrize("fault", [Fault.EIO, Fault.SHORT_WRITE, Fault.ENOSPC])
-def test_whichever_write_fails_it_can_be_tried_again(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.EIO, DiskFault.SHORT_WRITE, DiskFault.ENOSPC])
+def test_whichever_write_fails_it_can_be_tried_again(fault: DiskFault) -> None:
     nth = 0
     struck = True
     while struck:

@@ -16,7 +16,7 @@ from penstock.store.io.slots import SlotFile
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import zero_page
 from penstock.testing.recording_disk import RecordingDisk
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice
 from support.consumer import (
     HALF,
@@ -177,7 +177,7 @@ def test_whichever_call_fails_while_opening_the_next_try_finds_the_same_state() 
     while struck:
         nth += 1
         image = run.disk.crash(Choice())
-        image.fail_nth(nth, Fault.EIO)
+        image.fail_nth(nth, DiskFault.EIO)
         try:
             store, _ = reopened(image)
         except StoreError:

@@ -9,7 +9,7 @@ from penstock.api.advisories import BatchAbandoned
 from penstock.base.effects import Advise
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.staged_batches import InFlight
-from penstock.jetstream.streams.entries import Batch
+from penstock.jetstream.streams.entries import BatchEntry
 from penstock.jetstream.streams.lanes.lane_policy import is_packed as packs
 from penstock.store.contract import Refusal
 from support.publishing import INTEREST, NEW, SECOND, Run, ack
@@ -81,7 +81,7 @@ def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row(is_packed: bo
     assert run.applied[-1].stored == (told[2:] if is_packed else told)
     assert run.applied[-1].is_bulk is is_packed
     entry = run.entries[-1]
-    assert isinstance(entry, Batch)
+    assert isinstance(entry, BatchEntry)
     assert (len(entry.items), bool(entry.packed)) == (1 if is_packed else 3, is_packed)
 
 

@@ -12,10 +12,10 @@ from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.staged_batches import Gatherings, InFlight
 from penstock.jetstream.streams.dedupe import DuplicateWindow
 from penstock.jetstream.streams.lanes.publish_lane import StreamLane
-from penstock.server.net.io_loop import Plane
+from penstock.server.net.io_loop import IoLoop
 from penstock.store.filestore import FileStore
 from penstock.subjects.trie import SubList, Subscription
-from penstock.testing.sim_disk import Fault, SimDisk
+from penstock.testing.sim_disk import DiskFault, SimDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class Stage:
             self.disk, incarnation=7, noise=lambda n: bytes(n), sync_always=sync_always
         )
         self.router, self.interest, self.pace = Router(seed=1), SubList(), Pace()
-        self.plane = Plane(router=self.router, arm=lambda *_: None, write_deadline_ns=10**10)
+        self.plane = IoLoop(router=self.router, arm=lambda *_: None, write_deadline_ns=10**10)
         self.plane.add_interest(self.interest)
         self.plane.set_pace(self.pace)
         self.ids = DuplicateWindow(WINDOW_NS)
@@ -150,7 +150,7 @@ def test_a_slow_disk_is_not_waited_for(stage: Stage) -> None:
 
 
 def test_a_failed_sync_acknowledges_nothing(stage: Stage) -> None:
-    stage.disk.fail_nth(1, Fault.SYNC_ERROR)
+    stage.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     stage.publish("in")
     assert stage.acks == []
     assert stage.store.visible_seq == 1

@@ -14,18 +14,26 @@ from penstock.server.net.codecs.contract import (
     READ_ERROR,
     RECEIVE_BYTES_MAX,
     TLS_HANDSHAKE_FAILURE,
-    Codec,
     CodecClosed,
     CodecEnd,
     CodecError,
+    TransportCodec,
 )
 from penstock.server.net.codecs.websocket import build_acceptor
-from support.codecs import SPLITS, TlsClient, WebSocketClient, feed, frame, split, upgrade_request
+from support.transport_codecs import (
+    SPLITS,
+    TlsClient,
+    WebSocketClient,
+    feed,
+    frame,
+    split,
+    upgrade_request,
+)
 
 if TYPE_CHECKING:
     from penstock.server.net.codecs.tls_codec import TlsCodec
     from penstock.server.net.codecs.websocket import WebSocketCodec
-    from support.codecs import Pki
+    from support.transport_codecs import Pki
 
 MESSAGE = b"PUB a 5\r\nhello\r\n" * 3000
 
@@ -120,7 +128,7 @@ def packed(data: bytes) -> bytes:
     return frame(2, deflated, rsv1=True)
 
 
-def drained(codec: Codec, data: bytes) -> tuple[list[int], CodecEnd | None]:
+def drained(codec: TransportCodec, data: bytes) -> tuple[list[int], CodecEnd | None]:
     """Sizes of the portions, and the end."""
     sizes: list[int] = []
     try:

@@ -18,10 +18,10 @@ from penstock.server.net.codecs.contract import (
 from penstock.server.net.codecs.peer_certificate import spki_sha256
 from penstock.server.net.codecs.tls_codec import HANDSHAKE_BYTES_MAX, TlsCodec, looks_like_tls
 from support.certs import EXPIRED, common_name, make_authority
-from support.codecs import SPLITS, TlsClient, feed, split
+from support.transport_codecs import SPLITS, TlsClient, feed, split
 
 if TYPE_CHECKING:
-    from support.codecs import Pki
+    from support.transport_codecs import Pki
 
 MESSAGE = b"PUB a 5\r\nhello\r\n" * 5000
 

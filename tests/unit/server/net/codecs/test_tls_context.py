@@ -16,10 +16,10 @@ from penstock.server.net.codecs.tls_context import (
     build_context,
 )
 from support.certs import common_name
-from support.codecs import TlsClient
+from support.transport_codecs import TlsClient
 
 if TYPE_CHECKING:
-    from support.codecs import Pki
+    from support.transport_codecs import Pki
 
 
 def complaint(pki: Pki, **options: object) -> str:

@@ -17,7 +17,7 @@ from penstock.server.net.codecs.upgrade import (
     UpgradeRules,
     upgrade_rules,
 )
-from support.codecs import SPLITS, split, upgrade_request
+from support.transport_codecs import SPLITS, split, upgrade_request
 from support.upgrades import BAD, GOOD
 
 

@@ -22,7 +22,7 @@ from penstock.server.net.codecs.websocket import (
     close_status,
 )
 from penstock.server.net.codecs.websocket_frames import CloseStatus
-from support.codecs import SPLITS, WebSocketClient, feed, frame, split, upgrade_request
+from support.transport_codecs import SPLITS, WebSocketClient, feed, frame, split, upgrade_request
 
 MESSAGE = b"PUB a 5\r\nhello\r\n" * 3000
 PING = 9

@@ -26,14 +26,14 @@ from penstock.server.net.codecs.websocket_frames import (
     TEXT,
     CloseStatus,
     FrameDecoder,
+    FrameInflater,
     FrameViolation,
-    Inflater,
     PeerClosed,
     close_payload,
     encode_frame,
     encode_message,
 )
-from support.codecs import SPLITS, frame, split
+from support.transport_codecs import SPLITS, frame, split
 
 DATA = b"PUB a 5\r\nhello\r\n"
 
@@ -306,7 +306,7 @@ def test_a_message_beyond_its_limit_is_too_big() -> None:
 
 
 def test_nothing_piles_up_behind_the_last_block_of_a_message() -> None:
-    inflater = Inflater(1000)
+    inflater = FrameInflater(1000)
     inflater.push(zlib.compress(DATA, wbits=-15))
     assert inflater.drain(1000) == DATA
     for _ in range(100):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.server.net.codecs.contract import Codec
+    from penstock.server.net.codecs.contract import TransportCodec
     from support.certs import Authority
 
 SPLITS = ("whole", "bytes", "random")
@@ -45,7 +45,7 @@ def split(data: bytes, how: str, seed: int = 7) -> Iterator[bytes]:
         at += step
 
 
-def feed(codec: Codec, data: bytes, how: str) -> tuple[bytes, CodecEnd | None]:
+def feed(codec: TransportCodec, data: bytes, how: str) -> tuple[bytes, CodecEnd | None]:
     """All NATS bytes a codec gives for `data`, and how it ended, if it did."""
     out = bytearray()
     for piece in split(data, how):
@@ -93,7 +93,7 @@ class TlsClient:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_hostname=name)
 
-    def shake_hands(self, codec: Codec, how: str = "whole") -> None:
+    def shake_hands(self, codec: TransportCodec, how: str = "whole") -> None:
         """Runs both sides until the client is done, then hands over its last flight."""
         while not self._step():
             for piece in split(self._out.read(), how):

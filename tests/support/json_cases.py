@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-FILE = Path(__file__).parent / "contract" / "jetstream" / "json_faults.txt"
+FILE = Path(__file__).parents[1] / "contract" / "jetstream" / "json_faults.txt"
 
 
 class Body(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.certs import common_name, shared_authority
-from support.codecs import Pki
+from support.transport_codecs import Pki
 
 
 @pytest.fixture(scope="session")
