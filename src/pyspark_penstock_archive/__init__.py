@@ -1,5 +1,5 @@
 """Found by Spark through its name: the format `penstock-archive` needs no registration."""
 
-from penstock.spark.files.archive_source import PenstockArchive as DefaultSource
+from penstock.spark.jobs.archive_source import PenstockArchive as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -45,7 +45,7 @@ class Harmed(DataSource):
         return HARMED
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        from penstock.spark.read.source import JetStream
+        from penstock.spark.jetstream_source import JetStream
 
         own = ("harm", "place")
         options = {name: value for name, value in self.options.items() if name not in own}

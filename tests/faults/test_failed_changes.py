@@ -30,12 +30,12 @@ SERVING = [
     "penstock.server.jetstream.account_runtime:AccountEdge._take_in",
     "penstock.server.jetstream.source_subscriptions:Copying.follow",
     "penstock.jetstream.sources.source_reader:Progress",
-    "penstock.jetstream.account.handlers.stream_handlers:show_stream",
+    "penstock.jetstream.handlers.stream_handlers:show_stream",
 ]
 STREAM_CREATE = [
     *PARTS,
     *SERVING,
-    "penstock.jetstream.account.asset_files:SlotFile.create",
+    "penstock.jetstream.host.asset_files:SlotFile.create",
     "penstock.jetstream.account.asset_factory:FileStore.open",
     "penstock.jetstream.account.asset_factory:Stream",
     "penstock.jetstream.account.asset_factory:StreamHost",
@@ -45,7 +45,7 @@ STREAM_CREATE = [
 STREAM_UPDATE = [
     *PARTS,
     *SERVING,
-    "penstock.jetstream.account.asset_files:StreamFiles.save",
+    "penstock.jetstream.host.asset_files:StreamFiles.save",
     "penstock.jetstream.streams.applier:Applier._update",
     "penstock.jetstream.streams.stream:Stream._reconfigure",
     "penstock.jetstream.host.stream_host:StreamHost.config_changed",
@@ -54,17 +54,17 @@ STREAM_UPDATE = [
 CONSUMER_CREATE = [
     "penstock.jetstream.account.asset_factory:Consumer",
     "penstock.jetstream.account.asset_factory:surroundings",
-    "penstock.jetstream.account.asset_files:ConsumerFiles.save",
+    "penstock.jetstream.host.asset_files:ConsumerFiles.save",
     "penstock.jetstream.host.stream_host:StreamHost.add_consumer",
     "penstock.server.jetstream.account_runtime:AccountEdge.watch",
-    "penstock.jetstream.account.handlers.consumer_handlers:show_consumer",
+    "penstock.jetstream.handlers.consumer_handlers:show_consumer",
 ]
 CONSUMER_UPDATE = [
     "penstock.jetstream.consumers.consumer:Consumer.update",
-    "penstock.jetstream.account.asset_files:ConsumerFiles.save",
+    "penstock.jetstream.host.asset_files:ConsumerFiles.save",
     "penstock.jetstream.host.stream_host:StreamHost.filters_changed",
     "penstock.server.jetstream.account_runtime:AccountEdge.watch",
-    "penstock.jetstream.account.handlers.consumer_handlers:show_consumer",
+    "penstock.jetstream.handlers.consumer_handlers:show_consumer",
 ]
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import penstock
 from penstock.base.sequences import SEQ_MAX
-from penstock.jetstream.account import asset_files as asset_files
 from penstock.jetstream.account import asset_recovery
+from penstock.jetstream.host import asset_files as asset_files
 from penstock.server.jetstream.account_runtime import AccountRuntime
 from penstock.store.io.disk import RealDisk
 from penstock.store.io.slots import SlotFile, state_key

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.fold import FoldDigest, Index, Quarantine, Undecodable, digest_of
-from penstock.fold.derive import extensions
+from penstock.fold.store import extensions
 from penstock.fold.store.sqlite_rows import rows_of
 from penstock.kv.bucket_records import updates_of
 from penstock.kv.kv_types import KvEntry, KvUpdate, Op

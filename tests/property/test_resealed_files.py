@@ -23,10 +23,7 @@ from penstock.jetstream.consumers.state.consumer_deltas import (
     unpack,
 )
 from penstock.records.record_codec import checksum
-from penstock.store.contract import Cold
-from penstock.store.errors import StoreError
-from penstock.store.filestore import FileStore
-from penstock.store.format.block_file import (
+from penstock.store.block_file import (
     Form,
     Trailer,
     block_name,
@@ -34,10 +31,13 @@ from penstock.store.format.block_file import (
     pack_trailer,
     padded,
 )
+from penstock.store.contract import Cold
+from penstock.store.errors import StoreError
+from penstock.store.filestore import FileStore
 from penstock.store.format.block_frames import Binding
 from penstock.store.format.block_header import block_header
-from penstock.store.format.block_index import BadIndex, load_index
 from penstock.store.format.end_marker import END_FILE, ROLE
+from penstock.store.index.block_index import BadIndex, load_index
 from penstock.store.index.message_log import MessageLog
 from penstock.store.io.slots import SlotFile, state_key
 from penstock.testing.sim_disk import SimDisk

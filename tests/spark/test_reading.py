@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.spark.errors import DataLoss, SourceError
+from penstock.spark.message_rows import message_schema
 from penstock.spark.options import OptionError, parse
-from penstock.spark.read.message_rows import message_schema
 from penstock.spark.read.source_batch import StreamTable
 from penstock.spark.read.source_options import ReadOptions
 from penstock.spark.read.source_stream import StreamFollower

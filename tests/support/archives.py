@@ -17,11 +17,11 @@ from penstock.api.stream_requests import check_restored, plan_create
 from penstock.base.effects import Advise, Send
 from penstock.base.message import Inbound
 from penstock.jetstream.account.asset_factory import make_stream
-from penstock.jetstream.account.asset_files import AccountDirectory
 from penstock.jetstream.account.assets import Assets, ServerRoom
 from penstock.jetstream.account.policy import Policy
 from penstock.jetstream.archive.restore_session import Restore
-from penstock.jetstream.host.environment import Environment
+from penstock.jetstream.environment import Environment
+from penstock.jetstream.host.asset_files import AccountDirectory
 from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.stream_config import StreamSource
 from penstock.base.effects import Fetch, Send
 from penstock.base.message import Inbound
-from penstock.jetstream.host.environment import Environment
+from penstock.jetstream.environment import Environment
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.jetstream.streams.retention import limits_of

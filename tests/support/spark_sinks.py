@@ -21,7 +21,7 @@ import nats
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from penstock.spark.read.source import JetStream
+from penstock.spark.jetstream_source import JetStream
 from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from penstock.fold.artifact.export_requests import Exports
 from penstock.fold.artifact.manifest import ArtifactFile, Manifest
 from penstock.fold.artifact.manifest import Manifest as ExportManifest
 from penstock.fold.blocking_fold import BlockingFold, FoldThread
-from penstock.fold.derive.extensions import Behind, Extension
 from penstock.fold.derive.indexes import Index
 from penstock.fold.derive.quarantine import Quarantine, Rejected
 from penstock.fold.derive.sql_tables import Tables, Transaction
@@ -70,6 +69,7 @@ from penstock.fold.store.append_log import (
     read,
 )
 from penstock.fold.store.contract import SnapshotReader, SnapshotStore
+from penstock.fold.store.extensions import Behind, Extension
 from penstock.fold.store.fold_meta import SnapshotMeta
 from penstock.fold.store.lmdb_store import LmdbReader, LmdbSnapshot
 from penstock.fold.store.memory_store import MemorySnapshot

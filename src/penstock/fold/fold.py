@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from penstock.fold.artifact.export_requests import Exports
     from penstock.fold.artifact.manifest import Manifest
-    from penstock.fold.derive.extensions import Extension
     from penstock.fold.follow.observer import Observer
     from penstock.fold.follow.resync import Resynced
     from penstock.fold.follow.subscribers import Changes
     from penstock.fold.follow.write_outbox import Outbox
     from penstock.fold.ship.copy_sources import ArtifactSource
     from penstock.fold.store.contract import SnapshotReader, SnapshotStore
+    from penstock.fold.store.extensions import Extension
     from penstock.kv.contract import KvStore, KvWriter
     from penstock.kv.kv_connection import NatsConfig
     from penstock.kv.kv_types import KvEntry, KvUpdate

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 #: Format -> module and class.
 FORMATS: Final = {
-    "jetstream": ("penstock.spark.read.source", "JetStream"),
+    "jetstream": ("penstock.spark.jetstream_source", "JetStream"),
     "jetstream-kv": ("penstock.spark.kv.kv_source", "JetStreamKv"),
-    "penstock-archive": ("penstock.spark.files.archive_source", "PenstockArchive"),
+    "penstock-archive": ("penstock.spark.jobs.archive_source", "PenstockArchive"),
     "penstock-blocks": ("penstock.spark.files.blocks_source", "PenstockBlocks"),
     "penstock-fold": ("penstock.spark.files.fold_source", "PenstockFold"),
 }

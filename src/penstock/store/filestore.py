@@ -15,9 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.sequences import SEQ_MAX
+from penstock.store.append_commit import Appender
+from penstock.store.block_file import Form, Sealing
 from penstock.store.contract import Limits
+from penstock.store.disk_jobs import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
 from penstock.store.errors import StoreError
-from penstock.store.format.block_file import Form, Sealing
 from penstock.store.format.compression import BlockCompression
 from penstock.store.format.data_keys import open_keys
 from penstock.store.format.end_marker import EndMark
@@ -26,8 +28,6 @@ from penstock.store.index.block_images import block_facts, has_unwritten, put_im
 from penstock.store.index.message_log import MessageLog
 from penstock.store.index.seq_set import SequenceSet
 from penstock.store.indexed_store import IndexedStore
-from penstock.store.io.append_commit import Appender
-from penstock.store.io.disk_jobs import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
 from penstock.store.sealed_blocks import SealedBlocks
 from penstock.store.store_recovery import Opening, Recovery
 

@@ -44,9 +44,9 @@ from penstock.store.removal import Removal, by_request, first_aging
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.store.append_commit import Appender
     from penstock.store.index.message_log import MessageLog
     from penstock.store.index.removal_index import Taken
-    from penstock.store.io.append_commit import Appender
 
 
 class LaneParts(TypedDict):

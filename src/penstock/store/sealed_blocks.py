@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.store.format.block_file import Form, footer_of, index_of
+from penstock.store.block_file import Form, footer_of, index_of
+from penstock.store.disk_jobs import RewriteWork, trailer_of
 from penstock.store.format.block_frames import Binding
 from penstock.store.index.block_images import (
     block_facts,
@@ -27,15 +28,14 @@ from penstock.store.index.block_images import (
     unfooted,
     warm_blocks,
 )
-from penstock.store.io.disk_jobs import RewriteWork, trailer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.format.block_file import Sealing
+    from penstock.store.block_file import Sealing
+    from penstock.store.disk_jobs import AppendWork, BlockFiles, SyncWork
     from penstock.store.index.block_images import BlockFacts
     from penstock.store.index.message_log import MessageLog
-    from penstock.store.io.disk_jobs import AppendWork, BlockFiles, SyncWork
 
 DEAD_PARTS: Final = 2
 """A block is written anew when one part in this many of it is dead."""

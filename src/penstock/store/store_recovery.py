@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.store.format.block_file import (
+from penstock.store.block_file import (
     REWRITTEN,
     TORN_SUFFIX,
     BlockFile,
@@ -26,7 +26,6 @@ from penstock.store.format.block_file import (
     salvaged_header,
 )
 from penstock.store.format.block_frames import Binding
-from penstock.store.format.block_index import BadIndex, load_index
 from penstock.store.format.range_kinds import FLOOR, MARK, REMOVE, RESERVE, SKIP
 from penstock.store.index.block_images import (
     begin_block,
@@ -39,14 +38,15 @@ from penstock.store.index.block_images import (
     set_damaged,
     survey,
 )
+from penstock.store.index.block_index import BadIndex, load_index
 from penstock.store.index.losses import Losses
 from penstock.store.index.seq_set import SequenceSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from penstock.store.block_file import Image
     from penstock.store.contract import Range
-    from penstock.store.format.block_file import Image
     from penstock.store.format.block_header import BlockHeader
     from penstock.store.format.encryption import DataKey
     from penstock.store.format.end_marker import End

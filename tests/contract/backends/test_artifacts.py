@@ -16,7 +16,7 @@ from penstock.fold import (
     read_manifest,
 )
 from penstock.fold.artifact.atomic_dir import STAGE_PREFIX
-from penstock.fold.follow.log_witnesses import Witness
+from penstock.fold.store.log_witnesses import Witness
 from penstock.kv.kv_types import Scope, WatchCursor
 from support.folds import KINDS, at, contents, delete, put
 

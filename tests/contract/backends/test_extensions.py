@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold.artifact.digest import FoldDigest, Terms, as_hex, digest_of
-from penstock.fold.derive.extensions import BULK_UPDATES, Behind
 from penstock.fold.derive.indexes import Index
 from penstock.fold.derive.quarantine import Quarantine
 from penstock.fold.derive.value_codecs import Json
 from penstock.fold.ship.fleet_status import digest_of_artifact
+from penstock.fold.store.extensions import BULK_UPDATES, Behind
 from penstock.kv.kv_types import WatchCursor
 from support.folds import at, contents, delete, put
 

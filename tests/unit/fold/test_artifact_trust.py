@@ -12,8 +12,8 @@ from penstock.fold import ArtifactInvalid, SqliteSnapshot
 from penstock.fold.artifact.artifact_import import read_manifest
 from penstock.fold.artifact.manifest import Extra, decode_extra, encode_extra
 from penstock.fold.errors import FoldFormatError
-from penstock.fold.follow.log_witnesses import Witness
 from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_meta
+from penstock.fold.store.log_witnesses import Witness
 from penstock.kv.kv_types import KvUpdate, Op, WatchCursor
 
 PATH = Path("fold")

@@ -13,9 +13,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.fold import AppendLogSnapshot, FoldStoreError, SnapshotMeta, SqliteSnapshot
-from penstock.fold.follow.log_witnesses import Witness
 from penstock.fold.store import pgss
 from penstock.fold.store.append_log import META_SUFFIX, TORN_SUFFIX
+from penstock.fold.store.log_witnesses import Witness
 from penstock.fold.store.value_record import decode_record
 from support.folds import at, contents, model, put
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.spark.message_rows import message_schema
 from penstock.spark.options import OptionError
-from penstock.spark.read.message_rows import message_schema
 from penstock.spark.read.source_options import ReadOptions
 from penstock.spark.table_options import check_secrets, with_options, with_remembered
 

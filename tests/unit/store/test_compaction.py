@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store.contract import Removed
+from penstock.store.disk_jobs import RewriteWork
 from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import ServerKey
 from penstock.store.index.block_images import blocks_of
-from penstock.store.io.disk_jobs import RewriteWork
 from penstock.testing.crash_states import crash_states
 from penstock.testing.damage import flip_bit
 from penstock.testing.recording_disk import RecordingDisk

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from penstock.store.append_commit import RESERVE_MAX, RESERVE_MIN
 from penstock.store.contract import Missing
 from penstock.store.filestore import FileStore
-from penstock.store.io.append_commit import RESERVE_MAX, RESERVE_MIN
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording_disk import RecordingDisk
 from penstock.testing.sim_disk import SimDisk

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.store.block_file import TRAILER_BYTES, unpack_trailer
 from penstock.store.contract import Cold, Missing
-from penstock.store.format.block_file import TRAILER_BYTES, unpack_trailer
 from penstock.store.format.block_frames import Binding
 from penstock.store.index.block_images import blocks_of
 from penstock.testing.damage import flip_bit, lose, swap

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.jetstream.account.asset_files import (
+from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
+from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
+from penstock.jetstream.host.asset_files import (
     META_BYTES_MAX,
     META_INCARNATION,
     META_SUFFIX,
     ConsumerMeta,
     StreamMeta,
 )
-from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
-from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.store.errors import NotFound, StoreError
 from penstock.store.format.data_keys import open_keys
 from penstock.store.io.disk import RealDisk

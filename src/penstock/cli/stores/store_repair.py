@@ -12,10 +12,10 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.jetstream.account.asset_files import META_BYTES_MAX, META_INCARNATION, META_SUFFIX
 from penstock.jetstream.account.store_scan import ASIDE, UNFINISHED, aside_name
 from penstock.jetstream.consumers.state.consumer_recovery import LOG_SUFFIXES, STATE_SUFFIX
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
+from penstock.jetstream.host.asset_files import META_BYTES_MAX, META_INCARNATION, META_SUFFIX
 from penstock.store.filestore import FileStore
 from penstock.store.io.disk import RealDisk
 from penstock.store.io.slots import SlotFile, state_key

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.fold.derive.extensions import Behind, EntryChange, Extension
 from penstock.fold.errors import FoldStoreError
+from penstock.fold.store.extensions import Behind, EntryChange, Extension
 from penstock.fold.store.value_record import encode_key
 from penstock.kv.kv_types import Op, Scope
 from penstock.kv.resume_check import is_same_log

@@ -14,7 +14,7 @@ from hashlib import sha256
 import msgspec
 
 from penstock.fold.errors import ArtifactInvalid
-from penstock.fold.follow.log_witnesses import Witness  # noqa: TC001 - msgspec reads it
+from penstock.fold.store.log_witnesses import Witness  # noqa: TC001 - msgspec reads it
 from penstock.kv.kv_types import TOKEN_BYTES_MAX, WatchCursor
 
 SCHEMA_VERSION = 1

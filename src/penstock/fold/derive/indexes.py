@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.fold.derive.extensions import EntryChange, Extension
 from penstock.fold.store.contract import PAGE_ENTRIES
+from penstock.fold.store.extensions import EntryChange, Extension
 from penstock.fold.store.value_record import decode_key
 from penstock.kv.kv_types import KvEntry, Op
 

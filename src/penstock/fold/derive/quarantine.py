@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.fold.derive.extensions import EntryChange, Extension
 from penstock.fold.derive.value_codecs import Undecodable
 from penstock.fold.store.contract import PAGE_ENTRIES
+from penstock.fold.store.extensions import EntryChange, Extension
 from penstock.fold.store.value_record import decode_key
 from penstock.kv.kv_types import Op
 

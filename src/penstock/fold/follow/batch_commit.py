@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.fold.errors import StorePoisoned
-from penstock.fold.follow import log_witnesses
+from penstock.fold.store import log_witnesses
 from penstock.kv.errors import WatchError
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.fold.artifact.atomic_dir import staged
 from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StaleArtifact, StorePoisoned
-from penstock.fold.follow import log_witnesses
 from penstock.fold.follow.key_list import KeyList
-from penstock.fold.follow.log_witnesses import WITNESSES_MAX, LogVerdict, Sighting, WitnessedRecord
 from penstock.fold.follow.repair import (
     CHUNK_UPDATES,
     REVISION_MARK,
@@ -41,7 +39,9 @@ from penstock.fold.follow.repair_policy import (
     trust_in_listing,
     why_not,
 )
+from penstock.fold.store import log_witnesses
 from penstock.fold.store.fold_meta import SnapshotMeta
+from penstock.fold.store.log_witnesses import WITNESSES_MAX, LogVerdict, Sighting, WitnessedRecord
 from penstock.kv.errors import FoldError, OperationFailed, RepairFailed, RepairRefused
 from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, Scope, WatchCursor
 

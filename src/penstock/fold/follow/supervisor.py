@@ -45,7 +45,6 @@ from penstock.kv.resume_check import is_same_log
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.fold.derive.extensions import Extension
     from penstock.fold.follow.batch_buffer import BatchConfig
     from penstock.fold.follow.observer import Observer
     from penstock.fold.follow.open_target import FoldOrigin
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.fold.follow.watch_loop import Application
     from penstock.fold.ship.copy_sources import ArtifactSource
     from penstock.fold.store.contract import SnapshotStore
+    from penstock.fold.store.extensions import Extension
     from penstock.kv.kv_types import KvUpdate, WatchCursor
 
 PAUSE_SECONDS_FIRST = 0.5

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.fold.artifact.artifact_export import export_store
 from penstock.fold.artifact.artifact_import import import_store
-from penstock.fold.derive.extensions import EntryChange, Extensions
 from penstock.fold.errors import FoldStoreError
+from penstock.fold.store.extensions import EntryChange, Extensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.fold.artifact.manifest import Manifest
-    from penstock.fold.derive.extensions import Extension, SideRows
+    from penstock.fold.store.extensions import Extension, SideRows
     from penstock.fold.store.fold_meta import SnapshotMeta
     from penstock.kv.kv_types import KvEntry, KvUpdate, Scope, WatchCursor
 

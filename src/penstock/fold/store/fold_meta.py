@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from penstock.fold.artifact.manifest import CHECKSUM, OLDER_FIELDS, checksum_of
 from penstock.fold.errors import FoldFormatError
-from penstock.fold.follow.log_witnesses import Witness  # noqa: TC001 - msgspec reads it
+from penstock.fold.store.log_witnesses import Witness  # noqa: TC001 - msgspec reads it
 from penstock.kv.kv_types import TOKEN_BYTES_MAX, WatchCursor
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from penstock.fold.derive.extensions import SideRows
+    from penstock.fold.store.extensions import SideRows
 
 FORMAT = 1
 TREE_KEY_BYTES_MAX = 511

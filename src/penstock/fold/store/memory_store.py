@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from penstock.fold.derive.extensions import SideRows
+    from penstock.fold.store.extensions import SideRows
     from penstock.kv.kv_types import Scope
 
 

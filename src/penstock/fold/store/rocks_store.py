@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from rocksdict import ColumnFamily, Options, Rdict, ReadOptions, WriteBatch
 
-    from penstock.fold.derive.extensions import SideRows
+    from penstock.fold.store.extensions import SideRows
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 CACHE_BYTES = 256 * MIB

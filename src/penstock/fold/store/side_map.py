@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.fold.derive.extensions import SideRows
+    from penstock.fold.store.extensions import SideRows
 
 
 class SideMap:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from penstock.fold.derive.extensions import SideRows
     from penstock.fold.derive.sql_tables import Tables
+    from penstock.fold.store.extensions import SideRows
 
 APPLICATION_ID = 0x50475351
 FORMAT = 1

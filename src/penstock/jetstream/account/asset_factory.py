@@ -25,9 +25,9 @@ from penstock.store.memstore import MemStore
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.api.stream_config import StreamConfig
-    from penstock.jetstream.account.asset_files import ConsumerFiles, StreamFiles
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.consumers.state.consumer_state import ConsumerState, StateLog
+    from penstock.jetstream.host.asset_files import ConsumerFiles, StreamFiles
     from penstock.store.contract import Store
 
 

@@ -20,18 +20,18 @@ from penstock.api.json_codec import decode
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.slices import Sliced, finish
 from penstock.jetstream.account.asset_factory import host_consumer, host_stream, withdraw_consumer
-from penstock.jetstream.account.asset_files import Unreadable, file_name, why_unserved
+from penstock.jetstream.host.asset_files import Unreadable, file_name, why_unserved
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from penstock.jetstream.account.asset_files import (
+    from penstock.jetstream.account.assets import Assets
+    from penstock.jetstream.consumers.state.state_files import RecoveryReport
+    from penstock.jetstream.host.asset_files import (
         ConsumerFiles,
         ConsumerMeta,
         StreamFiles,
         StreamMeta,
     )
-    from penstock.jetstream.account.assets import Assets
-    from penstock.jetstream.consumers.state.state_files import RecoveryReport
     from penstock.jetstream.host.stream_host import StreamHost
 
 

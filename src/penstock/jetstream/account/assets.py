@@ -14,8 +14,8 @@ from penstock.api import refusals
 from penstock.api.account_usage import NOTHING, tier_of
 from penstock.api.stream_config import Storage
 from penstock.api.stream_requests import reservation_of
-from penstock.jetstream.account.asset_files import file_name
 from penstock.jetstream.account.config_views import StreamConfigs
+from penstock.jetstream.host.asset_files import file_name
 from penstock.subjects.pattern_set import PatternIndex
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from penstock.api.account_usage import AccountLimits
     from penstock.api.refusals import ApiError
     from penstock.api.stream_config import StreamConfig
-    from penstock.jetstream.account.asset_files import AccountDirectory
     from penstock.jetstream.account.policy import Policy
-    from penstock.jetstream.host.environment import Environment
+    from penstock.jetstream.environment import Environment
+    from penstock.jetstream.host.asset_files import AccountDirectory
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.batches.staged_batches import InFlight
 

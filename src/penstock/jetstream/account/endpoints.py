@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from penstock.api.advisories import AdvisoryClient
     from penstock.base.effects import Effect
     from penstock.jetstream.account.assets import Assets
-    from penstock.jetstream.account.disk_work import DiskWork, Vacancy
     from penstock.jetstream.archive.archive_transfer import Transfer
     from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.disk_work import DiskWork, Vacancy
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.store.contract import Cold
 

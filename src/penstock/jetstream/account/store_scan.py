@@ -12,15 +12,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.jetstream.account.asset_files import (
+from penstock.jetstream.consumers.state.consumer_recovery import STATE_SUFFIX
+from penstock.jetstream.host.asset_files import (
     CONSUMERS_NAME,
     MESSAGES_NAME,
     META_NAME,
     META_SUFFIX,
 )
-from penstock.jetstream.consumers.state.consumer_recovery import STATE_SUFFIX
+from penstock.store.block_file import number_of
 from penstock.store.errors import StoreError
-from penstock.store.format.block_file import number_of
 from penstock.store.io.directories import hold_directory
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from penstock.api.refusals import ApiError
 from penstock.api.stream_config import Storage
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import build_host, host_consumer, open_store
-from penstock.jetstream.account.asset_files import ConsumerMeta, StreamMeta
 from penstock.jetstream.account.policy import consumer_caps
 from penstock.jetstream.archive.archive_lane import ArchiveIntake
 from penstock.jetstream.archive.stream_archive import (
@@ -32,6 +31,7 @@ from penstock.jetstream.archive.stream_archive import (
     RemovedRange,
     SavedConsumer,
 )
+from penstock.jetstream.host.asset_files import ConsumerMeta, StreamMeta
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.ttl import parse_ttl, ttl_ns
 from penstock.store.errors import StoreError
@@ -42,9 +42,9 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.api.stream_config import StreamConfig
-    from penstock.jetstream.account.asset_files import ConsumerFiles
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.archive.stream_archive import Item, SavedMessage
+    from penstock.jetstream.host.asset_files import ConsumerFiles
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.store.contract import Store
 

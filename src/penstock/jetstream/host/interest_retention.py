@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from penstock.jetstream.account.asset_files import StreamFiles
     from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.asset_files import StreamFiles
     from penstock.store.contract import Range, Store
 
 SWEEP_LOOKS: Final = 1_024

@@ -17,9 +17,9 @@ from penstock.store.errors import StoreError, SyncFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.account.disk_work import FileGate
     from penstock.jetstream.consumers.state.consumer_state import StateLog
     from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, ConsumerSync
+    from penstock.jetstream.host.disk_work import FileGate
     from penstock.store.contract import Range
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.base.effects import Effect
-    from penstock.jetstream.account.asset_files import ConsumerFiles
     from penstock.jetstream.consumers.state.state_files import ConsumerSync
+    from penstock.jetstream.host.asset_files import ConsumerFiles
     from penstock.jetstream.host.lazy_consumer_log import LateLog
     from penstock.jetstream.sources.source_positions import Positions
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane

@@ -15,9 +15,9 @@ from penstock.api import refusals
 from penstock.api.stream_config import Retention
 from penstock.base.effects import Fetch, Send
 from penstock.jetstream.consumers.consumer import Consumer
+from penstock.jetstream.deadline_queue import DeadlineQueue
 from penstock.jetstream.host import interest_retention
 from penstock.jetstream.host.chores import Chores
-from penstock.jetstream.host.deadline_queue import DeadlineQueue
 from penstock.jetstream.host.pending_replies import Commits
 from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, PublishQueue
 from penstock.jetstream.host.replicator import LocalReplicator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.base.effects import Effect
     from penstock.base.message import Inbound
-    from penstock.jetstream.account.asset_files import ConsumerFiles, StreamFiles
+    from penstock.jetstream.host.asset_files import ConsumerFiles, StreamFiles
     from penstock.jetstream.host.pending_replies import Commit
     from penstock.jetstream.host.replicator import Replicator
     from penstock.jetstream.sources.stream_sources import StreamSources

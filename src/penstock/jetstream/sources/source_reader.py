@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource
     from penstock.base.message import Inbound
-    from penstock.jetstream.host.environment import Environment
+    from penstock.jetstream.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Planned
 

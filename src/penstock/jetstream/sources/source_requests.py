@@ -32,7 +32,7 @@ from penstock.wire import headers
 
 if TYPE_CHECKING:
     from penstock.api.stream_config import StreamSource
-    from penstock.jetstream.host.environment import Environment
+    from penstock.jetstream.environment import Environment
 
 SILENCE_NS_MAX: Final = 10 * SECOND_NS
 """An origin that says nothing for so long is asked again; it forgets its consumer as soon."""

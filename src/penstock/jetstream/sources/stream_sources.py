@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Fetch
-from penstock.jetstream.host.deadline_queue import DeadlineQueue
+from penstock.jetstream.deadline_queue import DeadlineQueue
 from penstock.jetstream.sources.source_reader import Listen, SourceReader
 from penstock.jetstream.streams.source_progress import index_name
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource, StreamSourceInfo
     from penstock.base.message import Inbound
-    from penstock.jetstream.host.environment import Environment
+    from penstock.jetstream.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
 
 FEEDS_PER_TICK: Final = 32

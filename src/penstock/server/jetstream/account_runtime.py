@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api.api_subjects import API_PREFIX
 from penstock.base.message import Inbound
-from penstock.jetstream.account.asset_files import file_name
-from penstock.jetstream.account.handlers.consumer_handlers import delete_consumer
+from penstock.jetstream.handlers.consumer_handlers import delete_consumer
+from penstock.jetstream.host.asset_files import file_name
 from penstock.server.jetstream.ack_intake import AckIntake
 from penstock.server.jetstream.api_dispatch import ApiRequests
 from penstock.server.jetstream.archive_tasks import Transfers
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from penstock.api.advisories import AdvisoryClient
     from penstock.base.effects import Effect
     from penstock.base.slices import Sliced
-    from penstock.jetstream.account.asset_files import AccountDirectory
     from penstock.jetstream.account.assets import Assets
-    from penstock.jetstream.account.disk_work import FileSteps
     from penstock.jetstream.account.endpoints import Request
     from penstock.jetstream.archive.archive_transfer import Transfer
     from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.asset_files import AccountDirectory
+    from penstock.jetstream.host.disk_work import FileSteps
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.server.jetstream.runtime import JetStreamRuntime
     from penstock.server.net.client_link import ClientLink

@@ -13,10 +13,10 @@ from penstock.api import api_subjects
 from penstock.api.advisories import ApiLimitReached
 from penstock.api.api_subjects import DIRECT_GET_PREFIX, NEXT_PREFIX
 from penstock.base.message import Inbound
-from penstock.jetstream.account.disk_work import DiskWork, Vacancy
 from penstock.jetstream.account.endpoints import Endpoints, Request, consumer_key
-from penstock.jetstream.account.handlers import ENDPOINTS
 from penstock.jetstream.account.request_queue import AccountQueue, Keys
+from penstock.jetstream.handlers import ENDPOINTS
+from penstock.jetstream.host.disk_work import DiskWork, Vacancy
 from penstock.server.jetstream.direct_reads import DirectReads
 from penstock.server.net.client_session import ClientSession
 from penstock.server.server_log import log

@@ -18,13 +18,13 @@ from penstock.api.account_usage import AccountLimits
 from penstock.base.effects import Advise
 from penstock.base.slices import finish
 from penstock.broker.reply_routes import PREFIX as REPLY_PREFIX
-from penstock.jetstream.account.asset_files import AccountDirectory, file_name
 from penstock.jetstream.account.asset_recovery import recover_in_slices
 from penstock.jetstream.account.assets import Assets, ServerRoom
 from penstock.jetstream.account.request_queue import ServerQueue
 from penstock.jetstream.consumers.consumer_context import Outlet
-from penstock.jetstream.host.deadline_queue import DeadlineQueue
-from penstock.jetstream.host.environment import Environment
+from penstock.jetstream.deadline_queue import DeadlineQueue
+from penstock.jetstream.environment import Environment
+from penstock.jetstream.host.asset_files import AccountDirectory, file_name
 from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.server.jetstream.account_limits import granted
 from penstock.server.jetstream.account_runtime import AccountRuntime

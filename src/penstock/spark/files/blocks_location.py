@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.jetstream.account.asset_files import META_NAME
+from penstock.jetstream.host.asset_files import META_NAME
+from penstock.spark.files.archive_storage import ObjectStorage, StorageError
 from penstock.spark.files.object_disk import ObjectDisk
-from penstock.spark.jobs.archive_storage import ObjectStorage, StorageError
-from penstock.spark.jobs.storage_options import nested
+from penstock.spark.files.storage_options import nested
 from penstock.spark.options import OptionError
-from penstock.store.format.block_file import number_of
+from penstock.store.block_file import number_of
 from penstock.store.io.disk import RealDisk
 
 if TYPE_CHECKING:

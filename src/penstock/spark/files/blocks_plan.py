@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.jetstream.account.asset_files import (
+from penstock.jetstream.account.store_scan import find_places, held
+from penstock.jetstream.host.asset_files import (
     META_BYTES_MAX,
     META_INCARNATION,
     META_NAME,
     StreamMeta,
     file_name,
 )
-from penstock.jetstream.account.store_scan import find_places, held
 from penstock.spark.files.blocks_location import disk_at, is_url, remote_streams, stamp_at
 from penstock.spark.options import OptionError
 from penstock.store.errors import Locked, NotFound, StoreError

@@ -28,8 +28,8 @@ from penstock.spark.files.blocks_plan import (
     find_stores,
     tasks_of,
 )
+from penstock.spark.message_rows import RowMaker, check_schema, message_schema
 from penstock.spark.options import OptionError, parse
-from penstock.spark.read.message_rows import RowMaker, check_schema, message_schema
 from penstock.spark.read.prefetch import ahead
 
 if TYPE_CHECKING:

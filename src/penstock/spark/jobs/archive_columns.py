@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from penstock.spark.jobs.parquet_table import ArchiveError
-from penstock.spark.read.message_rows import DATA, message_schema
+from penstock.spark.message_rows import DATA, message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

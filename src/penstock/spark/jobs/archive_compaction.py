@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.archive_job import ArchiveTable
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_writer import FileLayout
 
 TARGET_BYTES: Final = 128 << 20

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark.files.archive_storage import LocalStorage
 from penstock.spark.jobs.archive_scan import archive_schema, scan_of
-from penstock.spark.jobs.archive_storage import LocalStorage
-from penstock.spark.read.message_rows import arrow_schema
+from penstock.spark.message_rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

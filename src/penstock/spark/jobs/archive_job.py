@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from penstock.spark.files.archive_storage import storage_for
+from penstock.spark.files.storage_options import flat
 from penstock.spark.jobs.archive_columns import check_columns, columns_of
 from penstock.spark.jobs.archive_compaction import TARGET_BYTES, compact
 from penstock.spark.jobs.archive_removals import Ranges, removed_between
-from penstock.spark.jobs.archive_storage import storage_for
 from penstock.spark.jobs.delta_table import DeltaArchive
 from penstock.spark.jobs.iceberg_io import SCHEME as ICEBERG_SCHEME
 from penstock.spark.jobs.job_inputs import without_losses
@@ -39,15 +40,14 @@ from penstock.spark.jobs.parquet_writer import (
     file_writer,
     partition_columns,
 )
-from penstock.spark.jobs.storage_options import flat
-from penstock.spark.read.message_rows import arrow_schema
+from penstock.spark.message_rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.job_inputs import InputExtent, Origin
 
 SEQUENCES_PER_COMMIT: Final = 2_000_000

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.read.message_rows import SEQ
+from penstock.spark.message_rows import SEQ
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.job_inputs import InputExtent
     from penstock.spark.jobs.parquet_table import DataFile
 

@@ -15,15 +15,15 @@ from urllib.parse import unquote
 from penstock.spark.jobs.archive_columns import row_schema
 from penstock.spark.jobs.iceberg_table import IcebergArchive
 from penstock.spark.jobs.parquet_writer import DATE, NO_TOKEN, TOKEN_PREFIX
-from penstock.spark.read.message_rows import SEQ, TIMESTAMP, message_schema
+from penstock.spark.message_rows import SEQ, TIMESTAMP, message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructField, StructType
 
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.archive_job import ArchiveTable
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_table import DataFile, Version
 
 BATCH_ROWS: Final = 50_000

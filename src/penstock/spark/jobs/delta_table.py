@@ -18,12 +18,12 @@ import msgspec
 from penstock.spark.jobs.archive_columns import row_schema
 from penstock.spark.jobs.parquet_table import ArchiveError, CommitLost, DataFile, Version
 from penstock.spark.jobs.parquet_writer import DATE, NO_TOKEN, plain_layout
-from penstock.spark.read.message_rows import arrow_schema
+from penstock.spark.message_rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_writer import FileLayout
 
 APPLICATION: Final = "penstock-archive"

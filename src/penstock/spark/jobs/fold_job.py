@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame
 from penstock.fold.artifact.shards import by_hash, by_prefix
 from penstock.fold.ship.artifact_transport import transport_for
 from penstock.kv.bucket_records import prefix_of, stream_of
+from penstock.spark.files.storage_options import nested
 from penstock.spark.jobs.archive_columns import check_raw
 from penstock.spark.jobs.archive_frame import archived
 from penstock.spark.jobs.archive_job import open_archive
 from penstock.spark.jobs.fold_shards import RESULT_SCHEMA, FoldPlan, folder
 from penstock.spark.jobs.parquet_table import ArchiveError
-from penstock.spark.jobs.storage_options import nested
-from penstock.spark.read.message_rows import message_schema
+from penstock.spark.message_rows import message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

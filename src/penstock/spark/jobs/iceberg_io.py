@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.spark.jobs.archive_storage import ListedFile
+from penstock.spark.files.archive_storage import ListedFile
+from penstock.spark.files.storage_options import flat
 from penstock.spark.jobs.parquet_table import ArchiveError
-from penstock.spark.jobs.storage_options import flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

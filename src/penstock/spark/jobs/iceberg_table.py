@@ -361,6 +361,6 @@ def _is_token(name: str) -> bool:
 
 
 def _message_columns() -> tuple[str, ...]:
-    from penstock.spark.read.message_rows import COLUMNS
+    from penstock.spark.message_rows import COLUMNS
 
     return COLUMNS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.bulk.errors import BulkError
 from penstock.spark.errors import explained
+from penstock.spark.message_rows import message_schema
 from penstock.spark.options import ConnectionOptions, parse
-from penstock.spark.read.message_rows import message_schema
 from penstock.spark.read.read_plan import StreamView
 from penstock.spark.spark_connection import shared_reader
 

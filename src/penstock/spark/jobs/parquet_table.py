@@ -19,7 +19,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_writer import FileLayout
 
 FORMAT: Final = 1

@@ -16,12 +16,12 @@ import msgspec
 
 from penstock.spark.jobs.archive_columns import row_schema
 from penstock.spark.jobs.parquet_table import ArchiveError, DataFile
-from penstock.spark.read.message_rows import arrow_schema
+from penstock.spark.message_rows import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
     from penstock.spark.jobs.parquet_table import Version
 
 FILE_BYTES: Final = 128 << 20

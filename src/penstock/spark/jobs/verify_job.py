@@ -20,7 +20,7 @@ from penstock.spark.jobs.archive_frame import archived
 from penstock.spark.jobs.archive_job import open_archive
 from penstock.spark.jobs.fold_job import check_same, reduced, shard_column
 from penstock.spark.jobs.parquet_table import ArchiveError
-from penstock.spark.read.message_rows import DATA, SIZE
+from penstock.spark.message_rows import DATA, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

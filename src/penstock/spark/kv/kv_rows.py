@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from penstock.kv.bucket_records import MARKER_REASON, OPERATION, operation, prefix_of
 from penstock.kv.kv_types import Op
+from penstock.spark.message_rows import arrow_schema
 from penstock.spark.options import OptionError
-from penstock.spark.read.message_rows import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

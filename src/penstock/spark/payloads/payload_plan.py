@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.bulk.errors import BulkError
 from penstock.kv.bucket_records import prefix_of, stream_of
 from penstock.spark.errors import SourceError, explained
+from penstock.spark.message_rows import DATA, message_schema
 from penstock.spark.options import OptionError
 from penstock.spark.payloads.payload_schema import JSON, RAW, load_schema, value_ddl
-from penstock.spark.read.message_rows import DATA, message_schema
 from penstock.spark.spark_connection import shared_reader
 
 if TYPE_CHECKING:

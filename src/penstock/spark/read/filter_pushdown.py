@@ -24,7 +24,7 @@ from penstock.spark.compat import (
     LessThanOrEqual,
     StringStartsWith,
 )
-from penstock.spark.read.message_rows import SEQ, SUBJECT, TIMESTAMP
+from penstock.spark.message_rows import SEQ, SUBJECT, TIMESTAMP
 from penstock.spark.read.start_positions import US_NS, time_ns
 from penstock.subjects.match import match_literal
 from penstock.subjects.tokens import ANY_TAIL, FORBIDDEN, SEPARATOR, WILDCARDS

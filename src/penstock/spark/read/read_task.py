@@ -20,8 +20,8 @@ except ImportError:  # ranges are read without Spark too (`stream_rows`)
 from penstock.bulk.bulk_connection import MSG_NEXT
 from penstock.bulk.errors import BulkError, NotPermitted, Refused, may_pass
 from penstock.spark.errors import DataLoss, explained, lost
+from penstock.spark.message_rows import RowMaker
 from penstock.spark.payloads.payload_plan import VALUE, PayloadColumns
-from penstock.spark.read.message_rows import RowMaker
 from penstock.spark.read.offsets import Position
 from penstock.spark.read.read_plan import StreamView, fault_of, removed_after
 from penstock.spark.spark_connection import BATCH_BYTES, BATCH_RECORDS, MS, shared_reader

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.spark.message_rows import DATA
 from penstock.spark.payloads.payload_plan import VALUE
 from penstock.spark.read.filter_pushdown import Narrowing, Pushing, is_exact, narrowed
-from penstock.spark.read.message_rows import DATA
 from penstock.spark.read.offsets import Offset, Position
 from penstock.spark.read.read_plan import clipped, ranges_between, removed_after, settled, split
 from penstock.spark.read.read_task import RangePartition, mode_for, read_range

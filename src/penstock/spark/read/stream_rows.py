@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.base.durations import parse_duration
 from penstock.spark.errors import lost
+from penstock.spark.message_rows import COLUMNS
 from penstock.spark.options import OptionError, check_connection, parse
-from penstock.spark.read.message_rows import COLUMNS
 from penstock.spark.read.offsets import Position
 from penstock.spark.read.read_plan import SeqRange, fault_of
 from penstock.spark.read.read_task import mode_for, read_range

@@ -127,7 +127,7 @@ class FileLetters:
     """Writes bad rows into Parquet files, whose names tell query, batch and partition."""
 
     def __init__(self, options: SinkOptions, task: Task) -> None:
-        from penstock.spark.jobs.archive_storage import storage_for
+        from penstock.spark.files.archive_storage import storage_for
 
         self._storage = storage_for(options.dead_letter_path)
         self._task = task

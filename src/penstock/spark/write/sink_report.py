@@ -113,14 +113,14 @@ def report(numbers: SinkNumbers, path: str) -> None:
     else:
         LOGGER.info("%s", numbers)
     if path:
-        from penstock.spark.jobs.archive_storage import storage_for
+        from penstock.spark.files.archive_storage import storage_for
 
         storage_for(path).write(numbers.name, msgspec.json.encode(numbers))
 
 
 def read_report(path: str, query: str, batch: int, write_id: str = "") -> SinkNumbers | None:
     """The numbers of a batch that `report` wrote below `path`; None if there are none."""
-    from penstock.spark.jobs.archive_storage import storage_for
+    from penstock.spark.files.archive_storage import storage_for
 
     try:
         data = storage_for(path).read(report_name(query, write_id, batch))

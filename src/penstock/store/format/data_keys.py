@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno as codes
 from typing import TYPE_CHECKING, Final
 
+from penstock.store.block_file import is_encrypted, number_of
 from penstock.store.errors import NotFound, StoreError
-from penstock.store.format.block_file import is_encrypted, number_of
 from penstock.store.format.encryption import (
     KEY_BYTES,
     KEY_RECORD_BYTES,

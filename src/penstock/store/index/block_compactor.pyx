@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from penstock.records.record_codec cimport (
     ERASED, MESSAGE, RANGE_BYTES, REMOVE, SKIP, Keys, RecordView, make_keys, put_range, read_record,
 )
-from penstock.store.format.block_index cimport Growing, more
+from penstock.store.index.block_index cimport Growing, more
 from penstock.subjects.trie_nodes cimport xzalloc
 
 from typing import NamedTuple

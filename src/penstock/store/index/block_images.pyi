@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-from penstock.store.format.block_file import Trailer
+from penstock.store.block_file import Trailer
 from penstock.store.format.block_header import BlockHeader
 from penstock.store.index.record_log import RecordLog
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.records.record_codec import RecordKeys, scan
-from penstock.store.contract import Cold
-from penstock.store.filestore import FileStore
-from penstock.store.format.block_file import (
+from penstock.store.block_file import (
     TRAILER_BYTES,
     BlockFile,
     Form,
@@ -26,6 +24,8 @@ from penstock.store.format.block_file import (
     read_trailer,
     salvaged_header,
 )
+from penstock.store.contract import Cold
+from penstock.store.filestore import FileStore
 from penstock.store.format.block_frames import Binding
 from penstock.store.tools.readonly_disk import OverlayDisk
 

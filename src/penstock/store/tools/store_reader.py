@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.base.sequences import SEQ_MAX
 from penstock.records.record_codec import RecordKeys
 from penstock.records.record_columns import block_columns
-from penstock.store.format.block_file import Form, header_at, read_image
+from penstock.store.block_file import Form, header_at, read_image
 from penstock.store.format.block_frames import Binding
 from penstock.store.format.data_keys import open_keys
 from penstock.store.format.end_marker import EndMark

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli.stores import store_command as command
-from penstock.jetstream.account.asset_files import AccountDirectory, ConsumerMeta
 from penstock.jetstream.account.store_scan import ASIDE, find_places, held
+from penstock.jetstream.host.asset_files import AccountDirectory, ConsumerMeta
 from penstock.store.errors import Locked
 from penstock.store.filestore import FileStore
 from penstock.store.io.disk import RealDisk

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.jetstream.account import request_queue
-from penstock.jetstream.account.disk_work import DiskWork
 from penstock.jetstream.account.endpoints import Request, Wait
 from penstock.jetstream.account.request_queue import AccountQueue, Keys, ServerQueue
+from penstock.jetstream.host.disk_work import DiskWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from penstock.jetstream.account.asset_files import (
+from penstock.jetstream.host.asset_files import (
     AccountDirectory,
     ConsumerFiles,
     ConsumerMeta,
     StreamFiles,
     Unreadable,
 )
-from penstock.jetstream.account.disk_work import DiskWork, Vacancy, run_all
+from penstock.jetstream.host.disk_work import DiskWork, Vacancy, run_all
 from penstock.jetstream.host.lazy_consumer_log import StateMaking
 from penstock.store.errors import StoreError
 from penstock.testing.sim_disk import DiskFault, SimDisk

@@ -14,9 +14,9 @@ from penstock.api.json_codec import encode
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.jetstream.account.asset_files import AccountDirectory, ConsumerMeta
 from penstock.jetstream.consumers.consumer import Consumer
 from penstock.jetstream.consumers.consumer_context import ConsumerContext
+from penstock.jetstream.host.asset_files import AccountDirectory, ConsumerMeta
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.staged_batches import InFlight

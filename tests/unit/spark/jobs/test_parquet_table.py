@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.spark.files.archive_storage import LocalStorage, ObjectStorage, storage_for
 from penstock.spark.jobs.archive_compaction import small_groups
-from penstock.spark.jobs.archive_storage import LocalStorage, ObjectStorage, storage_for
 from penstock.spark.jobs.parquet_table import (
     VERSIONS_KEPT,
     ArchiveError,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.spark.jobs.archive_storage import ArchiveStorage
+    from penstock.spark.files.archive_storage import ArchiveStorage
 
 
 def data(path: str, first: int, rows: int = 10, size: int = 100, date: str = "d") -> DataFile:

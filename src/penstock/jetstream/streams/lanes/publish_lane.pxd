@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane, Message, Router
-from penstock.store.io.append_commit cimport Appender
+from penstock.store.append_commit cimport Appender
 from penstock.store.index.record_log cimport RecordLog
 from penstock.store.index.subject_index cimport Subject
 from penstock.jetstream.streams.dedupe cimport DuplicateWindow

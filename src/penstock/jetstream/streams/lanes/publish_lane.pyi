@@ -1,8 +1,8 @@
 from penstock.broker.router import Lane, LaneOwner, Router
 from penstock.jetstream.streams.batches.staged_batches import Gatherings
 from penstock.jetstream.streams.dedupe import DuplicateWindow
+from penstock.store.append_commit import Appender
 from penstock.store.index.record_log import RecordLog
-from penstock.store.io.append_commit import Appender
 from penstock.subjects.trie import SubList
 
 class StreamLane(Lane):

@@ -1,6 +1,6 @@
 """What the JetStream API does, one module per noun, and the table of all of it."""
 
-from penstock.jetstream.account.handlers import (
+from penstock.jetstream.handlers import (
     account_handlers,
     archive_handlers,
     consumer_handlers,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from penstock.fold.store.atomic_files import replace, sync_directory, temporary_beside, write_new
-from penstock.spark.jobs.storage_options import nested
+from penstock.spark.files.storage_options import nested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

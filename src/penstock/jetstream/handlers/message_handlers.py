@@ -9,8 +9,8 @@ from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import MsgDeleteRequest, MsgGetRequest
 from penstock.api.responses import MsgDeleteResponse, MsgGetResponse
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest, Wait
-from penstock.jetstream.account.handlers.handler_input import read_needed, stream_of
 from penstock.jetstream.account.message_get import get_message, refuse_get
+from penstock.jetstream.handlers.handler_input import read_needed, stream_of
 from penstock.jetstream.streams.entries import NotLoaded
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError

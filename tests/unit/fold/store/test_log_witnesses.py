@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.fold.follow.log_witnesses import (
+from penstock.fold.store.log_witnesses import (
     WITNESSES_MAX,
     LogVerdict,
     Sighting,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from penstock.store.errors import DiskFull, NotFound
-from penstock.store.format.block_file import (
+from penstock.store.append_commit import SMALL_WRITE_BYTES, OpenBlock
+from penstock.store.block_file import (
     ERASED_SUFFIX,
     NEW_SUFFIX,
     Form,
@@ -25,13 +25,13 @@ from penstock.store.format.block_file import (
     read_image,
     renewed_header,
 )
+from penstock.store.errors import DiskFull, NotFound
 from penstock.store.format.block_frames import FrameWriter
 from penstock.store.format.block_header import read_block_header
 from penstock.store.index.block_compactor import rewrite_image
-from penstock.store.io.append_commit import SMALL_WRITE_BYTES, OpenBlock
 
 if TYPE_CHECKING:
-    from penstock.store.format.block_file import Image, Sealing
+    from penstock.store.block_file import Image, Sealing
     from penstock.store.format.block_frames import Binding
     from penstock.store.format.end_marker import EndMark
     from penstock.store.index.block_compactor import Rewritten

@@ -10,7 +10,7 @@ from penstock.api import refusals
 from penstock.api.json_codec import decode, decode_one
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import is_empty_body, is_json_body
-from penstock.jetstream.account.asset_files import file_name
+from penstock.jetstream.host.asset_files import file_name
 
 if TYPE_CHECKING:
     from penstock.jetstream.account.endpoints import ApiCall

@@ -32,7 +32,6 @@ from penstock.store.format.block_header import (
     block_header,
     read_block_header,
 )
-from penstock.store.format.block_index import make_index
 from penstock.store.format.compression import BlockCompression
 from penstock.store.format.encryption import WrongKey
 from penstock.store.format.sealed_body import (
@@ -44,6 +43,7 @@ from penstock.store.format.sealed_body import (
     unseal_body,
 )
 from penstock.store.index.block_images import survey
+from penstock.store.index.block_index import make_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

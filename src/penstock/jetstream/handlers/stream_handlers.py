@@ -34,17 +34,17 @@ from penstock.api.stream_requests import plan_create_sliced, plan_update_sliced
 from penstock.base.effects import Advise
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import host_made, make_files
-from penstock.jetstream.account.asset_files import StreamMeta, file_name
 from penstock.jetstream.account.asset_info import show_stream
-from penstock.jetstream.account.disk_work import DiskWork
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
-from penstock.jetstream.account.handlers.consumer_handlers import consumer_told
-from penstock.jetstream.account.handlers.handler_input import (
+from penstock.jetstream.handlers.consumer_handlers import consumer_told
+from penstock.jetstream.handlers.handler_input import (
     read_body,
     read_optional,
     stream_of,
 )
-from penstock.jetstream.account.handlers.stream_info_handler import info_in_steps
+from penstock.jetstream.handlers.stream_info_handler import info_in_steps
+from penstock.jetstream.host.asset_files import StreamMeta, file_name
+from penstock.jetstream.host.disk_work import DiskWork
 from penstock.jetstream.streams.entries import Update
 from penstock.store.errors import StoreError
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from penstock.api.stream_config import StreamConfig, StreamInfo
     from penstock.jetstream.account.asset_factory import CreatedAsset
     from penstock.jetstream.account.assets import Assets, ListPage
-    from penstock.jetstream.account.disk_work import FileSteps
     from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
+    from penstock.jetstream.host.disk_work import FileSteps
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Purge
 

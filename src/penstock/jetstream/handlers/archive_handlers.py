@@ -11,13 +11,13 @@ from penstock.api.request_bodies import RestoreRequest, SnapshotRequest, is_empt
 from penstock.api.responses import RestoreResponse, SnapshotResponse
 from penstock.api.stream_requests import check_restored, plan_restore_sliced
 from penstock.base.effects import Advise, Begin
-from penstock.jetstream.account.asset_files import file_name
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
-from penstock.jetstream.account.handlers.handler_input import read_body, read_needed, stream_of
-from penstock.jetstream.account.handlers.stream_handlers import stream_context
 from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX
 from penstock.jetstream.archive.restore_session import Restore
 from penstock.jetstream.archive.snapshot_session import SnapshotSession, capture
+from penstock.jetstream.handlers.handler_input import read_body, read_needed, stream_of
+from penstock.jetstream.handlers.stream_handlers import stream_context
+from penstock.jetstream.host.asset_files import file_name
 from penstock.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.jetstream.host.deadline_queue import DeadlineQueue
+from penstock.jetstream.deadline_queue import DeadlineQueue
 
 
 class Machine:

@@ -42,12 +42,12 @@ from penstock.api.stream_config import Retention
 from penstock.base.effects import Advise
 from penstock.base.short_hash import short_hash
 from penstock.jetstream.account.asset_factory import make_consumer, withdraw_consumer
-from penstock.jetstream.account.asset_files import ConsumerMeta
 from penstock.jetstream.account.asset_info import show_consumer
 from penstock.jetstream.account.assets import ListPage, page_start
 from penstock.jetstream.account.config_views import ConsumerConfigs
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
-from penstock.jetstream.account.handlers.handler_input import (
+from penstock.jetstream.account.policy import consumer_caps
+from penstock.jetstream.handlers.handler_input import (
     consumer_of,
     missing_consumer,
     read_body,
@@ -55,7 +55,7 @@ from penstock.jetstream.account.handlers.handler_input import (
     read_optional,
     stream_of,
 )
-from penstock.jetstream.account.policy import consumer_caps
+from penstock.jetstream.host.asset_files import ConsumerMeta
 from penstock.jetstream.streams.publish_headers import STREAM_IDENTITY
 from penstock.jetstream.streams.source_progress import identity_of
 from penstock.store.errors import StoreError
@@ -64,9 +64,9 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig, ConsumerInfo
     from penstock.jetstream.account.assets import Assets
-    from penstock.jetstream.account.disk_work import FileSteps
     from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
     from penstock.jetstream.consumers.consumer import Consumer
+    from penstock.jetstream.host.disk_work import FileSteps
     from penstock.jetstream.host.stream_host import StreamHost
 
 NAMES_LIMIT: Final = 1024

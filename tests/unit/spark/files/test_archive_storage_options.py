@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.spark.jobs.archive_storage import StorageError, storage_for
+from penstock.spark.files.archive_storage import StorageError, storage_for
+from penstock.spark.files.storage_options import flat, nested
 from penstock.spark.jobs.iceberg_io import TableName, catalog_properties
 from penstock.spark.jobs.parquet_table import ArchiveError
-from penstock.spark.jobs.storage_options import flat, nested
 
 
 def test_options_of_the_http_client_go_apart() -> None:

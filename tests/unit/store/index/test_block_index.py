@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.store.format.block_header import read_block_header
-from penstock.store.format.block_index import BadIndex, load_index, make_index
 from penstock.store.index.block_images import (
     begin_block,
     blocks_of,
@@ -18,6 +17,7 @@ from penstock.store.index.block_images import (
     replay,
     survey,
 )
+from penstock.store.index.block_index import BadIndex, load_index, make_index
 from penstock.store.index.message_log import MessageLog
 from penstock.store.index.removal_index import remove_one
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from penstock.bulk.direct_range import DirectRow, batch_of
+from penstock.spark.message_rows import RowMaker, arrow_schema, check_schema, message_schema
 from penstock.spark.options import OptionError
-from penstock.spark.read.message_rows import RowMaker, arrow_schema, check_schema, message_schema
 
 SECOND_NS = 1_000_000_000
 BLOCK = b"NATS/1.0\r\nA: 1\r\nB:2 \r\nA: 3\r\n\r\n"

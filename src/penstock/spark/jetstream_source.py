@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from penstock.spark import table_options
+from penstock.spark.message_rows import DATA, check_schema, message_schema
 from penstock.spark.options import check_connection, parse
 from penstock.spark.payloads.payload_plan import PayloadPlan
-from penstock.spark.read.message_rows import DATA, check_schema, message_schema
 from penstock.spark.read.source_options import ReadOptions
 
 if TYPE_CHECKING:

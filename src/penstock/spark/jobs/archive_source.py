@@ -36,9 +36,9 @@ from penstock.spark.jobs.archive_scan import (
 )
 from penstock.spark.jobs.parquet_table import ArchiveError
 from penstock.spark.jobs.parquet_writer import DATE, TOKEN_PREFIX
+from penstock.spark.message_rows import arrow_schema
 from penstock.spark.options import OptionError
 from penstock.spark.read.filter_pushdown import Narrowing, Pushing, narrowed
-from penstock.spark.read.message_rows import arrow_schema
 from penstock.spark.read.prefetch import ahead
 from penstock.spark.read.start_positions import US_NS, AtTime, Earliest, places
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.api.refusals import ApiError
-from penstock.jetstream.account.disk_work import DiskWork, FileGate, run_all
 from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, RecoveryReport
+from penstock.jetstream.host.disk_work import DiskWork, FileGate, run_all
 from penstock.jetstream.host.lazy_consumer_log import LateLog
 from penstock.jetstream.sources.source_positions import Positions
 from penstock.store.errors import NotFound, StoreError
@@ -34,7 +34,7 @@ from penstock.store.io.slots import SlotFile, read_slots, state_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.jetstream.account.disk_work import FileSteps
+    from penstock.jetstream.host.disk_work import FileSteps
     from penstock.store.io.disk import Disk
 
 META_NAME: Final = "meta"
