@@ -1,33 +1,33 @@
-"""C surface of the record codec."""
+"""C declarations of `record_codec`."""
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum RecordKind:
     MESSAGE = 1
-    SKIP = 2        # reserves sequences that hold nothing
-    REMOVE = 3      # the sequences it names are gone
-    FLOOR = 4       # everything below its sequence is gone
-    RESERVE = 5     # sequences that may be seen before their messages are durable
-    MARK = 6        # a block and a place in it: everything before was durable by then
+    SKIP = 2        # assigns sequences without messages
+    REMOVE = 3      # the sequences it names are removed
+    FLOOR = 4       # everything below its sequence is removed
+    RESERVE = 5     # sequences that may be visible before their messages are durable
+    MARK = 6        # a block and a place in it: everything before was durable at that time
 
 cdef enum RecordFlag:
     ERASED = 1      # subject and payload were overwritten
-    DEADLINE = 2    # the body starts with the time the message ends
+    DEADLINE = 2    # the body starts with the message's expiry time
 
 cdef enum:
-    MESSAGE_BYTES_MIN = 48      # header and hash, before anything a message has
+    MESSAGE_BYTES_MIN = 48      # header and hash, without the parts of a message
     RANGE_BYTES = 56            # header, timestamp, hash
     DEADLINE_BYTES = 8
-    ALIGNMENT = 8               # of every record, and its length is a multiple of it
+    ALIGNMENT = 8               # of every record; its length is a multiple of it
     SUBJECT_BYTES_MAX = 65535
     RECORD_BYTES_MAX = 268435456
 
-cdef enum Verdict:   # of read_record
+cdef enum Verdict:   # result of read_record
     VALID = 0
-    BLANK = 1        # nothing but zeros: space that was never written
+    BLANK = 1        # only zeros: space that was never written
     BAD_HEADER = 2
-    BAD_BODY = 3     # the header holds, what it announces does not
-    CUT_OFF = 4      # the header holds, the record is longer than what is there
+    BAD_BODY = 3     # the header is valid, the body is not
+    CUT_OFF = 4      # the header is valid, the record is longer than the available bytes
 
 cdef struct Keys:
     uint64_t incarnation

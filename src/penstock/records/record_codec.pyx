@@ -1,4 +1,4 @@
-"""Records: the one framing of everything that is appended, byte for byte as docs/formats/record.md.
+"""Records: the framing of everything appended to a block, as docs/formats/record.md specifies it.
 
     0  u16 magic   2 u8 kind   3 u8 flags   4 u32 length, a multiple of 8
     8  u64 sequence                         16 i64 timestamp ns, or last sequence of a range
@@ -8,9 +8,9 @@
     length-8  u64 body hash
 
 The header checksum is bound to stream and block, the body hash to the sequence as well: a record
-that is stale, misdirected or of another stream does not pass as valid, and a scan can find the
-next record behind damage. No length read from a record is used before it has been checked, and a
-record that names sequences no stream can have is as bad as one whose checksum does not hold.
+that is stale, misdirected or from another stream is not valid, and a scan can find the next record
+after damage. No length read from a record is used before it is checked, and a record that names
+sequences no stream can have is treated like one with a wrong checksum.
 """
 
 from libc.string cimport memcpy, memset
@@ -22,7 +22,7 @@ cdef enum:
     MAGIC_0 = 0x50             # "PR"
     MAGIC_1 = 0x52
     HEADER_BYTES = 40
-    CHECKED_BYTES = 36         # of the header, by its checksum
+    CHECKED_BYTES = 36         # header bytes that its checksum covers
     HASH_BYTES = 8
     TIME_BYTES = 8
 HEADER_SIZE = HEADER_BYTES
@@ -98,7 +98,7 @@ cdef void put_message(char* at, size_t length, const Keys* keys, uint64_t seq, i
                       const char* subject, size_t subject_len, const char* header,
                       size_t header_len, const char* payload, size_t payload_len,
                       int64_t deadline_ns) noexcept nogil:
-    """Writes a message of `message_length` bytes."""
+    """Write a message of `message_length` bytes."""
     cdef char* body = at + HEADER_BYTES
     put_header(at, keys, MESSAGE, DEADLINE if deadline_ns else 0, length, seq, ts, subject_len,
                header_len, payload_len)
@@ -116,7 +116,7 @@ cdef void put_message(char* at, size_t length, const Keys* keys, uint64_t seq, i
 
 cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first, uint64_t last,
                       int64_t ts) noexcept nogil:
-    """Writes a record about sequences, not about a message; answers its length."""
+    """Write a record about a range of sequences; return its length."""
     put_header(at, keys, kind, 0, RANGE_BYTES, first, <int64_t>last, 0, 0, TIME_BYTES)
     put64(at + HEADER_BYTES, <uint64_t>ts)
     seal_body(at, RANGE_BYTES, keys, first)
@@ -124,7 +124,7 @@ cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first, uint
 
 cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* view,
                      bint check_body) noexcept nogil:
-    """Reads the record at `at`, of which `room` bytes may be looked at; answers a Verdict."""
+    """Read the record at `at`, of which `room` bytes are available; return a Verdict."""
     cdef const char* body = at + HEADER_BYTES
     cdef size_t parts
     if room < HEADER_BYTES:
@@ -170,14 +170,14 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     return VALID
 
 cdef bint is_possible(int kind, uint64_t first, uint64_t last, int64_t written) noexcept nogil:
-    """Whether a log can have written a record about these sequences."""
+    """Return whether a log can have written a record about these sequences."""
     if kind == MESSAGE:
         return 0 < first <= SEQ_MAX
     if kind == MARK:                    # a block, a place in it, and a sequence
         return first <= SEQ_MAX and last <= SEQ_MAX and written >= 0
     if kind == FLOOR:
         return 0 < first <= SEQ_MAX + 1
-    if kind == REMOVE and first > last:     # no sequence, but losses: see docs/formats/record.md
+    if kind == REMOVE and first > last:     # empty range: a loss record, docs/formats/record.md
         return first <= SEQ_MAX + 1
     return 0 < first <= SEQ_MAX + 1 and last <= SEQ_MAX and first <= last + 1
 
@@ -190,9 +190,9 @@ cdef bint is_blank(const char* at, size_t n) noexcept nogil:
 
 cdef void erase_record(char* at, uint32_t length, uint64_t seq, const Keys* keys,
                        const char* noise) noexcept nogil:
-    """Overwrites a message of `length` bytes, MESSAGE_BYTES_MIN at least, with as much noise.
+    """Overwrite a message of `length` bytes, at least MESSAGE_BYTES_MIN, with as much noise.
 
-    Length and sequence are the caller's: what lies there may be damaged and say anything.
+    The caller passes length and sequence: the bytes there may be damaged.
     """
     cdef size_t body = length - MESSAGE_BYTES_MIN
     put_header(at, keys, MESSAGE, ERASED, length, seq, <int64_t>get64(at + 16), 0, 0,
@@ -201,7 +201,7 @@ cdef void erase_record(char* at, uint32_t length, uint64_t seq, const Keys* keys
     seal_body(at, length, keys, seq)
 
 cdef size_t find_record(const char* data, size_t start, size_t end, const Keys* keys) noexcept nogil:
-    """The next place from `start` on where a header holds; `end` if there is none."""
+    """Return the next place from `start` on with a valid header; `end` if there is none."""
     cdef RecordView view
     cdef size_t at = (start + ALIGNMENT - 1) & ~(<size_t>(ALIGNMENT - 1))
     cdef int verdict
@@ -244,10 +244,10 @@ def encode_range(RecordKeys keys not None, int kind, uint64_t first, uint64_t la
 
 
 def scan(RecordKeys keys not None, const unsigned char[::1] data, size_t start=0) -> list:
-    """Every record from `start` on, as (offset, length, verdict, kind, flags, seq, ts, parts).
+    """Return every record from `start` on: (offset, length, verdict, kind, flags, seq, ts, parts).
 
-    Damage is skipped over to the next valid header and shows as an entry of its own, with kind 0
-    and the length of what was skipped. Ends at blank space, or at a record that is cut off.
+    After damage the scan continues at the next valid header; the damage has its own entry, with
+    kind 0 and the skipped length. Ends at blank space, or at a record that is cut off.
     """
     cdef const char* base = <const char*>&data[0] if data.shape[0] else NULL
     cdef size_t end = data.shape[0], at = start, following
@@ -275,5 +275,5 @@ def scan(RecordKeys keys not None, const unsigned char[::1] data, size_t start=0
 
 
 def checksum(const unsigned char[::1] data, uint64_t seed=0) -> int:
-    """XXH64 of the bytes."""
+    """Return the XXH64 hash of the bytes."""
     return xxh64(&data[0] if data.shape[0] else NULL, data.shape[0], seed)

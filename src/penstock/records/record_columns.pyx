@@ -1,9 +1,9 @@
-"""Messages of a block image, or of an archive, as columns: what readers of many messages take.
+"""Messages of a block image, or of an archive, as columns, for readers of many messages.
 
-Both functions look at a piece of bytes, note where each message lies, and copy once: subjects,
-header blocks and payloads into runs of bytes with 32-bit offsets, sequences and times into 64-bit
-numbers, as Arrow has them. No Python object is made per message. Nothing here decides which
-messages are wanted: a map says so, a byte for every sequence.
+Both functions parse a piece of bytes, collect the position of each message, and copy once:
+subjects, header blocks and payloads into runs of bytes with 32-bit offsets, sequences and times
+into 64-bit numbers, in Arrow's layout. They create no Python object per message. The caller selects
+the messages of an image with a map that has a byte for every sequence.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -21,7 +21,7 @@ cdef enum:
     ALIGNMENT = 8
     CUT_OFF = -1
     TOO_LONG = -2
-    HEAD_NUMBERS = 5           # of an entry of an archive
+    HEAD_NUMBERS = 5           # numbers at the start of an archive entry
     SHIFT_MAX = 63
 
 cdef size_t RUN_BYTES_MAX = 0x7fffffff - 65536   # offsets of a run have 31 bits
@@ -56,7 +56,7 @@ cdef struct Spans:
     Span* rows
     size_t count
     size_t rows_max
-    size_t size               # bytes noted so far
+    size_t size               # bytes collected so far
     size_t bytes_max
 
 cdef inline bint is_full(const Spans* spans) noexcept nogil:
@@ -100,7 +100,7 @@ cdef inline size_t part_of(const Span* span, int part, const char** at) noexcept
     return span.payload_len
 
 cdef tuple run_of(const Spans* spans, int part):
-    """One part of every message, one after the other, and where each begins."""
+    """Return one part of every message, concatenated, and the offset of each."""
     cdef size_t i, n, total = 0
     cdef const char* at = NULL
     for i in range(spans.count):
@@ -138,7 +138,7 @@ cdef inline bint is_wanted(const RecordView* view, const uint8_t* wanted, size_t
 cdef size_t note_records(const char* base, size_t at, size_t end, const Keys* keys,
                          const uint8_t* wanted, size_t n, uint64_t first,
                          Spans* spans) noexcept nogil:
-    """Notes wanted messages that hold, up to the end or until there is no more room."""
+    """Collect wanted valid messages up to `end` or until the spans are full; return the place."""
     cdef RecordView view
     cdef Span span
     while at < end and not is_full(spans):
@@ -156,9 +156,9 @@ cdef size_t note_records(const char* base, size_t at, size_t end, const Keys* ke
 def block_columns(RecordKeys keys not None, const uint8_t[::1] image not None, size_t start,
                   size_t end, const uint8_t[::1] wanted not None, uint64_t first_seq, *,
                   size_t rows_max, size_t bytes_max):
-    """Messages of an image from `start` on whose sequence is wanted and whose bytes hold.
+    """Return the valid messages of an image from `start` on whose sequence is wanted.
 
-    `wanted` has a byte for every sequence from `first_seq` on. What does not hold is passed over.
+    `wanted` has a byte for every sequence from `first_seq` on. Invalid bytes are skipped.
     """
     cdef Spans spans
     cdef size_t place, stop = min(end, <size_t>image.shape[0])
@@ -195,7 +195,7 @@ cdef int read_number(const char* base, size_t* at, size_t end, uint64_t* value) 
 
 cdef int note_entry(const char* base, size_t* at, size_t end, size_t entry_bytes_max,
                     Spans* spans) noexcept nogil:
-    """One entry; 1 if it is the last, which says nothing."""
+    """Collect one entry; return 1 if it is the end entry, which holds no message."""
     cdef uint64_t head[HEAD_NUMBERS]
     cdef size_t place = at[0]
     cdef Span span
@@ -222,8 +222,8 @@ cdef int note_entry(const char* base, size_t* at, size_t end, size_t entry_bytes
 
 def entry_columns(const uint8_t[::1] data not None, size_t start, *, size_t rows_max,
                   size_t bytes_max, size_t entry_bytes_max):
-    """Entries of an archive from `start` on, those that are all there; and whether the archive
-    ended with them. ValueError if the bytes are no entries."""
+    """Return the complete entries of an archive from `start` on, and whether the archive ended
+    with them. Raises ValueError if the bytes are not entries."""
     cdef Spans spans
     cdef size_t at = start, end = data.shape[0]
     cdef int verdict = CUT_OFF

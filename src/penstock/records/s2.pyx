@@ -1,15 +1,15 @@
-"""S2 blocks, both ways, and the checksum their frames carry: what archives of streams are made of.
+"""S2 blocks, encoded and decoded, and the checksum of their frames: the format of stream archives.
 
-A block is its decoded length as a varint, then literals and copies of what was decoded before:
+A block is its decoded length as a varint, then literals and copies of earlier decoded bytes:
 
     xxxxxx00            literal of x + 1 bytes; 60..63: x is in the next 1..4 bytes
-    ooolll01 o          copy of l + 4 bytes from o back; o = 0: from as far back as the last copy,
-                        and l of 5, 6, 7: 4, 256, 65536 and what the next 1, 2, 3 bytes say
+    ooolll01 o          copy of l + 4 bytes from o back; o = 0: from the offset of the last copy,
+                        and l of 5, 6, 7: 4, 256, 65536 plus the number in the next 1, 2, 3 bytes
     llllll10 oo         copy of l + 1 bytes from o back
     llllll11 oooo       the same
 
-Whatever the bytes, nothing outside the given buffers is read or written. Written are only blocks
-that Snappy could read, too: no block is longer than 64 KiB, and the last offset is never used.
+Whatever the input, the code reads and writes nothing outside the given buffers. The encoder creates
+only blocks that Snappy can read, too: at most 64 KiB long, and without the last-offset form.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -19,9 +19,9 @@ from libc.string cimport memcpy, memset
 cdef enum:
     TABLE_BITS = 14
     TABLE_SIZE = 16384
-    MARGIN = 15                # a match is looked for only where so many bytes follow
+    MARGIN = 15                # the encoder searches a match only if so many bytes follow
     SHORT_BYTES = 17           # shorter blocks are one literal
-    EFFORT = 32                # bytes without a match before a byte is passed over
+    EFFORT = 32                # bytes without a match before the encoder starts to skip bytes
     VARINT_BYTES_MAX = 5
     POLYNOMIAL = 0x82F63B78
 
@@ -86,7 +86,7 @@ cdef inline uint64_t load64(const uint8_t* at) noexcept nogil:
     return value
 
 cdef inline uint64_t load_few(const uint8_t* at, int count) noexcept nogil:
-    """A number of up to 8 bytes, least significant first."""
+    """Return a number of up to 8 bytes, least significant first."""
     cdef uint64_t value = 0
     cdef int i
     for i in range(count):
@@ -115,20 +115,20 @@ cdef uint32_t crc_of(const uint8_t* at, size_t n) noexcept nogil:
 
 
 def set_quick(bint wanted):
-    """Whether the processor's own checksum is used, if it has one; the other is for those without."""
+    """Use the processor's CRC instruction, if it has one, or else the table."""
     global is_quick
     is_quick = wanted and has_crc()
 
 
 def crc32c(const uint8_t[::1] data not None):
-    """CRC-32C (Castagnoli)."""
+    """Return the CRC-32C (Castagnoli) of the bytes."""
     return crc_of(&data[0], data.shape[0]) if data.shape[0] else 0
 
 
 # -- decoding
 
 cdef int long_copy(const uint8_t* src, size_t room, int kind, size_t* length) noexcept nogil:
-    """The length of a copy from the last offset; answers the bytes it took, -1 if cut off."""
+    """Read the length of a last-offset copy; return the bytes used, -1 if cut off."""
     cdef int extra = kind - 4
     if extra <= 0:
         return 0
@@ -138,7 +138,7 @@ cdef int long_copy(const uint8_t* src, size_t room, int kind, size_t* length) no
     return extra
 
 cdef int tag_bytes(const uint8_t* src, size_t n, size_t* length, size_t* offset) noexcept nogil:
-    """Reads a tag: of a literal the length, of a copy the offset, too. -1 if cut off."""
+    """Read a tag: the length, and the offset of a copy. Return its bytes, -1 if cut off."""
     cdef int kind = src[0] & 3
     cdef int extra, more
     cdef size_t near
@@ -171,13 +171,13 @@ cdef int tag_bytes(const uint8_t* src, size_t n, size_t* length, size_t* offset)
     return extra + 1
 
 cdef inline void copy_short(uint8_t* to, const uint8_t* what, size_t n) noexcept nogil:
-    """Up to 16 bytes, without asking how many: as many may be read and written."""
+    """Copy up to 16 bytes in steps of 8: all 16 must be readable and writable."""
     memcpy(to, what, 8)
     if n > 8:
         memcpy(to + 8, what + 8, 8)
 
 cdef bint expand(const uint8_t* src, size_t n, uint8_t* dst, size_t size) noexcept nogil:
-    """Fills all of `dst`; False if the block does not do exactly that."""
+    """Fill all of `dst`; return False if the block does not decode to exactly that size."""
     cdef size_t at = 0, done = 0, length = 0, offset = 0, i
     cdef int taken
     cdef bint is_literal
@@ -209,7 +209,7 @@ cdef bint expand(const uint8_t* src, size_t n, uint8_t* dst, size_t size) noexce
 
 
 def decode_block(const uint8_t[::1] data not None, Py_ssize_t bytes_max):
-    """What a block holds. ValueError if it is none, or holds more than `bytes_max`."""
+    """Return the decoded block. Raises ValueError if it is invalid or exceeds `bytes_max`."""
     cdef size_t n = data.shape[0], at = 0
     cdef uint64_t size = 0
     cdef bint is_whole = False
@@ -266,7 +266,7 @@ cdef inline uint8_t* put_copy(uint8_t* out, size_t offset, size_t n) noexcept no
         out = put_copy2(out, offset, 64)
         n -= 64
     if n > 64:
-        out = put_copy2(out, offset, 60)  # leaves enough for the short form
+        out = put_copy2(out, offset, 60)  # leaves enough bytes for the short form
         n -= 60
     if n >= 12 or offset >= 2048:
         return put_copy2(out, offset, n)
@@ -290,7 +290,7 @@ cdef inline size_t match_length(const uint8_t* src, size_t old, size_t at, size_
     return length
 
 cdef uint8_t* squeeze(const uint8_t* src, size_t n, uint8_t* out) noexcept nogil:
-    """Greedy: takes the first match it meets, and strides faster the longer there is none."""
+    """Encode greedily: take the first match, and skip faster the longer there is none."""
     cdef uint16_t table[TABLE_SIZE]
     cdef size_t at = 1, told = 0, old, slot, length, strides = EFFORT
     if n < SHORT_BYTES:
@@ -314,14 +314,14 @@ cdef uint8_t* squeeze(const uint8_t* src, size_t n, uint8_t* out) noexcept nogil
 
 
 def encode_block(const uint8_t[::1] data not None):
-    """A block that holds `data`, at most ENCODED_BYTES_MAX bytes of it (ValueError)."""
+    """Return a block that holds `data`; ValueError above ENCODED_BYTES_MAX bytes."""
     cdef size_t n = data.shape[0]
     if n > <size_t>ENCODED_BYTES_MAX:
         raise ValueError("a block of more than 64 KiB")
     if n == 0:
         return b"\0"
-    # Worst case: every literal of 60 bytes costs one more, and copies are never longer than
-    # what they stand for.
+    # Worst case: every literal of 60 bytes costs one byte more, and a copy is never longer than
+    # the bytes it replaces.
     result = bytearray(32 + n + n // 6)
     cdef uint8_t[::1] view = result
     cdef uint8_t* out = &view[0]

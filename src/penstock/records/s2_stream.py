@@ -2,10 +2,11 @@
 
     0  u8 kind   1 u24 length of the rest, little endian
     kind 0xff: the stream begins; 0: u32 checksum, S2 block; 1: u32 checksum, plain bytes
-    kinds from 0x80 on are passed over, others cannot be read
+    other kinds from 0x80 on are skipped, all others are an error
 
-The checksum is CRC-32C of what the frame holds, rotated and offset as in Snappy's framing. A reader
-keeps at most one frame; what a frame holds has at most 4 MiB, so no input makes it swell.
+The checksum is the CRC-32C of the frame's decoded contents, rotated and offset as in Snappy's
+framing. A frame holds at most 4 MiB of decoded bytes. A caller that calls `next` until it returns
+None after every `feed` keeps at most one frame in memory, whatever the input.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from penstock.records.s2 import ENCODED_BYTES_MAX, crc32c, decode_block, encode_
 __all__ = ["Deflater", "InvalidStream", "S2Inflater", "snappy_frames"]
 
 START: Final = b"\xff\x06\x00\x00S2sTwO"
-"""The frame every stream begins with."""
+"""The first frame of every stream."""
 SNAPPY_NAME: Final = b"sNaPpY"
 SNAPPY_BLOCK_BYTES_MAX: Final = 65_536
-"""Decoded, in one frame of a Snappy stream."""
+"""Maximum decoded bytes in one frame of a Snappy stream."""
 BLOCK_BYTES_MAX: Final = 4 << 20
-"""Decoded; larger ones are not S2."""
+"""Maximum decoded bytes of a block; larger ones are not valid S2."""
 FRAME_BYTES_MAX: Final = BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6 + 64
 WRITTEN_BYTES: Final = ENCODED_BYTES_MAX
 WORTHWHILE: Final = 8
@@ -37,17 +38,17 @@ _NAME: Final = 0xFF
 
 
 class InvalidStream(ValueError):
-    """Bytes that are no S2 stream."""
+    """The bytes are not a valid S2 stream."""
 
 
 def masked_sum(data: bytes) -> bytes:
-    """The checksum as frames have it."""
+    """Return the checksum in the form that frames contain."""
     crc = crc32c(data)
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def snappy_frames(data: bytes) -> bytes:
-    """Return the bytes as a Snappy stream whose frames are plain: for what is short."""
+    """Return the bytes as a Snappy stream with uncompressed frames: for short data."""
     made = [bytes((_NAME, len(SNAPPY_NAME), 0, 0)), SNAPPY_NAME]
     for start in range(0, len(data), SNAPPY_BLOCK_BYTES_MAX):
         block = data[start : start + SNAPPY_BLOCK_BYTES_MAX]
@@ -67,11 +68,11 @@ class S2Inflater:
         self._to_skip = 0
 
     def feed(self, data: bytes) -> None:
-        """More of the stream."""
+        """Add more bytes of the stream."""
         self._buffer += data
 
     def next(self) -> bytes | None:
-        """What the next frame holds; None if it is not all there yet. Raises InvalidStream."""
+        """Return the contents of the next frame; None if incomplete. Raises InvalidStream."""
         while True:
             self._skip()
             if self._to_skip or len(self._buffer) < _HEAD_BYTES:
@@ -133,7 +134,7 @@ class Deflater:
         self._start = START
 
     def add(self, data: bytes) -> bytes:
-        """Takes more to be written; gives the frames that are full, often none."""
+        """Add data; return the frames that are full, often none."""
         self._buffer += data
         if len(self._buffer) < WRITTEN_BYTES:
             return b""
@@ -144,7 +145,7 @@ class Deflater:
         return b"".join(frames)
 
     def finish(self) -> bytes:
-        """The rest. The stream ends here."""
+        """Return the rest. The stream ends here."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return self._begin() + (_frame(rest) if rest else b"")

@@ -1,7 +1,7 @@
-"""Rows of varints, as archives of the reference have them before every message.
+"""Rows of varints, as the reference server's archives have them before every message.
 
-Seven bits a byte, least significant first; the top bit says that another byte follows. Numbers
-have up to 64 bits; a longer spelling than needed is read, never written.
+Seven bits per byte, least significant first; the top bit means that another byte follows. Numbers
+have up to 64 bits. The reader accepts encodings longer than needed; the writer never creates them.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -13,7 +13,7 @@ cdef enum:
 
 
 def pack(*numbers):
-    """Up to eight numbers, one after the other."""
+    """Return up to eight numbers encoded one after the other."""
     cdef uint8_t out[ROW_MAX * NUMBER_BYTES_MAX]
     cdef int at = 0
     cdef uint64_t value
@@ -31,9 +31,9 @@ def pack(*numbers):
 
 
 def unpack(const uint8_t[::1] data not None, Py_ssize_t start, int count):
-    """So many numbers from an offset on, and the offset behind them; None if they are cut off.
+    """Return `count` numbers from an offset on, and the offset after them; None if cut off.
 
-    ValueError if one has more than 64 bits, cut off or not.
+    Raises ValueError if one has more than 64 bits, cut off or not.
     """
     cdef Py_ssize_t at = start, end = data.shape[0]
     cdef uint64_t value

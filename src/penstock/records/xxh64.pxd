@@ -1,7 +1,7 @@
 """XXH64, the checksum of everything on disk, callable from C.
 
 The published algorithm (seed and input as there), so that any reader can check our files; the
-tests hold it to an implementation of somebody else's.
+tests compare it with an independent implementation.
 """
 
 from libc.stdint cimport uint64_t

@@ -1,4 +1,4 @@
-"""C surface of appending to the file of the open block."""
+"""C declarations of `append_commit`."""
 
 from libc.stdint cimport uint64_t
 
@@ -8,20 +8,20 @@ from penstock.store.index.record_log cimport RecordLog
 
 cdef class OpenBlock:
     cdef public object file
-    cdef public object frames     # None: the file has the image as it is
+    cdef public object frames     # None: the file holds the image unchanged
     cdef public size_t written
-    cdef public size_t allocated  # its size, zeros included
+    cdef public size_t allocated  # file size, including preallocated zeros
 
 
 cdef class Appender:
     cdef RecordLog log
     cdef object disk
-    cdef object lender            # of descriptors; None: the disk has to be called
+    cdef object lender            # lends descriptors; None: use calls of the disk
     cdef readonly bint syncs
     cdef OpenBlock open_block
-    cdef uint64_t number          # of the block whose file is open here; 0: others are at work
-    cdef bint wrote               # something that was not synced
-    cdef public bint is_direct    # the file system takes pages without a copy, as far as is known
+    cdef uint64_t number          # the block whose file is open here; 0: closed
+    cdef bint wrote               # wrote bytes that are not synced
+    cdef public bint is_direct    # the file system accepts O_DIRECT, as far as is known
     cdef public uint64_t durable_seq
     cdef public uint64_t durable_block
     cdef public uint64_t durable_place

@@ -1,13 +1,12 @@
-"""The commit there is most often, in C: records behind others in a file that is open, no more.
+"""The fast commit, in C: appends records to a block file that is already open.
 
-An `Appender` holds how far a store is durable. It is opened by its store when a commit would have
-nothing to do but to append, and closed before anything else is done to the files; so what it
-finds open it may use. `append` either does all that a commit does, or nothing that counts, and the
-ordinary way is gone: what it wrote is written again there, and a sync that failed fails again.
+An `Appender` holds how far a store is durable. The store opens it when a commit only has to append,
+and closes it before any other work on the files, so the appender may use the file while it is open.
+`append` performs the whole commit, or has no effect; the caller then falls back to the normal
+commit, which rewrites the same bytes, and a sync that failed fails again there.
 
-No thread but the owner's, no object for a message, no copy of what is written; not even the
-system's, where much is written and synced (`O_DIRECT`): for who waits until the disk has it, a copy
-in the system's memory is nothing but work.
+Runs on the owner's thread, creates no object per message and copies no data. Large synced writes
+use `O_DIRECT` and skip the page cache too: the publisher waits for the disk, so the copy is waste.
 """
 
 from libc.errno cimport EINTR, EINVAL, errno
@@ -43,7 +42,7 @@ cdef enum:
     SMALL_BYTES = 65536
     LEAST_RESERVED = 1024
     MOST_RESERVED = 1048576
-    PAGE_BYTES = 4096         # what is written directly begins and ends at multiples of it
+    PAGE_BYTES = 4096         # direct writes begin and end at multiples of it
 
 SMALL_WRITE_BYTES = SMALL_BYTES
 RESERVE_MIN = LEAST_RESERVED
@@ -51,7 +50,7 @@ RESERVE_MAX = MOST_RESERVED
 
 
 cdef class OpenBlock:
-    """A block file that is written to. `allocated`: its size, zeros included."""
+    """A block file open for writing. `allocated`: its size, including preallocated zeros."""
 
     def __init__(self, file, size_t written=0, size_t allocated=0, frames=None) -> None:
         self.file = file
@@ -61,10 +60,10 @@ cdef class OpenBlock:
 
 
 cdef class Appender:
-    """How far a store is durable, and the short way to get it further."""
+    """How far a store is durable, and the fast commit path that advances it."""
 
     def __init__(self, *, RecordLog log not None, disk, bint syncs) -> None:
-        """With `syncs` what is appended is synced, too."""
+        """With `syncs`, every append is synced."""
         self.log = log
         self.disk = disk
         self.lender = disk.lender
@@ -72,23 +71,23 @@ cdef class Appender:
         self.is_direct = O_DIRECT != 0
 
     def open(self, uint64_t number, OpenBlock block not None) -> None:
-        """Nothing is to be done but appending to this file, until it is closed."""
+        """Open the fast path: until `close`, commits only append to this file."""
         self.number = number
         self.open_block = block
 
     def close(self) -> None:
-        """Others are at work."""
+        """Close the fast path: the store does other work on the files."""
         self.number = 0
         self.open_block = None
         self.wrote = False
 
     @property
     def unsynced(self) -> set:
-        """The block that was written to since it was opened and not synced, if there is one."""
+        """The block with unsynced writes since `open`, as a set; empty if there is none."""
         return {self.number} if self.wrote else set()
 
     def set_durable(self, uint64_t seq) -> None:
-        """Everything up to a sequence is durable; what may be seen follows from it."""
+        """Record that everything up to a sequence is durable, and update the visible sequence."""
         self.durable_seq = seq
         self.log.visible_max = seq if self.syncs else self.reserved
 
@@ -99,16 +98,16 @@ cdef class Appender:
 
     @property
     def is_half_used(self) -> bool:
-        """Whether a lazy store has used half of what is reserved."""
+        """Whether a lazy store has used half of its reserved sequences."""
         return self.lacks(self.reserve() // 2)
 
     cdef bint lacks(self, uint64_t wanted) noexcept nogil:
-        """Whether fewer than so many sequences are reserved, and there are more to reserve."""
+        """Return whether fewer than `wanted` sequences are reserved and more can be reserved."""
         return (self.reserved < SEQ_MAX
                 and <int64_t>(self.reserved - self.log.last_seq) < <int64_t>wanted)
 
     def num_reserved(self) -> int:
-        """How many sequences a lazy store reserves: twice what it used, in bounds."""
+        """Return how many sequences a lazy store reserves: twice what it used, within bounds."""
         return self.reserve()
 
     cdef uint64_t reserve(self) noexcept nogil:
@@ -116,7 +115,7 @@ cdef class Appender:
         return min(max(wanted, <uint64_t>LEAST_RESERVED), <uint64_t>MOST_RESERVED)
 
     def commit(self) -> bool:
-        """Writes what the file lacks, and syncs it if it is to be synced; False: it did not."""
+        """Write the bytes that the file lacks, and sync if configured; return False if not done."""
         return self.append()
 
     cdef bint append(self) except -1:
@@ -129,9 +128,9 @@ cdef class Appender:
             return True
         if self.log.has_dead_front() or (not self.syncs and self.is_half_used):
             return False
-        end = block.used + RANGE_BYTES * (2 if self.log.is_loss_unsaid else 1)   # a mark, a loss
+        end = block.used + RANGE_BYTES * (2 if self.log.is_loss_unsaid else 1)   # mark, loss record
         if end > self.open_block.allocated and end - block.written <= SMALL_BYTES:
-            return False        # space has to be made first
+            return False        # the normal commit preallocates first
         self.log.note_loss()
         if self.syncs:
             self.log.note_mark(self.durable_block, self.durable_place, self.durable_seq)
@@ -148,7 +147,7 @@ cdef class Appender:
         return True
 
     cdef bint put(self, Block* block) except -1:
-        """By calls of the disk."""
+        """Write and sync through calls of the disk."""
         try:
             self.disk.pwrite(self.open_block.file, block.image[block.written:block.used],
                              block.written)
@@ -182,10 +181,10 @@ cdef class Appender:
         return is_written and not failed
 
     cdef bint write_pages(self, int fd, Block* block) noexcept nogil:
-        """Writes much that is to be synced straight from the image; False: it did not.
+        """Write a large synced append directly from the image; return False if not done.
 
-        Whole pages: what the file has of the first one is written again as it is, and behind what
-        ends in the last one come zeros, space like any other that was not written to.
+        Writes whole pages: the bytes of the first page that the file already has are written
+        again unchanged, and zeros fill the last page, like preallocated space.
         """
         cdef size_t start = block.written & ~<size_t>(PAGE_BYTES - 1)
         cdef size_t end = (block.used + PAGE_BYTES - 1) & ~<size_t>(PAGE_BYTES - 1)
@@ -201,15 +200,15 @@ cdef class Appender:
         memset(block.image + block.used, 0, end - block.used)
         is_written = write_all(fd, block.image, start, end)
         if not is_written and errno == EINVAL:
-            self.is_direct = False      # a file system that wants something else
-        fcntl(fd, F_SETFL, flags)       # nobody else has this descriptor meanwhile
+            self.is_direct = False      # the file system has other alignment rules
+        fcntl(fd, F_SETFL, flags)       # only this thread holds the descriptor now
         if is_written:
             self.open_block.allocated = max(self.open_block.allocated, end)
         return is_written
 
 
 cdef bint write_all(int fd, const char* image, size_t start, size_t end) noexcept nogil:
-    """Writes a part of an image to where it belongs; False: not all of it."""
+    """Write a part of an image at its own offset; return False if not all of it was written."""
     cdef ssize_t n
     while start < end:
         n = pwrite(fd, image + start, end - start, start)

@@ -4,9 +4,9 @@
     frames  header | frames                                 an open block under encryption
     sealed  header | sealed body of records and index | trailer
 
-Header and trailer are never encrypted; they say nothing about messages but counts, sequences and
-times. The trailer makes opening cheap and can always be thrown away: without it, or if it does not
-hold, the records themselves are scanned. docs/formats/block.md has the bytes.
+Header and trailer are never encrypted; they contain only counts, sequences and times of messages.
+The trailer makes opening cheap and is optional: without it, or if its checksum fails, recovery
+scans the records. docs/formats/block.md specifies the bytes.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ if TYPE_CHECKING:
 BLOCK_SUFFIX: Final = ".blk"
 TORN_SUFFIX: Final = ".torn"
 NEW_SUFFIX: Final = ".new"
-"""Of a block being written anew, until it takes the place of the old one."""
+"""Suffix of a block being rewritten, until it replaces the old file."""
 ERASED_SUFFIX: Final = ".erased"
-"""The same, by a sync that must not wait: both may be at work on one block."""
+"""The same for a rewrite that a sync runs at once: both may be in progress for one block."""
 SEAL_MAGIC: Final = b"PENSEAL\x01"
 TRAILER_MAGIC: Final = b"PENFOOT\x01"
 ALIGNMENT: Final = 8
 HEAD_BYTES: Final = 4096
-"""What is read at first of a block file to find its header."""
+"""Bytes read first from a block file to find its header."""
 HEADER_BYTES_MIN: Final = 72
 DEAD_BYTES_MAX: Final = 1 << 40
-"""Of removed records in one block; a trailer that counts more is damaged."""
+"""Maximum bytes of removed records in one block; a trailer with a higher count is damaged."""
 CIPHER_PLACE: Final = 33
-"""Of the prelude of a sealed body: the byte that names its cipher."""
+"""Offset in the prelude of a sealed body: the byte that names its cipher."""
 REWRITTEN: Final = 1
-"""Flag of a header: the block was written anew, so its records do not make up its lineage."""
+"""Header flag: the block was rewritten, so its records do not reproduce its lineage."""
 
 _TRAILER: Final = struct.Struct("<8sQQQqQIIQQQQQII")
 _SUM: Final = struct.Struct("<Q")
@@ -78,7 +78,7 @@ TRAILER_BYTES: Final = _TRAILER.size + _SUM.size
 
 
 class Form(IntEnum):
-    """How a file stores its image; the numbers are in headers."""
+    """How a file stores its image; headers contain these numbers."""
 
     PLAIN = 0
     FRAMES = 1
@@ -109,7 +109,7 @@ def block_name(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The number of a block file; None if it is not named like one."""
+    """Return the number of a block file; None if the name is not a block name."""
     stem = name.removesuffix(BLOCK_SUFFIX)
     if stem == name or not (stem.isdecimal() and stem.isascii()):
         return None
@@ -118,7 +118,7 @@ def number_of(name: str) -> int | None:
 
 
 def is_litter(name: str) -> bool:
-    """Whether a file is one that was to become a block, and did not."""
+    """Return whether a file is an unfinished rewrite of a block."""
     stem, dot, suffix = name.rpartition(".")
     return dot + suffix in (NEW_SUFFIX, ERASED_SUFFIX) and number_of(stem) is not None
 
@@ -133,7 +133,7 @@ def pack_trailer(trailer: Trailer, binding: Binding) -> bytes:
 
 
 def unpack_trailer(data: bytes, binding: Binding, file_bytes: int) -> Trailer | None:
-    """The trailer, if the bytes are one of this block and say nothing impossible."""
+    """Return the trailer if the bytes are a valid trailer of this block with possible values."""
     if len(data) != TRAILER_BYTES or not data.startswith(TRAILER_MAGIC):
         return None
     (expected,) = _SUM.unpack_from(data, _TRAILER.size)
@@ -151,7 +151,7 @@ def unpack_trailer(data: bytes, binding: Binding, file_bytes: int) -> Trailer | 
 
 
 def _image_bytes_max(trailer: Trailer, file_bytes: int) -> int:
-    """How long the image of a file of this size can be."""
+    """Return the maximum image length for a file of this size."""
     if trailer.form == Form.PLAIN:
         return file_bytes
     return trailer.head + BODY_BYTES_MAX
@@ -163,7 +163,7 @@ def padded(n: int) -> int:
 
 @dataclass(slots=True)
 class Sealing:
-    """How sealed blocks of a store are to be stored, and with which keys they are read."""
+    """How a store writes sealed blocks, and the keys it reads them with."""
 
     compression: BlockCompression = BlockCompression.NONE
     key: DataKey | None = None
@@ -179,22 +179,22 @@ class Sealing:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """What tells a block stored this way from others: compression and key number."""
+        """What distinguishes a block stored this way: compression and key number."""
         return int(self.compression), self.key.number if self.key else 0
 
 
 @dataclass(slots=True)
 class BlockFile:
-    """A block file as it was found. `header` is made up if the true one does not hold."""
+    """A block file as found on disk. `header` is reconstructed if the real one is damaged."""
 
     name: str
     number: int
     header: BlockHeader
     size: int
     ending: Trailer | None = None
-    """The trailer, if it holds."""
+    """The trailer, if it is valid."""
     trailer: Trailer | None = None
-    """The same, if its index holds too."""
+    """The same trailer, if its index is valid too."""
     index: bytes = field(default=b"", repr=False)
     stored: tuple[int, int] = (0, 0)
     """Compression and key number of a sealed body."""
@@ -204,7 +204,7 @@ class BlockFile:
 def file_of(
     image: bytes, index: bytes, trailer: Trailer, sealing: Sealing, salt: int, binding: Binding
 ) -> bytes:
-    """A whole file of the sealed form that the store wants."""
+    """Return a whole file in the configured sealed form."""
     tail = pack_trailer(trailer, binding)
     if sealing.sealed_form is Form.PLAIN:
         return b"".join([image, index.ljust(padded(len(index)), b"\0"), tail])
@@ -219,7 +219,7 @@ def file_of(
 
 
 def footer_of(index: bytes, trailer: Trailer, binding: Binding) -> bytes:
-    """What is appended to a plain block when it is full."""
+    """Return the footer that is appended to a full plain block."""
     return index.ljust(padded(len(index)), b"\0") + pack_trailer(trailer, binding)
 
 
@@ -230,7 +230,7 @@ def index_of(
 
 
 def renewed_header(old: BlockHeader, binding: Binding, form: Form) -> bytes:
-    """The header of a block that is written anew."""
+    """Return the header of a rewritten block."""
     return block_header(
         *binding, old.first_seq, old.created_ns, old.previous, old.meta,
         form=form, flags=old.flags | REWRITTEN,
@@ -244,14 +244,14 @@ def find_header(disk: Disk, file: File, size: int) -> BlockHeader | None:
     start = disk.pread(file, min(size, HEAD_BYTES), 0)
     header = read_block_header(start)
     if header is None and len(start) >= HEADER_BYTES_MIN:
-        length = int.from_bytes(start[8:12], "little")  # with long meta bytes
+        length = int.from_bytes(start[8:12], "little")  # a header with long meta bytes
         if HEAD_BYTES < length <= size:
             header = read_block_header(disk.pread(file, length, 0))
     return header
 
 
 def is_encrypted(disk: Disk, file: File) -> bool:
-    """Whether a block file was written under a key, as far as its header tells."""
+    """Return whether a block file was written under a key, according to its header."""
     header = find_header(disk, file, disk.size(file))
     if header is None or header.form != Form.SEALED:
         return header is not None and header.form == Form.FRAMES
@@ -260,9 +260,9 @@ def is_encrypted(disk: Disk, file: File) -> bool:
 
 
 def salvaged_header(raw: bytes, trailer: Trailer | None, binding: Binding) -> BlockHeader | None:
-    """A header for a file whose own does not hold, from what lies behind it; None if nothing does.
+    """Return a header for a file with a damaged one, from the bytes after it; None if that fails.
 
-    Number and incarnation come from where the file was found: records that hold prove them.
+    Number and incarnation come from the file's location: valid records prove them.
     """
     if trailer is not None:
         return header_at(trailer.head, Form(trailer.form), binding, trailer.first_seq)
@@ -274,20 +274,20 @@ def salvaged_header(raw: bytes, trailer: Trailer | None, binding: Binding) -> Bl
         return header_at(at, Form.SEALED, binding, 0)
     try:
         frames = FrameReader(binding, {}).scan(raw, HEADER_BYTES_MIN).frames
-    except WrongKey:  # there are some, and that is all we asked
+    except WrongKey:  # there are frames; their contents do not matter here
         return header_at(HEADER_BYTES_MIN, Form.FRAMES, binding, 0)
     return header_at(frames[0].offset, Form.FRAMES, binding, 0) if frames else None
 
 
 def header_at(head: int, form: Form, binding: Binding, first_seq: int = 0) -> BlockHeader:
-    """What is known of a block whose header is not at hand."""
+    """Return a header for a block whose own header is not available."""
     return BlockHeader(head, form, *binding, first_seq, 0, 0, REWRITTEN, b"")
 
 
 def read_footer(
     disk: Disk, file: File, found: BlockFile, binding: Binding, keys: Mapping[int, DataKey]
 ) -> None:
-    """Puts trailer and index into `found`, if the file ends with them and they hold."""
+    """Set trailer and index of `found`, if the file ends with valid ones."""
     end = found.size - TRAILER_BYTES
     trailer = found.ending or read_trailer(disk, file, found.size, binding)
     found.ending = trailer
@@ -317,7 +317,7 @@ def _sealed_index(
     binding: Binding,
     keys: Mapping[int, DataKey],
 ) -> bytes:
-    """The end of a sealed body, without reading what is before it; empty if it does not hold."""
+    """Return the index at the end of a sealed body without reading the records; b"" if invalid."""
     head = trailer.head
     try:
         prelude = disk.pread(file, PRELUDE_BYTES, head)
@@ -350,10 +350,10 @@ def index_hash(index: bytes, binding: Binding) -> int:
 
 
 class Image(NamedTuple):
-    """An image read back, zeros where its file is damaged.
+    """An image read from its file, with zeros where the file is damaged.
 
-    `damaged`: some of it could not be restored. Of frames also where the next one would go: the
-    place in the file, its number, the place in the image; and the bytes behind that are torn.
+    `damaged`: some of it could not be restored. For frames also where the next frame goes: its
+    position in the file and its number; and `torn_bytes`, the count of torn bytes after that.
     """
 
     data: bytes
@@ -366,7 +366,7 @@ class Image(NamedTuple):
 def read_image(
     disk: Disk, name: str, header: BlockHeader, binding: Binding, keys: Mapping[int, DataKey]
 ) -> Image:
-    """The image of a block, whatever its form. StoreError if it needs a key that is not there."""
+    """Return the image of a block in any form. Raises StoreError if its key is missing."""
     file = disk.open(name, writable=False)
     try:
         raw = disk.pread(file, disk.size(file), 0)
@@ -386,7 +386,7 @@ def image_of(
             scan = FrameReader(binding, keys).scan(raw, head)
             end = max((f.offset + len(f.plain) for f in scan.frames), default=head)
             plain, missing = assemble(scan.frames, end)
-            # Frames start behind the header, at the place they have in the image.
+            # Frames start after the header, at the offset they have in the image.
             lost = any(stop > head for _, stop in missing)
             data = raw[:head] + bytes(plain[head:])
             frames = scan.frames[-1].number + 1 if scan.frames else 0

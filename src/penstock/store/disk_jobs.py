@@ -1,9 +1,9 @@
-"""Blocking file work of a store: syncing, fetching, writing a block anew. Runs on any thread.
+"""Blocking file work of a store: syncing, fetching and rewriting a block. Runs on any thread.
 
-A work holds copies and names, never the log: whatever the owner does meanwhile, it writes what was
-decided when it was made. One sync is out at a time, so it alone touches open block files. The
-order inside a sync is what makes it safe: data before names, removals only when the records that
-explain them are durable, a new file in place of an old one only when it is whole.
+A work holds copies and names, never the log, so it writes what the store decided when it created
+the work, whatever the owner does in the meantime. One sync is out at a time, so only that sync
+uses the open block files. The order inside a sync makes it safe: data before names, removals only
+after the records that explain them are durable, a new file replaces an old one only when complete.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Disk
 
 PREALLOCATE_BYTES: Final = 256 * 1024
-"""Zeros written ahead of small appends: a sync that grows no file is faster."""
+"""Zeros written ahead of small appends: a sync that does not grow the file is faster."""
 
 LONG_WRITE_BYTES: Final = 1_048_576
-"""A sync that writes more is run on a thread, however quick syncs are."""
+"""The server runs a sync that writes more on a thread, however fast syncs are."""
 
 
 @dataclass(slots=True)
 class BlockFiles:
-    """The files of a store: what is open, and names that are not as they should be."""
+    """The files of a store: the open ones, and names that differ from the standard name."""
 
     disk: Disk
     open: dict[int, OpenBlock] = field(default_factory=dict)
@@ -63,22 +63,22 @@ class BlockFiles:
             self.disk.close_file(block.file)
 
     def allocate(self, block: OpenBlock, end: int, n: int, block_bytes: int) -> None:
-        """Zeros behind what is about to be written, if that is little."""
+        """Write zeros after the bytes of a small write."""
         if not self.preallocates or n > SMALL_WRITE_BYTES or end <= block.allocated:
             return
         size = min(end + PREALLOCATE_BYTES, max(end, block_bytes))
         try:
             self.disk.preallocate(block.file, size)
         except DiskFull:
-            size = end  # the write itself may still fit
+            size = end  # the write itself may still succeed
         block.allocated = size
 
     def remove(self, number: int) -> bool:
-        """Whether there was a file to remove."""
+        """Remove the file of a block; return whether there was one."""
         self.close(number)
         try:
             self.disk.unlink(self.names.pop(number, block_name(number)))
-        except NotFound:  # it came and went without ever being written
+        except NotFound:  # the block was dropped before it was ever written
             return False
         return True
 
@@ -109,9 +109,9 @@ class SyncWork:
     closing: bool = False
     end: EndMark | None = None
     swapped: list[RewriteWork] = field(default_factory=list)
-    """Whose new files are in place, also when something failed later."""
+    """Rewrites whose new files are in place, even if a later step failed."""
     framed: dict[int, tuple[int, bytes]] = field(default_factory=dict, repr=False)
-    """What was made of the pieces of encrypted blocks."""
+    """The frames created from the pieces of encrypted blocks."""
 
     @property
     def short(self) -> bool:
@@ -130,12 +130,12 @@ class SyncWork:
         )
 
     def numbers(self) -> set[int]:
-        """Blocks whose files it changes."""
+        """Return the blocks whose files this sync changes."""
         works = (*self.rewrites, *self.swaps)
         return {piece.number for piece in self.pieces} | {work.number for work in works}
 
     def run(self) -> None:
-        """Does it all. After DiskFull it can be run again, as often as it takes."""
+        """Run the whole sync. After DiskFull the caller may run it again, any number of times."""
         disk = self.files.disk
         touched = {number: self._block(number) for number in self.dirty}
         for piece in self.pieces:
@@ -144,7 +144,7 @@ class SyncWork:
         if self.write_only:
             return
         for block in touched.values():
-            if self.closing:  # no zeros behind anything
+            if self.closing:  # remove the preallocated zeros
                 disk.truncate(block.file, block.written)
             disk.fdatasync(block.file)
         if self.names_changed:
@@ -159,8 +159,8 @@ class SyncWork:
             self.end.note(self.place, self.seq)
 
     def _end_full(self) -> None:
-        """Footers behind full blocks. What they leave out has gone by records of later blocks, too,
-        or made way for messages there: all of that is durable before."""
+        """Write the footers of full blocks. A footer omits messages that records of later blocks
+        removed, or that later messages displaced: all of those are durable before it."""
         erased = {number for number, _, _ in self.overwrites}
         footed = {}
         for number, place, data in self.footers:
@@ -176,8 +176,8 @@ class SyncWork:
         self.files.disk.truncate(block.file, block.written)
 
     def _erase(self) -> None:
-        """An overwriting that is cut short may leave nothing to be read: that the message is gone
-        is durable before, and its block's footer goes after it."""
+        """Overwrite erased records, then write the footers of their blocks. An interrupted
+        overwrite may leave an unreadable record, so its removal is durable before this."""
         touched = {}
         for number, place, data in self.overwrites:
             touched[number] = self._block(number)
@@ -212,12 +212,12 @@ class SyncWork:
         at, frames = self.framed.get(piece.number, (0, b""))
         if not frames:
             at, frames = self._framed(block, piece)
-            self.framed[piece.number] = (at, frames)  # a second run must write the very same
+            self.framed[piece.number] = (at, frames)  # a second run must write the same bytes
         disk.pwrite(block.file, frames, at)
         block.written = at + len(frames)
 
     def _framed(self, block: OpenBlock, piece: Unwritten) -> tuple[int, bytes]:
-        """A piece as it lies in the file, and where."""
+        """Return the position of a piece in the file, and its frames."""
         head = 0
         if block.frames is None:
             head = int.from_bytes(piece.data[8:12], "little") if piece.offset == 0 else 0
@@ -247,9 +247,9 @@ class SyncWork:
             self.files.disk.sync_dir()
 
     def _remove_dead(self) -> None:
-        """Only now is it durable that nothing in these blocks is wanted.
+        """Remove dead blocks and leftover files, after the records that explain it are durable.
 
-        Their going is made durable too: one that came back would bring erased messages along.
+        Syncs the directory: a file that came back would bring erased messages back.
         """
         gone = [self.files.remove(number) for number in self.doomed]
         for name in self.litter:
@@ -264,9 +264,9 @@ class SyncWork:
 
 @dataclass(slots=True)
 class AppendWork:
-    """The sync there is most often: one piece behind others in a file that is open, no more.
+    """The most frequent sync: appends one piece to a file that is already open.
 
-    Does what SyncWork would, without asking for all that is not there.
+    Does the same as SyncWork for this case, without checking for other work.
     """
 
     files: BlockFiles
@@ -310,7 +310,7 @@ class AppendWork:
 
 @dataclass(slots=True)
 class FetchWork:
-    """Reads a cold block; or, given its place, a single record of one whose file is plain."""
+    """Reads a cold block; or, given a place, a single record of a block in a plain file."""
 
     disk: Disk
     name: str
@@ -330,7 +330,7 @@ class FetchWork:
             offset, length = self.place
             file = self.disk.open(self.name, writable=False)
             try:
-                # What a cut off file lacks fails its check, as in an image.
+                # Bytes missing from a truncated file fail the record check, as in an image.
                 self.data = self.disk.pread(file, length, offset).ljust(length, b"\0")
             finally:
                 self.disk.close_file(file)
@@ -341,9 +341,9 @@ class FetchWork:
 
 @dataclass(slots=True)
 class RewriteWork:
-    """Writes a block anew beside its file: without dead records, in the form now wanted.
+    """Rewrites a block into a new file: without dead records, in the configured form.
 
-    `result` is None until it ran, and after it if a record did not hold.
+    `result` is None until the work ran, and stays None if a record failed its check.
     """
 
     disk: Disk
@@ -362,9 +362,9 @@ class RewriteWork:
     result: Rewritten | None = field(default=None, repr=False)
     damaged: bool = False
     stale: bool = False
-    """The block changed meanwhile."""
+    """The block changed while the rewrite ran."""
     erases: bool = False
-    """Part of a sync, for a record that cannot be overwritten in place."""
+    """Whether a sync runs this rewrite, for a record that cannot be overwritten in place."""
     short: bool = False
 
     @property
@@ -377,7 +377,7 @@ class RewriteWork:
 
     @property
     def head(self) -> int:
-        """Of the new image, which has the header of the old one."""
+        """Header length of the new image; the same as in the old one."""
         return self.facts.head
 
     def run(self) -> None:
@@ -461,7 +461,7 @@ def trailer_of(
 def resumed(
     files: BlockFiles, number: int, image: Image, binding: Binding, sealing: Sealing, salt: int
 ) -> OpenBlock:
-    """The newest block, opened to be appended to where it ends."""
+    """Open the newest block for appending at its end."""
     disk = files.disk
     block = OpenBlock(disk.open(files.name(number)))
     block.written = block.allocated = disk.size(block.file)

@@ -1,9 +1,9 @@
-"""What can go wrong between a store and its disk.
+"""Errors between a store and its disk.
 
-Every failed file call arrives as a `StoreError` that keeps the path, the call and the errno, so a
-log line can say what the machine said. The subclasses are the cases a caller treats differently:
-a full disk may be tried again, a failed sync never, a name that is not there is often expected.
-No error here carries the contents of a file.
+Every failed file call raises a `StoreError` that keeps the path, the call and the errno for the
+log line. The subclasses are the cases that callers treat differently: a caller may retry after a
+full disk, never after a failed sync, and often expects a missing name. No error here carries the
+contents of a file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class StoreError(Exception):
 
 
 class DiskFull(StoreError):
-    """No space, or no quota, for what was to be written. Nothing before it is in doubt."""
+    """No space or quota for a write. Earlier writes are not affected."""
 
 
 class NotFound(StoreError):
-    """There is no file or directory of that name."""
+    """No file or directory has that name."""
 
 
 class Locked(StoreError):
@@ -35,18 +35,19 @@ class Locked(StoreError):
 
 
 class InvalidName(StoreError):
-    """The name is not one plain name inside a directory; no call was made with it."""
+    """The name is not one plain name inside a directory; no file call used it."""
 
     def __init__(self, path: str, call: str, reason: str) -> None:
         super().__init__(path, call, codes.EINVAL, reason)
 
 
 class SyncFailed(StoreError):
-    """A sync failed, now or before: what it covered may be gone, and no later sync tells."""
+    """A sync failed, now or earlier: the data it covered may be lost, and no later sync reports
+    it."""
 
 
 class CorruptRecord(StoreError):
-    """What lies at `offset` of a file is not what was written there."""
+    """The bytes at `offset` of a file are not what was written there."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(path, "read", codes.EBADMSG, f"corrupt at byte {offset}: {reason}")
@@ -63,5 +64,5 @@ _KINDS: dict[int, type[StoreError]] = {
 
 
 def failure(path: str, call: str, errno: int) -> StoreError:
-    """The error for a call other than a sync that failed with this errno."""
+    """Return the error for a call, other than a sync, that failed with this errno."""
     return _KINDS.get(errno, StoreError)(path, call, errno)

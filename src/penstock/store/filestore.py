@@ -1,13 +1,13 @@
 """A store in files: a directory of blocks, appended to, synced in groups, recovered by replay.
 
-Appends go to the newest block's image; `pending_sync` takes what the files lack, and running it
-writes and syncs that, wherever the edge wants it run. Only when `synced` is called is anything
-durable. Full blocks get a footer, by which they are opened without being read, and leave memory.
-Blocks that are half dead, or not stored as now wanted, are written anew beside their files.
+Appends go to the image of the newest block. `pending_sync` takes the bytes that the files lack;
+the server runs that work on any thread and reports it with `synced`, which makes it durable. A
+full block gets a footer, so that opening can skip its records, and leaves memory. A block that is
+half dead, or not stored in the current form, is rewritten into a new file next to the old one.
 
-Invariants: a file is removed or replaced only after the records that say so are durable; a sync
-that failed is final for the store; nothing is visible that a power cut could take back, unless
-the store is lazy, and even then no sequence that was visible is ever given out again.
+Invariants: a file is removed or replaced only after the records that explain it are durable; a
+failed sync is final for the store; readers see nothing that a power cut could undo, unless the
+store is lazy, and even a lazy store never assigns a visible sequence again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["BLOCK_BYTES", "WARM_BYTES_MAX", "FileStore", "Recovery"]
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 WARM_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Images of sealed blocks kept in memory; the oldest go first."""
+"""Maximum bytes of sealed block images in memory; the store drops the oldest first."""
 LOOSE_MAX: Final = 64
-"""Single records of cold blocks kept until they are asked for."""
+"""Maximum number of single records of cold blocks kept in memory until they are read."""
 
 
 class FileStore(IndexedStore):
-    """Messages in the block files of one directory. Made by `open`."""
+    """Messages in the block files of one directory. Create it with `open`."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class FileStore(IndexedStore):
         seed: int = 0,
         noise: Callable[[int], bytes],
     ) -> FileStore:
-        """Recovers what the directory holds, or starts with nothing. Raises StoreError.
+        """Recover the contents of the directory, or start empty. Raises StoreError.
 
-        `noise` gives random bytes. Without `sync_always` the store is lazy: appends are visible
-        at once and durable when the edge syncs. `key` encrypts; `former_keys` are those the data
-        may still be sealed under. `key_salt` is best the same for all stores of a server.
+        `noise` returns random bytes. Without `sync_always` the store is lazy: appends are visible
+        at once and durable when the server syncs. `key` encrypts; the data may still be sealed
+        under one of `former_keys`. All stores of a server should share one `key_salt`.
         """
         keys = open_keys(disk, incarnation, key, former_keys, key_salt, noise)
         current = max(keys.values(), key=lambda k: k.number, default=None)
@@ -155,8 +155,8 @@ class FileStore(IndexedStore):
         self._age_from = log.first_seq
         self._set_place(log.end())
         if opening.torn or self.recovery.unsynced:
-            # That these sequences hold nothing is about to be said; before that is durable no mark
-            # may call their place so, or they would count as damage.
+            # The REMOVE records for these sequences are not durable yet. Until they are, no mark
+            # may cover their place, or recovery would count the sequences as damage.
             self._set_place((opening.mark.block, opening.mark.place))
         self._closed_place = log.end() if self.recovery.clean else (0, 0)
         active, blocks = log.active_number(), self._blocks
@@ -178,7 +178,7 @@ class FileStore(IndexedStore):
         unsynced = self.recovery.unsynced
         self._appender.set_durable(unsynced[0] - 1 if unsynced else log.last_seq)
         if not self._sync_always:
-            self._sync_now()  # nothing may be seen before its sequence is reserved
+            self._sync_now()  # a sequence must be reserved before it is visible
 
     # -- durability
 
@@ -193,9 +193,9 @@ class FileStore(IndexedStore):
 
     @property
     def appender(self) -> Appender:
-        """The short way of a commit, where one is open: for compiled code on the owner's thread.
+        """The fast commit path, usable while it is open: for compiled code on the owner's thread.
 
-        `Appender.commit` does what `pending_sync`, running it, and `synced` would do.
+        `Appender.commit` does the same as `pending_sync`, `run` and `synced` together.
         """
         return self._appender
 
@@ -203,7 +203,7 @@ class FileStore(IndexedStore):
         self._appender.durable_block, self._appender.durable_place = place
 
     def _open_appender(self) -> None:
-        """Lets commits take the short way, if appending is all that they would do."""
+        """Open the fast commit path if the next commit only has to append."""
         number = self._log.active_number()
         block = self._files.open.get(number)
         is_more = self._sync_always and (
@@ -250,7 +250,7 @@ class FileStore(IndexedStore):
             return None
         self._losses_noted = self._log.note_loss()
         if self._blocks.erases_frames():
-            self._log.seal_active()  # what is to be written anew may not be written to
+            self._log.seal_active()  # a block to be rewritten must not receive appends
         reserved = self._note_reserved()
         if has_unwritten(self._log) or self._dirty:
             at = self._appender
@@ -259,7 +259,7 @@ class FileStore(IndexedStore):
         return self._working
 
     def _append_work(self, reserved: int) -> AppendWork | None:
-        """The sync, if all it has to do is to append to the file of the open block."""
+        """Return the sync if it only has to append to the file of the open block, else None."""
         log, number = self._log, self._log.active_number()
         block = self._files.open.get(number)
         is_more = (
@@ -272,7 +272,7 @@ class FileStore(IndexedStore):
         )
         if is_more or block is None:
             return None
-        [piece] = take_unwritten(log)  # all before the open block has a footer, so it is written
+        [piece] = take_unwritten(log)  # earlier blocks have footers, so they are fully written
         return AppendWork(
             self._files, block, piece, log.last_seq, log.end(), reserved, self._block_bytes
         )
@@ -284,7 +284,7 @@ class FileStore(IndexedStore):
             self._damaged.remove_range(0, self._log.oldest_seq() - 1)
 
     def _note_reserved(self) -> int:
-        """Sequences that may be seen once this sync has returned."""
+        """Return the last sequence that may be visible after this sync; reserve it if lazy."""
         last = self._log.last_seq
         if self._sync_always:
             return last
@@ -332,7 +332,7 @@ class FileStore(IndexedStore):
         self._working = None
         if failure is not None:
             self._failure = failure
-            for rewrite in working.swapped:  # what is cold is still read, from where it is now
+            for rewrite in working.swapped:  # reads of cold blocks continue, from the new files
                 self._blocks.adopt(rewrite)
             return
         self._log.losses_kept = max(self._log.losses_kept, self._losses_noted)
@@ -361,13 +361,13 @@ class FileStore(IndexedStore):
     def _check_writable(self) -> None:
         self._check_sound()
 
-    # -- what the rules above tell
+    # -- hooks of IndexedStore
 
     def _forgotten(self, blocks: list[int]) -> None:
-        """The log was cut. What the forgotten blocks said of older ones must be said again."""
+        """The log was truncated: repeat what the dropped blocks recorded about older ones."""
         self._doomed += blocks
         log = self._log
-        # Sequences behind the last are given out again, and are not durable then.
+        # Sequences after the last one are assigned again, and are then not durable.
         if self._working is not None:
             self._working.seq = min(self._working.seq, log.last_seq)
             self._working.reserved = min(self._working.reserved, log.last_seq)
@@ -379,7 +379,7 @@ class FileStore(IndexedStore):
         self._restate()
 
     def _restate(self) -> None:
-        """Says again, in the newest block, what is gone; but not of what is only damaged."""
+        """Record again, in the newest block, which sequences are removed; omit damaged ones."""
         log = self._log
         oldest = log.oldest_seq()
         log.note_range(FLOOR, oldest, oldest, log.last_ts_ns)
@@ -396,20 +396,20 @@ class FileStore(IndexedStore):
         self._blocks.outdate(block)
         self._blocks.note_erased(seq, block, place, length)
 
-    # -- blocks written anew
+    # -- rewritten blocks
 
     def pending_compaction(self) -> Work | None:
-        """A block to write anew, because it is half dead or not stored as now wanted; or None.
+        """Return the rewrite of a block that is half dead or not stored as configured; or None.
 
-        One is out at a time. Writing goes on meanwhile; `compacted` takes the work back, and the
-        new file takes its place with the next sync.
+        One rewrite is out at a time. The store accepts writes in the meantime. The caller reports
+        the work with `compacted`; the next sync moves the new file into place.
         """
         if self._failure is not None:
             return None
         return self._blocks.pending(self._working, self._dirty | self._appender.unsynced)
 
     def compacted(self, work: Work, failure: Exception | None = None) -> None:
-        """The work of `pending_compaction` has run. A failure costs nothing but the work."""
+        """Report that the work of `pending_compaction` ran. After a failure the old file stays."""
         self._close_appender()
         self._blocks.done(work, failure)
 
@@ -438,7 +438,7 @@ class FileStore(IndexedStore):
         if not isinstance(work, FetchWork):
             raise ValueError("this is no work of fetch")
         facts = block_facts(self._log, work.number)
-        # A file that is being replaced may have been read before or after.
+        # The read may have seen the file before or after the replacement in progress.
         moving = self._working is not None and work.number in self._working.numbers()
         if facts is None or facts.layout != work.layout or moving:
             return
@@ -464,7 +464,7 @@ class FileStore(IndexedStore):
         self._end.close()
 
     def _say_goodbye(self) -> None:
-        """Everything is durable: a last mark says so, and what was reserved is given back."""
+        """Write a last mark, as everything is durable, and release the reserved sequences."""
         log = self._log
         if log.end() == self._closed_place:
             return

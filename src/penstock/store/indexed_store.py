@@ -1,10 +1,9 @@
 """The rules of a store over a message log: limits, purging, deadlines.
 
-Everything a store decides from the messages themselves is decided here, once, for memory and
-file alike; what reaches a disk, and when, is decided by the class that inherits. Follows
-`contract.Store`, which says what each call means.
+IndexedStore makes every decision that depends on the messages alone, for memory and file stores;
+the subclass decides what reaches a disk, and when. The calls follow `contract.Store`.
 
-Long work has a sliced form (`trim`, `purge_slice`): one call does a bounded part of it.
+Long operations have a sliced form (`trim`, `purge_slice`): one call does a bounded part of it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class LaneParts(TypedDict):
-    """The inside of a store, for compiled code that appends without Python."""
+    """The internals of a store, for compiled code that appends without Python calls."""
 
     log: MessageLog
     deadlines: dict[int, int]
@@ -59,7 +58,7 @@ class LaneParts(TypedDict):
 
 
 class IndexedStore(LogReader):
-    """A log with limits. `noise` gives as many random bytes as asked for, to erase with."""
+    """A log with limits. `noise` returns the requested number of random bytes, to erase with."""
 
     def __init__(self, log: MessageLog, limits: Limits, noise: Callable[[int], bytes]) -> None:
         super().__init__(log)
@@ -69,8 +68,8 @@ class IndexedStore(LogReader):
         self._deadlines: dict[int, int] = {}
         self._exempt: set[int] = set()  # from the age limit
         self._age_from = log.first_seq  # live messages below this are exempt
-        self._surplus_from: int | None = None  # subjects over their limit are looked for from here
-        self._is_front_first = False  # new limits: what is too much of all goes before that
+        self._surplus_from: int | None = None  # `trim` checks subjects from this sequence on
+        self._is_front_first = False  # new limits: remove the store's oldest before that
 
     # -- writing
 
@@ -139,15 +138,15 @@ class IndexedStore(LogReader):
         limits, log = self._limits, self._log
         self._is_front_first = self._is_front_first and self._is_front_over()
         if self._is_front_first:
-            return gone  # `trim` is at work, and goes by what there is then
+            return gone  # `trim` is running and counts this message, too
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
-            room = SLICE_MSGS  # a subject has more to lose only while `trim` is at work
+            room = SLICE_MSGS  # a subject exceeds its limit by more only while `trim` is running
             while state is not None and state[2] > limits.per_subject_max and room:
                 gone.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
                 room -= 1
-        if self._surplus_from is None:  # else it is not known yet what is too much of all
+        if self._surplus_from is None:  # else `trim` has not finished the per-subject limits
             self._take_front(gone, ts_ns)
         return gone
 
@@ -219,7 +218,7 @@ class IndexedStore(LogReader):
         self._log.note_loss()
 
     def lane_parts(self) -> LaneParts:
-        """What a compiled lane appends to; it keeps all rules itself."""
+        """Return what a compiled lane appends to; the lane enforces every rule itself."""
         return {
             "log": self._log,
             "deadlines": self._deadlines,
@@ -229,7 +228,7 @@ class IndexedStore(LogReader):
 
     @property
     def appender(self) -> Appender | None:
-        """The short way of a commit; None where nothing is committed."""
+        """The fast commit path; None if the store commits nothing."""
         return None
 
     @property
@@ -242,22 +241,22 @@ class IndexedStore(LogReader):
 
     @property
     def losses(self) -> int:
-        # Of a log on disk what it notes: a crash may undo the rest.
+        # A log on disk reports the count it has recorded: a crash may undo the rest.
         return self._log.losses_kept if self._log.records_removals else self._log.losses
 
     # -- removing
 
     def _take(self, seq: int, ts_ns: int) -> tuple[int, int]:
-        """Takes a live message out; answers its sequence and size."""
+        """Remove a live message; return its sequence and size."""
         size = remove_one(self._log, seq, ts_ns)
         self._forget_deadline(seq)
         return seq, size
 
     def _taken(self, taken: Taken) -> Taken:
-        """Forgets the deadlines of what was taken out, and damage between."""
+        """Forget the deadlines of removed messages, and damaged sequences between them."""
         if not self._log.msgs:
             self._wheel = DeadlineWheel()
-            self._deadlines.clear()  # in place: lanes have them, too
+            self._deadlines.clear()  # in place: the lanes share these objects
             self._exempt.clear()
             self._damaged = SequenceSet()
             return taken
@@ -306,13 +305,13 @@ class IndexedStore(LogReader):
         return Removed(1, size, ((seq, seq),))
 
     def _check_writable(self) -> None:
-        """Raises StoreError in a store that may not change any more; memory always may."""
+        """Raise StoreError if the store must not change any more; a memory store always may."""
 
     def _forgotten(self, blocks: list[int]) -> None:
-        """These blocks are not part of the log any more."""
+        """Hook: these blocks are no longer part of the log."""
 
     def _overwritten(self, seq: int, block: int, place: int, length: int) -> None:
-        """Bytes that may be on disk already have changed; memory has nothing to do about it."""
+        """Hook: bytes that may be on disk have changed. A memory store does nothing."""
 
     def purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
@@ -336,7 +335,7 @@ class IndexedStore(LogReader):
         return PurgeStep(subject, bound, keep)
 
     def _nth_newest(self, n: int) -> int:
-        """The sequence from which on there are `n` messages; 1 if there are fewer."""
+        """Return the sequence from which on there are `n` messages; 1 if there are fewer."""
         low, high = 1, self._log.last_seq + 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -355,7 +354,7 @@ class IndexedStore(LogReader):
         if keep:
             seq, missing = newest_from(log, subject, keep, bound, SLICE_LOOKS)
             if not seq:
-                return NOTHING_REMOVED, None  # there are fewer than are kept
+                return NOTHING_REMOVED, None  # fewer messages match than are to be kept
             return NOTHING_REMOVED, PurgeStep(subject, seq, missing)
         with by_request(self._log):
             taken, start = slice_matching(
@@ -384,10 +383,10 @@ class IndexedStore(LogReader):
         if seq > self._log.last_seq:
             raise ValueError(f"{seq} is behind the last sequence, {self._log.last_seq}")
         if seq == self._log.last_seq and self._log.ts_of(seq):
-            return NOTHING_REMOVED  # its message is the last one left
+            return NOTHING_REMOVED  # the message of `seq` is live and the last one
         floor, losses = self._log.loss_floor, self._log.losses
         taken = take_span(self._log, seq + 1, SEQ_MAX, self._log.last_ts_ns, noted=False)
-        # What is as if it had never been is not lost. What had made way for it is.
+        # Truncated messages do not count as lost. Older messages that they displaced do.
         self._log.loss_floor = max(floor, seq) if taken.msgs else floor
         self._log.losses = losses + 1
         self._taken(taken)
@@ -398,7 +397,7 @@ class IndexedStore(LogReader):
     # -- time
 
     def ttl_ns(self, seq: int) -> int:
-        """What a live message was appended with, so that a copy of it falls due with it."""
+        """Return the TTL a live message was appended with, so that a copy falls due with it."""
         if seq in self._exempt:
             return TTL_NEVER
         deadline_ns = self._deadlines.get(seq)
@@ -427,7 +426,7 @@ class IndexedStore(LogReader):
             return
         seq = self._first_aging()
         while seq and gone.msgs < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
-            if seq in self._exempt:  # so many never fall due that the next call goes on
+            if seq in self._exempt:  # too many exempt messages; the next call continues
                 break
             gone.one(*self._take(seq, now_ns))
             self._age_from = seq + 1

@@ -1,7 +1,7 @@
-"""What a store reads from its log: messages, counts, positions, totals.
+"""The reading half of a store: messages, counts, positions and totals from its log.
 
-Follows the reading half of `contract.Store`, which says what each call means. Changes nothing, but
-that a message found damaged is not live any more.
+Follows `contract.Store`. Reads change nothing, with one exception: a message found damaged is no
+longer live.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class LogReader:
-    """The questions about a log."""
+    """Queries on a log."""
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
         self._damaged = SequenceSet()
 
     def _forget_deadline(self, seq: int) -> None:
-        """A message is not live any more: it will never be due."""
+        """Forget the deadline of a message that is no longer live."""
         raise NotImplementedError
 
     @property
@@ -55,8 +55,8 @@ class LogReader:
         return found
 
     def _note_damage(self, seq: int) -> None:
-        """What cannot be read is not live; nothing is written about it, so that it can be found
-        again when the disk gives it back."""
+        """Mark a message that cannot be read as not live. Writes no record of it, so that the
+        message can be found again if the disk returns it."""
         lose_one(self._log, seq)
         self._forget_deadline(seq)
         self._damaged.insert(seq)
@@ -93,7 +93,7 @@ class LogReader:
         return self._log.num_pending(start, filters, last=last, last_per_subject=last_per_subject)
 
     def seq_at_time(self, ts_ns: int) -> int:
-        reached_ns = min(max(ts_ns, 0), TIME_NS_MAX)  # requests name years up to 9999
+        reached_ns = min(max(ts_ns, 0), TIME_NS_MAX)  # requests may name years up to 9999
         return self._log.seq_at_time(reached_ns) or self._log.last_seq + 1
 
     def subject_states(self, pattern: str = ">") -> dict[str, SubjectState]:

@@ -1,4 +1,4 @@
-"""A store in memory: gone with the process, and otherwise like any other."""
+"""A store in memory: its messages end with the process; otherwise it follows the contract."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from penstock.store.contract import Cold, Range, Syncing, Work
 
 BLOCK_BYTES: Final = 1_048_576
-"""Of a block image: the step in which memory of removed messages comes back."""
+"""Size of a block image: memory of removed messages is freed in steps of this size."""
 
 
 class MemStore(IndexedStore):
-    """Messages in memory. `seed` keys its hash tables, `noise` is what erased bytes become."""
+    """Messages in memory. `seed` keys the hash tables; `noise` returns bytes to erase with."""
 
     def __init__(
         self,
@@ -56,4 +56,4 @@ class MemStore(IndexedStore):
         raise ValueError("nothing of a store in memory is ever cold")
 
     def close(self) -> None:
-        """Nothing to write, nothing to let go of."""
+        """Do nothing: there is nothing to write and no file to close."""

@@ -1,4 +1,4 @@
-"""What one call takes out of a store, added up over the ways it goes, and what ages next."""
+"""Accumulates the messages that one store call removes, and finds the next aging message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def by_request(log: RecordLog) -> Iterator[None]:
-    """What is removed from the log meanwhile is removed by request, not by a limit."""
+    """Mark removals from the log inside this context as requested, not caused by a limit."""
     log.is_requested = True
     try:
         yield
@@ -27,7 +27,7 @@ def by_request(log: RecordLog) -> Iterator[None]:
 
 
 class Removal:
-    """What one call takes out, by whatever ways."""
+    """The messages that one call removes, added up."""
 
     __slots__ = ("bytes", "msgs", "ranges")
 
@@ -53,7 +53,7 @@ class Removal:
         return self
 
     def removed(self) -> Removed:
-        """Ranges that touch or overlap become one: nothing in them is live."""
+        """Return the total; merge ranges that touch or overlap: nothing in them is live."""
         if not self.msgs:
             return NOTHING_REMOVED
         if len(self.ranges) == 1:
@@ -68,9 +68,10 @@ class Removal:
 
 
 def first_aging(log: MessageLog, exempt: Container[int], start: int) -> tuple[int, int]:
-    """Return the first message from `start` on that is not exempt, and where to go on from.
+    """Return the first message from `start` on that is not exempt, and where to continue.
 
-    It is 0 if there is none, and an exempt one after SLICE_LOOKS of them: ask again then.
+    Returns 0 if there is none, and an exempt message after SLICE_LOOKS exempt ones: the caller
+    then calls again.
     """
     seq, looks = log.next_seq((), start), 0
     while seq and seq in exempt and looks < SLICE_LOOKS:

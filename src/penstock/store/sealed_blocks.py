@@ -1,10 +1,10 @@
-"""The sealed blocks of a store: footers, and blocks that are written anew.
+"""The sealed blocks of a store: their footers, their erasures and their rewrites.
 
-A block is written anew when half of it is dead, or when it is not stored as now wanted (form,
-compression, key). That takes three steps: a work is made of copies, runs on any thread and leaves
-a whole new file beside the old one; the next sync puts it in place; then, and only then, the log
-learns where its records lie now. An erasure meanwhile makes the work worthless, and is itself
-never lost. One work of `pending` is out at a time.
+A block is rewritten when half of it is dead, or when it is not stored as configured (form,
+compression, key). A rewrite has three steps: the work, created from copies, runs on any thread and
+leaves a complete new file next to the old one; the next sync moves it into place; only then the log
+learns the new record positions. An erasure in the meantime discards the rewrite, and the erasure
+itself is never lost. One work of `pending` is out at a time.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from penstock.store.index.message_log import MessageLog
 
 DEAD_PARTS: Final = 2
-"""A block is written anew when one part in this many of it is dead."""
+"""A block is rewritten when more than one part in this many of it is dead."""
 
 
 class SealedBlocks:
-    """How the blocks of a log are stored, and what is being done about it."""
+    """How the blocks of a log are stored, and the changes in progress."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class SealedBlocks:
         self.stored: dict[int, tuple[int, int]] = {}
         """Compression and key number of sealed bodies."""
         self.erased: dict[int, list[tuple[int, int, int]]] = {}
-        """Sequence, place and length of records overwritten in images, not yet in files."""
+        """Sequence, place and length of records overwritten in images but not yet in files."""
         self.swaps: list[RewriteWork] = []
         self.litter: list[str] = []
         self.cooled_up_to = 0
-        """The number of the next block when images were last let go; 0: some may have to go."""
+        """The next block number when images were last dropped; 0: some may have to be dropped."""
         self._rewriting: RewriteWork | None = None
         self._footed_up_to = 0
         self._log = log
@@ -84,7 +84,7 @@ class SealedBlocks:
 
     @property
     def is_stirred(self) -> bool:
-        """Whether there is more to do than appending."""
+        """Whether a sync has more to do than append."""
         return bool(
             self.erased or self.swaps or self.litter or self._footed_up_to != self._log.next_number
         )
@@ -92,12 +92,12 @@ class SealedBlocks:
     # -- footers
 
     def pinned(self) -> set[int]:
-        """Blocks whose images are still needed."""
+        """Return the blocks whose images must stay in memory."""
         waiting = {number for number in unfooted(self._log) if self.form(number) is Form.PLAIN}
         return waiting | set(self.erased)
 
     def cool_down(self, warm_bytes_max: int) -> None:
-        """Lets go of the oldest images beyond a bound, unless they are needed."""
+        """Drop the oldest images beyond `warm_bytes_max`, except pinned ones."""
         if self.cooled_up_to == self._log.next_number:
             return
         self.cooled_up_to = self._log.next_number
@@ -111,10 +111,10 @@ class SealedBlocks:
                 excess -= size
 
     def footers(self) -> list[tuple[int, int, bytes]]:
-        """Of plain blocks that lack one; frames get theirs when they are written anew."""
+        """Return footers for plain blocks that lack one; frames get theirs when rewritten."""
         made: list[tuple[int, int, bytes]] = []
         if self._footed_up_to == self._log.next_number:
-            return made  # no block was filled since, none changed
+            return made  # since then no block was filled or changed
         self._footed_up_to = self._log.next_number
         for number in unfooted(self._log):
             facts = block_facts(self._log, number)
@@ -144,17 +144,17 @@ class SealedBlocks:
     def note_erased(self, seq: int, number: int, place: int, length: int) -> None:
         self.erased.setdefault(number, []).append((seq, place, length))
         self._footed_up_to = 0
-        set_footed(self._log, number, False)  # it would still name the subject
+        set_footed(self._log, number, False)  # the old footer still contains the subject
         for work in [work for work in self.swaps if work.number == number]:
             self.swaps.remove(work)
             self.litter.append(work.new_name)
 
     def erases_frames(self) -> bool:
-        """Whether some erased record lies where it cannot be overwritten in place."""
+        """Return whether an erased record lies in a block that cannot be overwritten in place."""
         return any(self.form(number) is not Form.PLAIN for number in self.erased)
 
     def take_erased(self) -> tuple[list[tuple[int, int, bytes]], list[RewriteWork]]:
-        """What to overwrite, and the blocks to write anew because they cannot be overwritten."""
+        """Return the overwrites, and the rewrites of blocks that cannot be overwritten in place."""
         overwrites, rewrites = [], []
         for number, erased in self.erased.items():
             facts = block_facts(self._log, number)
@@ -169,7 +169,7 @@ class SealedBlocks:
         self.erased = {}
         return overwrites, rewrites
 
-    # -- writing anew
+    # -- rewriting
 
     def pending(self, working: SyncWork | AppendWork | None, dirty: set[int]) -> RewriteWork | None:
         if self._rewriting is not None:
@@ -212,7 +212,7 @@ class SealedBlocks:
         )
 
     def done(self, work: object, failure: Exception | None) -> None:
-        """The work of `pending` has run."""
+        """Report that the work of `pending` ran."""
         rewrite = self._rewriting
         if rewrite is None or work is not rewrite:
             raise ValueError("this is not the work that was given out")
@@ -227,12 +227,12 @@ class SealedBlocks:
             self.litter.append(rewrite.new_name)
 
     def outdate(self, number: int) -> None:
-        """A block changed: what is being made of it is worthless."""
+        """Mark the rewrite of a block as stale, because the block changed."""
         if self._rewriting is not None and self._rewriting.number == number:
             self._rewriting.stale = True
 
     def adopt(self, rewrite: RewriteWork) -> None:
-        """The new file of a block is in place: from now on its records lie where it has them."""
+        """Use the new file of a block, which is in place: update the record positions."""
         made, number = rewrite.result, rewrite.number
         self.cooled_up_to = 0
         if made is None:
@@ -243,7 +243,7 @@ class SealedBlocks:
         move_records(self._log, number, made.places, made.image, rewrite.head, made.records)
         first, moved = rewrite.facts.first_seq, []
         for seq, _, length in self.erased.pop(number, []):
-            # Erased while the file was changed: if the new one has it, it is at another place.
+            # Erased while the rewrite ran: if the new file has the record, its place differs.
             place = int.from_bytes(made.places[4 * (seq - first) :][:4], "little")
             if place:
                 erase_image(self._log, number, place, seq, self._noise(length)[:length])

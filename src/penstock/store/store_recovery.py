@@ -1,9 +1,10 @@
-"""Opening a store: from the files of a directory to a log, and an account of what was found.
+"""Opening a store: builds the log from the files of a directory, and reports what was found.
 
-Blocks are taken in order. One with a footer that holds is loaded by its index and not read; any
-other is scanned. Everything valid is used. What is not valid is damage if it was durable once,
-which marks in the log tell, and otherwise a write that a power cut interrupted. Only bytes behind
-the last valid record of the newest block are cut off, and kept aside. Nothing else is changed.
+Blocks are loaded in order. A block with a valid footer is loaded from its index without reading
+the records; any other block is scanned. Every valid record is used. Invalid bytes are damage if
+they were durable once, according to the marks in the log; otherwise a power cut interrupted the
+write. Only bytes after the last valid record of the newest block are cut off, and saved in a
+separate file. Nothing else is changed. `FileStore` and the store tools call it.
 """
 
 from __future__ import annotations
@@ -59,34 +60,35 @@ MARK_BYTES: Final = 56
 
 @dataclass(slots=True)
 class Recovery:
-    """What opening a store found."""
+    """The findings of opening a store."""
 
     records: int = 0
     torn_bytes: int = 0
-    """Cut off at the end of the newest block and kept in a file beside it."""
+    """Bytes cut off at the end of the newest block and saved in a file next to it."""
     damaged: tuple[Range, ...] = ()
     """Sequences that were durable and cannot be read."""
     torn: tuple[Range, ...] = ()
-    """Sequences missing before others of the last batch, of which no sync is known to have
-    returned: a power cut lost them, and nobody was told that they were stored."""
+    """Sequences missing before others of the last batch, whose sync is not known to have
+    returned: a power cut lost them before the store reported them as durable."""
     unsynced: Range | None = None
-    """Sequences that a lazy store may have shown, and that were not durable: they stay unused."""
+    """Sequences that a lazy store may have shown but had not synced: they stay unused."""
     unreadable: tuple[str, ...] = ()
-    """Block files of which nothing can be used; they are left alone."""
+    """Block files without any usable record; they are left unchanged."""
     repaired: tuple[str, ...] = ()
-    """Block files whose header does not hold, or does not fit their name, and that were read."""
+    """Block files that were read although the header is damaged or does not match the name."""
     faulty: tuple[str, ...] = ()
-    """Block files in which bytes before the last valid record do not hold. They may have said that
-    a message was removed, which is then there again."""
+    """Block files with invalid bytes before the last valid record. Those bytes may have recorded
+    a removal, in which case the removed message is live again."""
     unlinked: tuple[str, ...] = ()
-    """Block files that do not follow the block before them: one is missing, or stale."""
+    """Block files that do not follow the block before them: a block is missing or stale."""
     blocks: int = 0
     scanned: int = 0
-    """Blocks that had no footer, or none that holds."""
+    """Blocks without a valid footer."""
     clean: bool = False
-    """The store was closed when it was last used."""
+    """Whether the last user of the store closed it."""
     cut_short: bool = False
-    """The log once went on behind its last block: that end is missing, and what it said."""
+    """Whether the log once continued after its last block: that part, with its records, is
+    missing."""
 
 
 @dataclass(slots=True)
@@ -103,7 +105,7 @@ class SyncMark:
 
 @dataclass(slots=True)
 class Opening:
-    """A directory on its way to a log. `run` does it; the rest is what it leaves."""
+    """Builds a log from a directory. `run` does the work; the other fields hold the results."""
 
     disk: Disk
     log: MessageLog
@@ -161,7 +163,7 @@ class Opening:
                 self.files[number] = found
             else:
                 strays.append(found)
-        for stray in strays:  # swapped or misnamed: what it says of itself is checked by its keys
+        for stray in strays:  # swapped or misnamed: the record keys verify the header's claim
             if stray.number in self.files:
                 unreadable.append(stray.name)
             else:
@@ -195,8 +197,8 @@ class Opening:
             self.disk.close_file(file)
 
     def _read_index(self, found: BlockFile) -> None:
-        """The index is read when its block's turn comes: those of a large store, all at once,
-        take more memory than what is made of them."""
+        """Read the index of a block when the block is loaded: all indexes of a large store at
+        once take more memory than the log built from them."""
         if found.ending is None or found.trailer is not None:
             return
         file = self.disk.open(found.name, writable=False)
@@ -217,7 +219,7 @@ class Opening:
         self.log.next_number = max(self.log.next_number, self.end.block + 1)
 
     def _find_mark_inside(self, order: list[int]) -> None:
-        """The last mark that was written; the newest block has it, if it got that far."""
+        """Find the last mark written; it is in the newest block unless that has none yet."""
         for number in reversed(order):
             found = self.files[number]
             self._read_index(found)
@@ -239,7 +241,7 @@ class Opening:
     def _take(self, found: BlockFile, *, last: bool) -> None:
         header = self._checked_header(found)
         expected = self.log.last_seq + 1
-        if header.first_seq < expected:  # the log was cut there and went on
+        if header.first_seq < expected:  # the log was truncated there and continued
             self.deadlines = [due for due in self.deadlines if due[0] < header.first_seq]
             for missing in (self.lost, self.torn):
                 missing.remove_range(header.first_seq, expected)
@@ -254,7 +256,7 @@ class Opening:
         found.index = b""
 
     def _checked_header(self, found: BlockFile) -> BlockHeader:
-        """With a header that was made up, the first sequence may have to be guessed."""
+        """Return the header; estimate the first sequence if a reconstructed header lacks it."""
         header = found.header
         if header.first_seq == 0:
             seen = survey(self._image(found).data, header.length, *self._binding(found))
@@ -318,7 +320,7 @@ class Opening:
             self._keep_warm(found.number, end)
 
     def _can_go_on(self, found: BlockFile, image: Image, end: int) -> bool:
-        """Whether appending may continue in this block."""
+        """Return whether appends may continue in this block."""
         if found.header_damaged or found.header.form == Form.SEALED or image.damaged:
             return False
         if found.header.form == Form.FRAMES:
@@ -329,7 +331,7 @@ class Opening:
         events = replayed.events
         mark = self._inside
         closed = bool(events) and events[-1][0] == MARK and mark.block == found.number
-        # Closing leaves a mark of its own place.
+        # `close` writes a mark for its own place.
         self.recovery.clean = closed and replayed.used - mark.place == MARK_BYTES
         mark = self.mark
         if mark.covers(found.number, replayed.used) and mark.seq > self.log.last_seq:
@@ -342,13 +344,13 @@ class Opening:
         self.newest = image
 
     def _check_end(self) -> None:
-        """Whether the log ends before a place where it was durable."""
+        """Check whether the log ends before a place where it was durable."""
         last = last_block(self.log)
         number, used = (0, 0) if last is None else (last.number, last.used)
         if (number, used) >= (self.end.block, self.end.place):
             return
         if last is not None and number == self.end.block and self._is_rewritten(number):
-            return  # places in it are others now
+            return  # a rewrite changed the places in it
         self.recovery.cut_short = True
         if self.end.seq > self.log.last_seq:
             self.lost.insert_range(self.log.last_seq + 1, self.end.seq)
@@ -359,7 +361,7 @@ class Opening:
         return found is not None and bool(found.header.flags & REWRITTEN)
 
     def _cut(self, found: BlockFile, size: int) -> None:
-        """The end of the newest block was being written when the power went: kept aside."""
+        """Cut off the end of the newest block, whose write a crash interrupted, and save it."""
         file = self.disk.open(found.name)
         aside = self.disk.open(f"{found.number}{TORN_SUFFIX}", create=True)
         try:
@@ -375,13 +377,13 @@ class Opening:
         self.recovery.torn_bytes += len(tail.rstrip(b"\0"))
 
     def _keep_warm(self, number: int, image_bytes: int) -> None:
-        """A block without a footer gets one while its image is there, if there is room for it."""
+        """Keep the image of a block without a footer, so that it gets one, if memory allows."""
         self._warm_bytes += image_bytes
         if self._warm_bytes > self.warm_bytes_max:
             drop_image(self.log, number)
 
     def _make_durable(self, order: list[int]) -> None:
-        """What a killed process wrote can be read before it is durable."""
+        """Sync blocks that a killed process wrote: readable data may not be durable yet."""
         for number in order:
             if number >= self.mark.block:
                 file = self.disk.open(self.files[number].name)
@@ -392,7 +394,7 @@ class Opening:
         if order:
             self.disk.sync_dir()
 
-    # -- what is missing
+    # -- missing sequences
 
     def _miss(self, number: int, place: int, first: int, last: int) -> None:
         missing = self.lost if self.mark.covers(number, place) else self.torn
@@ -413,7 +415,7 @@ class Opening:
             missing.remove_range(first, last)
 
     def _suspect_losses(self) -> None:
-        """What cannot be read may have said that something was lost."""
+        """Suspect losses where records cannot be read: they may have recorded a loss."""
         for missing in (self.lost, self.torn):
             for _, last in missing.ranges():
                 self.losses.suspect(last)
@@ -421,7 +423,7 @@ class Opening:
             self.losses.suspect(self.log.last_seq)
 
     def _keep_reserved(self) -> None:
-        """What a lazy store may have shown is never given out again."""
+        """Skip the reserved sequences: a lazy store may have shown them, so none is reused."""
         last = self.log.last_seq
         if self.reserved > last:
             self.recovery.unsynced = (last + 1, self.reserved)

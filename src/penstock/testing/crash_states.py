@@ -1,12 +1,12 @@
-"""Cut the power at every step of a recorded run: the disks a recovery may have to open.
+"""Cuts the power at every step of a recorded run and yields the disks that recovery may find.
 
 `crash_states` replays a `RecordingDisk` call by call. Before every call that changes something,
-and at the end, it gives the disks a cut could leave there: all that was not synced lost; all of
-it kept; names without contents and contents without names; every first part of the pending
-changes of names, and all but one; the last write torn at sectors, from either side; the last
-write alone; one page missing; and random ones. Each comes with the marks made before that moment,
-so a test can hold "acknowledged" against "recovered". The number is bounded, and a seed repeats
-it.
+and at the end, it yields the disks that a power cut could leave: everything unsynced lost;
+everything kept; names without contents and contents without names; every prefix of the pending
+name changes, and all but one of them; the last write torn at sectors, from either side; the last
+write alone; one page missing; and random ones. Each comes with the marks recorded before that
+moment, so a test can compare "acknowledged" with "recovered". The number is bounded, and a seed
+makes it repeatable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 IMAGES_MAX: Final = 20_000
 IMAGES_PER_POINT_MIN: Final = 4
-"""With fewer than this for each moment, moments are left out instead."""
+"""If the limit allows fewer images per moment than this, moments are left out instead."""
 BY_CHANCE: Final = 6
 TEARS_MAX: Final = 8
 PAGES_MAX: Final = 4
@@ -37,7 +37,7 @@ _READS: Final = frozenset({"subdir"})
 
 
 class CrashImage(NamedTuple):
-    """A disk after a power cut, how it came about, and the marks made before."""
+    """A disk after a power cut, a description of the cut, and the marks recorded before it."""
 
     description: str
     disk: SimDisk
@@ -51,7 +51,7 @@ def crash_states(
     by_chance: int = BY_CHANCE,
     seed: int = 0,
 ) -> Iterator[CrashImage]:
-    """The disks a power cut could leave at any moment of the run, at most `images_max`."""
+    """Yield the disks a power cut could leave at any moment of the run, at most `images_max`."""
     end = sum(_changes(event) for event in recording.events)
     step = max(1, -(-(end + 1) * IMAGES_PER_POINT_MIN // images_max))
     left = images_max
@@ -73,7 +73,7 @@ def _changes(event: object) -> bool:
 def _moments(
     recording: RecordingDisk,
 ) -> Iterator[tuple[int, DiskReplay, DiskCall | None, tuple[object, ...]]]:
-    """The state before every call that changes something, and at the end."""
+    """Yield the state before every call that changes something, and at the end."""
     replay = DiskReplay(recording.base.crash(Choice()))
     marks: tuple[object, ...] = ()
     last: DiskCall | None = None
@@ -93,7 +93,7 @@ def _moments(
 def _cuts(
     replay: DiskReplay, last: DiskCall | None, rng: Random, by_chance: int
 ) -> Iterator[tuple[str, Choice]]:
-    """The cuts worth trying here, the most telling first."""
+    """Yield the cuts to try here, the most revealing first."""
     unsynced = _Unsynced(replay.disk.directory)
     yield "all unsynced lost", Lose()
     if not unsynced.files and not unsynced.directories:
@@ -116,7 +116,7 @@ def _cuts(
 
 
 class _Unsynced:
-    """What in a tree a power cut could still touch."""
+    """Files and directories of a tree that a power cut can still affect."""
 
     def __init__(self, root: SimDirectory) -> None:
         self.files: list[Contents] = []
@@ -159,7 +159,7 @@ def _names(directories: list[SimDirectory]) -> Iterator[tuple[str, Choice]]:
 
 
 class _SomeNames(Choice):
-    """Of one directory only some changes of names; all else is kept."""
+    """Keeps only some name changes of one directory, and everything else."""
 
     def __init__(self, directory: SimDirectory, kept: list[bool]) -> None:
         self._directory = directory
@@ -170,7 +170,7 @@ class _SomeNames(Choice):
 
 
 class _PageLost(Choice):
-    """One page of one file as it was synced last; all else is kept."""
+    """Reverts one page of one file to its last synced version; keeps everything else."""
 
     def __init__(self, contents: Contents, page: int) -> None:
         self._contents = contents
@@ -182,7 +182,7 @@ class _PageLost(Choice):
 
 
 class _Torn(Choice):
-    """Of the last write only the sectors of `kept`; all before it is kept."""
+    """Keeps only the sectors in `kept` of the last write, and everything before it."""
 
     def __init__(self, contents: Contents, written: range, kept: range) -> None:
         self._contents = contents
@@ -196,7 +196,7 @@ class _Torn(Choice):
 
 
 class _LastWriteAlone(Choice):
-    """The last write overtook all that came before it; names and sizes are kept."""
+    """Keeps only the last write and loses the unsynced writes before it; keeps names and sizes."""
 
     def __init__(self, contents: Contents, written: range) -> None:
         self._contents = contents
@@ -213,7 +213,7 @@ def _touches(page: int, span: range) -> bool:
 
 
 def _mixed(page: int, old: bytes, new: bytes, kept: range) -> bytes:
-    """The old page with those whole sectors of the new one that `kept` touches."""
+    """Return the old page with those whole sectors of the new one that `kept` touches."""
     start = page * PAGE
     a = max(0, kept.start // SECTOR * SECTOR - start)
     b = min(PAGE, -(-kept.stop // SECTOR) * SECTOR - start)

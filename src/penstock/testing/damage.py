@@ -1,7 +1,8 @@
-"""What disks do to data at rest: flipped bits, zeroed, stale and misdirected pages, lost files.
+"""Damage to data at rest: flipped bits, zeroed, stale and misdirected pages, lost files.
 
-Each function changes what a `SimDisk` holds, synced or not, without a call of the protocol seeing
-it; `damage_states` sweeps one undamaged disk. Positions come from arguments or a seed.
+Each function changes what a `SimDisk` holds, synced or not, without a call of the disk protocol;
+`damage_states` yields damaged copies of one undamaged disk. Positions come from arguments or a
+seed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PLACES_PER_FILE: Final = 4
 
 
 def flip_bit(disk: SimDisk, name: str, bit: int) -> None:
-    """One bit of the file is the other way round."""
+    """Flip one bit of the file."""
     contents = disk.contents(name)
     page, rest = divmod(bit, PAGE * 8)
     data = bytearray(_page(contents, page))
@@ -32,18 +33,18 @@ def flip_bit(disk: SimDisk, name: str, bit: int) -> None:
 
 
 def zero_page(disk: SimDisk, name: str, page: int) -> None:
-    """A page reads as zeros."""
+    """Replace a page by zeros."""
     disk.contents(name).overwrite_at_rest(page, ZERO_PAGE)
 
 
 def stale_page(disk: SimDisk, name: str, page: int) -> None:
-    """The last write of a page never arrived, though its sync said so."""
+    """Undo the last write of a page, although its sync succeeded."""
     contents = disk.contents(name)
     contents.overwrite_at_rest(page, contents.stale.get(page, ZERO_PAGE))
 
 
 def misdirect_page(disk: SimDisk, name: str, page: int, to_name: str, to_page: int) -> None:
-    """The last write of a page went to another place: one page is stale, another overwritten."""
+    """Redirect the last write of a page: that page becomes stale, another is overwritten."""
     target = disk.contents(to_name)
     data = _page(disk.contents(name), page)
     stale_page(disk, name, page)
@@ -53,18 +54,18 @@ def misdirect_page(disk: SimDisk, name: str, page: int, to_name: str, to_page: i
 
 
 def cut(disk: SimDisk, name: str, size: int) -> None:
-    """The end of the file is gone."""
+    """Cut off the end of the file."""
     disk.contents(name).cut_at_rest(size)
 
 
 def lose(disk: SimDisk, name: str) -> None:
-    """The file is gone."""
+    """Remove the file."""
     disk.directory.names.pop(name)
     disk.directory.durable.pop(name, None)
 
 
 def swap(disk: SimDisk, one: str, other: str) -> None:
-    """Two files have each other's contents."""
+    """Exchange the contents of two files."""
     for names in (disk.directory.names, disk.directory.durable):
         names[one], names[other] = names[other], names[one]
 
@@ -72,9 +73,9 @@ def swap(disk: SimDisk, one: str, other: str) -> None:
 def damage_states(
     disk: SimDisk, *, seed: int = 0, places: int = PLACES_PER_FILE
 ) -> Iterator[tuple[str, SimDisk]]:
-    """Copies of a root's files, one damage each: every kind, at some places of every file.
+    """Yield copies of a root's files with one damage each: every kind, at places of every file.
 
-    Every file must have been synced, its name too. Directories below are copied unharmed.
+    Every file must be synced, its name too. Directories below are copied undamaged.
     """
     rng = Random(seed)
     names = disk.files()

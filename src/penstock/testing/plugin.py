@@ -1,6 +1,6 @@
 """A pytest plugin: a fresh, real server for a test.
 
-Installed with the package; nothing is loaded until a fixture is asked for.
+Installed with the package; it imports the server only when a test requests a fixture.
 
     def test_it(penstock_server):
         client = connect(penstock_server.url)
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def penstock_server() -> Iterator[ThreadedServer]:
-    """A server of this test's own on a free port, in a thread; stopped when the test ends."""
+    """A server for this test on a free port, in a thread; stopped when the test ends."""
     from penstock.server.threaded_server import ThreadedServer
 
     with ThreadedServer() as server:
@@ -30,7 +30,7 @@ def penstock_server() -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def penstock_jetstream(tmp_path: Path) -> Iterator[ThreadedServer]:
-    """As `penstock_server`, with JetStream; its files are in the test's own directory."""
+    """Like `penstock_server`, with JetStream; its files are in the test's own directory."""
     from penstock.server.threaded_server import ThreadedServer
 
     with ThreadedServer(jetstream=True, store_dir=str(tmp_path / "penstock")) as server:
@@ -39,7 +39,7 @@ def penstock_jetstream(tmp_path: Path) -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def make_penstock_server() -> Iterator[Callable[..., ThreadedServer]]:
-    """Makes servers with options (the keywords of `penstock.Server`); all stop with the test."""
+    """Creates servers with options (the keywords of `penstock.Server`); all stop with the test."""
     from penstock.server.threaded_server import ThreadedServer
 
     servers: list[ThreadedServer] = []

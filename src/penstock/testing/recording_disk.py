@@ -1,9 +1,8 @@
-"""`RecordingDisk`: passes calls on to any disk and logs those that change it, to be replayed.
+"""`RecordingDisk`: forwards calls to any disk and logs those that change it, for a replay.
 
-The log holds what is needed to do the same again: every open, write, sync and change of a name
-that succeeded, and the marks a test puts between them ("this was acknowledged"). Reads are passed
-on unlogged. A call that fails is not logged, so a run in which calls fail cannot be replayed: cut
-its `SimDisk` directly.
+The log holds every open, write, sync and name change that succeeded, and the marks that a test puts
+between them ("this was acknowledged"). Reads are forwarded without a log entry. A failed call is
+not logged, so a run with failing calls cannot be replayed; call `crash` on its `SimDisk` instead.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COPY_BYTES: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class DiskCall:
-    """A call that succeeded: on the directory, and perhaps the file, of these numbers."""
+    """A call that succeeded, on the directory, and possibly the file, with these numbers."""
 
     call: str
     directory: int
@@ -35,7 +34,7 @@ class DiskCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMark:
-    """What the run wants known about this moment."""
+    """A value that the test records for this moment."""
 
     value: object
 
@@ -51,7 +50,7 @@ class _Log:
 
 
 class RecordingDisk:
-    """Wraps a disk. `base` is the disk as it was, all of it taken for synced."""
+    """Wraps a disk. `base` is a copy of the disk at the start, all of it treated as synced."""
 
     def __init__(self, inner: Disk, *, log: _Log | None = None) -> None:
         self._inner = inner
@@ -62,11 +61,11 @@ class RecordingDisk:
 
     @property
     def events(self) -> list[DiskCall | RecordedMark]:
-        """Everything so far, of this directory and those below."""
+        """All events so far, of this directory and those below."""
         return self._log.events
 
     def mark(self, value: object) -> None:
-        """Put a value into the log."""
+        """Append a value to the log."""
         self._log.events.append(RecordedMark(value))
 
     @property
@@ -165,7 +164,7 @@ class RecordingDisk:
 
 
 class DiskReplay:
-    """Does the calls of a log again, one by one, on a simulated disk of its own."""
+    """Repeats the calls of a log, one by one, on its own simulated disk."""
 
     def __init__(self, base: SimDisk) -> None:
         self.disk = base
@@ -173,7 +172,7 @@ class DiskReplay:
         self._files: dict[int, File] = {}
 
     def do(self, call: DiskCall) -> None:
-        """Do the next one."""
+        """Repeat the next call."""
         disk = self._directories[call.directory]
         if call.call == "subdir":
             self._directories[call.at] = disk.subdir(call.name)
@@ -189,7 +188,7 @@ class DiskReplay:
             self._to_file(disk, self._files[call.file], call)
 
     def contents(self, call: DiskCall) -> Contents:
-        """The state of the file a call was about, whatever its name is by now."""
+        """Return the state of the file that a call used, whatever its current name is."""
         return self.disk.contents_of(self._files[call.file])
 
     def _to_file(self, disk: SimDisk, file: File, call: DiskCall) -> None:
@@ -205,7 +204,7 @@ class DiskReplay:
 
 
 def copy_of(disk: Disk) -> SimDisk:
-    """A simulated disk that holds the same files and directories, all of them durable."""
+    """Return a simulated disk with the same files and directories, all of them durable."""
     copy = SimDisk()
     _fill(copy, disk)
     return copy

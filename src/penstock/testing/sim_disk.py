@@ -1,9 +1,9 @@
-"""`SimDisk`: the disk in memory, with power cuts and failing calls; the twin of `RealDisk`.
+"""`SimDisk`: a disk in memory, with power cuts and failing calls; the counterpart of `RealDisk`.
 
-It follows the same protocol and raises the same errors. `crash` gives the disk as a power cut
-would leave it: what was synced is there, of the rest whatever the choice (or a seed) let through;
-the crashed disk goes on unharmed, so one run can be cut many times. `fail_nth` makes the n-th
-call fail. Everything is decided by arguments and seeds: one seed, one outcome.
+It follows the same protocol and raises the same errors. `crash` returns the disk as a power cut
+would leave it: synced data survives, and the choice (or a seed) decides on the rest; the original
+disk continues unharmed, so a test can cut one run many times. `fail_nth` makes the n-th call fail.
+Arguments and seeds decide everything: the same seed gives the same outcome.
 
 For tests only. One thread.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.testing.sim_files import Node
 
 CAPACITY_BYTES: Final = 1 << 40
-"""What a disk says it has as long as nobody has set its capacity."""
+"""The reported capacity of a disk without a set capacity."""
 _FIRST_DESCRIPTOR: Final = 1000
 _CLOSED: Final = -1
 
@@ -33,13 +33,13 @@ class DiskFault(Enum):
     """How a call fails."""
 
     EIO = "EIO"
-    """Any call: an error, and nothing was done."""
+    """Any call: fails and has no effect."""
     ENOSPC = "ENOSPC"
-    """A call that needs space: refused, and nothing was done."""
+    """A call that needs space: fails and has no effect."""
     SHORT_WRITE = "short write"
     """A write: the first half is written, then the disk is full."""
     SYNC_ERROR = "sync error"
-    """A sync: an error, and anything that was not synced before may be lost."""
+    """A sync: fails, and anything that was not synced before may be lost."""
 
 
 _SYNCS: Final = frozenset({"fdatasync", "sync_dir"})
@@ -61,7 +61,7 @@ class _Machine:
     def __init__(self, root: SimDirectory, capacity: int | None) -> None:
         self.root = root
         self.capacity = capacity
-        """None: as much as is asked for, and nothing is added up."""
+        """None: unlimited, and the used space is not computed."""
         self.handles: dict[int, tuple[Contents, bool]] = {}
         self.descriptor = _FIRST_DESCRIPTOR
         self.number = root.number
@@ -71,7 +71,7 @@ class _Machine:
         self.struck = 0
 
     def strikes(self, call: str) -> DiskFault | None:
-        """Count a call; the fault it is to fail with, if it is its turn."""
+        """Count a call; return the fault it must fail with, or None."""
         if self.fault is None or call not in _STRIKES[self.fault]:
             return None
         self.calls_left -= 1
@@ -89,14 +89,14 @@ class _Machine:
         return max(0, capacity - _used(self.root))
 
     def room(self, growth: int) -> int:
-        """How much of this growth of a file fits."""
+        """Return how much of this growth of a file fits."""
         if growth <= 0 or self.capacity is None:
             return growth
         return min(growth, self.free())
 
 
 class SimDisk:
-    """A directory of the simulated disk; made without arguments, the root of a new empty one."""
+    """A directory of the simulated disk; without arguments, the root of a new empty disk."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SimDisk:
     # -- power cuts and faults
 
     def crash(self, choice: Choice | int) -> SimDisk:
-        """The root of the disk after a power cut now; an integer is the seed of a random one."""
+        """Return the root of the disk after a power cut now; an integer seeds a random choice."""
         if isinstance(choice, int):
             choice = ByChance(Random(choice))
         root = self._machine.root.after_power_cut(choice)
@@ -122,12 +122,13 @@ class SimDisk:
         return SimDisk(directory=root, machine=machine)
 
     def fail_nth(self, n: int, fault: DiskFault, *, for_ever: bool = False) -> None:
-        """Fail the n-th call from now that this fault can strike, and all later ones if so."""
+        """Fail the n-th call from now that this fault applies to, and all later ones if
+        `for_ever`."""
         machine = self._machine
         machine.fault, machine.calls_left, machine.for_ever, machine.struck = fault, n, for_ever, 0
 
     def heal(self) -> None:
-        """No more faults. Syncs that failed stay failed."""
+        """Stop the faults. Failed syncs stay failed."""
         self._machine.fault = None
 
     @property
@@ -136,17 +137,17 @@ class SimDisk:
         return self._machine.struck
 
     def set_capacity(self, capacity: int) -> None:
-        """How large the disk is; writes beyond it fail with `DiskFull`."""
+        """Set the size of the disk; writes beyond it fail with `DiskFull`."""
         self._machine.capacity = capacity
 
     def contents(self, name: str) -> Contents:
-        """The state of a file, for damage and for tests of the simulator."""
+        """Return the state of a file, for damage and for tests of the simulator."""
         node = self._node("open", name)
         assert isinstance(node, Contents)
         return node
 
     def contents_of(self, file: File) -> Contents:
-        """The same by an open file."""
+        """Return the state of an open file."""
         return self._contents("open", file)
 
     @property

@@ -1,12 +1,12 @@
-"""What a machine's files hold, and what of it a power cut may take: the state under `SimDisk`.
+"""The files of a simulated machine, and what a power cut may destroy: the state of `SimDisk`.
 
-A file is pages. For every page changed since the last sync all its versions are kept, the durable
-one first, and so are the sizes the file has had; a directory keeps the changes of its names since
-its last sync. A power cut then lets a `Choice` pick, independently, one version of every page (or
-of every 512-byte sector of it), one size, and which changes of names took place. That allows more
-than any one file system does, and nothing a synced byte or name could not survive.
+A file consists of pages. For every page changed since the last sync the simulation keeps all
+versions, the durable one first, and all sizes of the file; a directory keeps the name changes since
+its last sync. At a power cut a `Choice` picks, independently, one version of every page (or of
+every 512-byte sector of it), one size, and the name changes that took place. That allows more
+outcomes than any one file system does, but never loses a synced byte or name.
 
-No file calls, no clock; all chance comes from the choice that is passed in.
+No file calls, no clock; all randomness comes from the choice that is passed in.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 PAGE: Final = 4096
 SECTOR: Final = 512
-"""The disk writes whole sectors: the smallest part of a write that arrives or does not."""
+"""The disk writes whole sectors: the smallest part of a write that persists or is lost."""
 VERSIONS_MAX: Final = 64
-"""Unsynced versions kept of one page; the middle ones go first."""
+"""Maximum unsynced versions kept of one page; the middle ones are dropped first."""
 ZERO_PAGE: Final = bytes(PAGE)
 
 
 class Contents:
-    """The bytes of one file: as a reader sees them, and as the platter may hold them."""
+    """The bytes of one file: as a reader sees them, and as the disk may hold them."""
 
     __slots__ = ("failed", "number", "pages", "size", "sizes", "stale", "versions")
 
@@ -39,7 +39,7 @@ class Contents:
         self.versions: dict[int, list[bytes]] = {}
         """Pages changed since the last sync: durable version first, newest last."""
         self.sizes = [0]
-        """Likewise the sizes."""
+        """The sizes since the last sync, in the same order."""
         self.stale: dict[int, bytes] = {}
         """What each page held before its last durable change: a lost write leaves this."""
 
@@ -77,19 +77,19 @@ class Contents:
         return not self.versions and len(self.sizes) == 1
 
     def overwrite_at_rest(self, page: int, data: bytes) -> None:
-        """Damage: this is what the platter holds and what every reader gets, synced or not."""
+        """Damage a page: the disk holds and every reader gets these bytes, synced or not."""
         self.pages[page] = data
         self.versions.pop(page, None)
 
     def cut_at_rest(self, size: int) -> None:
-        """Damage: the rest of the file is gone, synced or not."""
+        """Damage the file: everything after `size` is lost, synced or not."""
         self.truncate(size)
         self.sizes = [size]
         for page in [page for page in self.versions if (page + 1) * PAGE > size]:
             del self.versions[page]
 
     def after_power_cut(self, choice: Choice) -> Contents:
-        """A file that holds what the choice let survive, all of it durable."""
+        """Return a file with the contents that the choice lets survive, all of it durable."""
         image = Contents(self.number)
         image.pages = self.pages.copy()
         image.stale = self.stale.copy()
@@ -122,7 +122,7 @@ class Contents:
 
 
 class FileChange(Enum):
-    """What can happen to the names of a directory."""
+    """The kinds of changes to the names of a directory."""
 
     MADE = "made"
     REMOVED = "removed"
@@ -141,7 +141,7 @@ class NameChange:
 
 @dataclass(slots=True, eq=False)
 class SimDirectory:
-    """The names of one directory, those that are durable, and what happened since."""
+    """The names of one directory, the durable ones, and the changes since."""
 
     number: int
     names: dict[str, Node] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class SimDirectory:
         self.pending.clear()
 
     def after_power_cut(self, choice: Choice) -> SimDirectory:
-        """A directory with the names the choice let survive, and their files likewise."""
+        """Return a directory with the names, and their files, that the choice lets survive."""
         names = self.durable
         if self.pending:
             names = names.copy()
@@ -185,7 +185,7 @@ Node: TypeAlias = Contents | SimDirectory
 
 
 def _apply(names: dict[str, Node], change: NameChange) -> None:
-    """Do it, unless what it rests on did not happen: those go together."""
+    """Apply a change, unless an earlier change that it depends on did not take place."""
     if change.change is FileChange.MADE:
         names.setdefault(change.name, change.node)
     elif names.get(change.name) is change.node:
@@ -198,20 +198,20 @@ class Choice:
     """Decides what a power cut leaves. This one keeps everything."""
 
     def page(self, contents: Contents, page: int, versions: list[bytes]) -> bytes:
-        """What the page holds: made of the versions, the durable one first."""
+        """Return the page's contents, built from the versions; the durable one is first."""
         return versions[-1]
 
     def size(self, contents: Contents, sizes: list[int]) -> int:
-        """One of the sizes the file has had, the durable one first."""
+        """Return one of the sizes the file has had; the durable one is first."""
         return sizes[-1]
 
     def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
-        """Which of the changes took place."""
+        """Return which of the changes took place."""
         return [True] * len(pending)
 
 
 class Lose(Choice):
-    """Lose contents, sizes or names that were not synced, each as a whole."""
+    """Loses unsynced contents, sizes or names, each as a whole."""
 
     def __init__(self, *, pages: bool = True, sizes: bool = True, names: bool = True) -> None:
         self._pages = 0 if pages else -1

@@ -1,15 +1,15 @@
-"""Frames: how bytes that are compressed or encrypted lie in a block file, each checked by itself.
+"""Frames: compressed or encrypted bytes in a block file, each frame with its own checks.
 
     0 "PF" | 2 u8 version | 3 u8 compression | 4 u8 cipher | 5 u8 flags | 6 u16 key number
     8 u32 number | 12 u32 plain length | 16 u64 plain offset | 24 u32 stored length | 28 u64 salt
     36 u32 header checksum | 40 stored bytes (with tag), zeros up to a multiple of 8 | u64 hash
 
-Checksum and hash are bound to stream incarnation, block and the place in the file: a frame that
-is stale, swapped or of another block is no frame. They also hold without any key, so damage is
-told from a wrong key. An encrypted frame's tag binds the same, and the whole header.
+Checksum and hash are bound to stream incarnation, block and position in the file: a frame that
+is stale, swapped or from another block is not valid. Both can be checked without a key, so damage
+is distinct from a wrong key. The tag of an encrypted frame binds the same, and the whole header.
 
-A flush of an active block is a frame (or several, if it is long); a sealed block has one per
-chunk. Nothing read from a frame is used before it has been checked.
+A flush of an active block writes one frame (several if it is long); a sealed block has one per
+chunk. Readers use nothing from a frame before it is checked.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MAGIC = b"PF"
 VERSION = 1
 LAST = 1
 ALIGNMENT = 8
-#: The plain bytes of one block, at most: no offset beyond it is believed.
+#: Maximum plain bytes of one block: readers reject any offset beyond it.
 BODY_BYTES_MAX = 1 << 30
 NUMBER_MAX = 0xFFFFFFFF
-#: Writers of one block whose keys a reader remembers; a block has one, and one per restart.
+#: Writers of one block whose keys a reader caches; a block has one, and one more per restart.
 CIPHERS_MAX = 16
 
 _HEADER = struct.Struct("<2sBBBBHIIQIQ")
@@ -55,12 +55,12 @@ _HEADER_SUM = struct.Struct("<I")
 _HASH = struct.Struct("<Q")
 _PLACE = struct.Struct("<QQQ")
 HEADER_BYTES = _HEADER.size + _HEADER_SUM.size
-#: What a frame adds to its stored bytes, padding and tag aside.
+#: Bytes that a frame adds to its stored bytes, without padding and tag.
 FRAME_BYTES = HEADER_BYTES + _HASH.size
 
 
 class BadFrame(Exception):
-    """No valid frame lies here; `length` is that of the frame if its header holds, else 0."""
+    """No valid frame lies here; `length` is the frame's length if its header is valid, else 0."""
 
     def __init__(self, reason: str, length: int = 0) -> None:
         super().__init__(reason)
@@ -68,18 +68,18 @@ class BadFrame(Exception):
 
 
 class NotOpened(BadFrame):
-    """The frame is as it was written, and does not open with the key it names."""
+    """The frame is undamaged but does not open with the key it names."""
 
 
 class Binding(NamedTuple):
-    """What a block's frames are bound to."""
+    """What the frames of a block are bound to."""
 
     incarnation: int
     block: int
 
 
 class Frame(NamedTuple):
-    """A frame that holds: `position` to `end` in the file, `plain` at `offset` in the block."""
+    """A valid frame: `position` to `end` in the file, `plain` at `offset` in the block."""
 
     number: int
     position: int
@@ -91,10 +91,10 @@ class Frame(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What lies in a file of frames.
+    """The result of scanning a file of frames.
 
-    `damaged` are ranges of the file with a valid frame behind them. `end` is where the last valid
-    frame ends; `torn_bytes` lie behind it that are neither a frame nor blank.
+    `damaged` are ranges of the file followed by a valid frame. `end` is where the last valid
+    frame ends; `torn_bytes` counts the bytes after it that are neither a frame nor blank.
     """
 
     frames: list[Frame]
@@ -116,11 +116,11 @@ class _Header(NamedTuple):
 
 
 class FrameWriter:
-    """Makes the frames of a block file, one after the other.
+    """Creates the frames of a block file, in order.
 
-    Lives as long as the file is open for writing. The salt is fresh random bits for every writer:
-    with it the keys of its frames are its own, so a number used before a crash is not used again
-    under the same key. Owned by one thread.
+    Lives as long as the file is open for writing. Every writer has a fresh random salt, so the
+    keys of its frames are its own, and a number used before a crash is never used again under the
+    same key. One thread owns it.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class FrameWriter:
         self._shrinker = Shrinker(compression)
 
     def frames(self, plain: Data, *, chunk_bytes: int = CHUNK_BYTES) -> bytes:
-        """The plain bytes as frames, to be written at `position` as it was before the call."""
+        """Return the plain bytes as frames; the caller writes them at the previous `position`."""
         view = memoryview(plain)
         cuts = range(0, len(view), chunk_bytes)
         return b"".join([self.frame(view[at : at + chunk_bytes]) for at in cuts])
 
     def frame(self, plain: Data, *, last: bool = False) -> bytes:
-        """One frame, to be written at `position` as it was before the call."""
+        """Return one frame; the caller writes it at the previous `position`."""
         if len(plain) > CHUNK_BYTES_MAX or self.offset + len(plain) > BODY_BYTES_MAX:
             raise ValueError("too long for a frame or for a block")
         if self.number > NUMBER_MAX:
@@ -178,9 +178,9 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Reads the frames of one block with the data keys given, by number. Owned by one thread.
+    """Reads the frames of one block with the given data keys, by number. One thread owns it.
 
-    With keys, a frame that is not encrypted does not count: checksums can be made by anybody.
+    With keys, an unencrypted frame is not valid: anyone can compute its checksums.
     """
 
     def __init__(self, binding: Binding, keys: Mapping[int, DataKey]) -> None:
@@ -189,10 +189,10 @@ class FrameReader:
         self._ciphers: dict[tuple[int, int], FrameCipher] = {}
 
     def read(self, data: Data, at: int, position: int) -> Frame:
-        """The frame that begins at data[at] and was written at `position` of its file.
+        """Return the frame that begins at data[at] and was written at `position` of its file.
 
-        BadFrame if there is none; NotOpened if only its key is wrong; WrongKey if it names a key
-        that was not given.
+        Raises BadFrame if there is none, NotOpened if its key is wrong, and WrongKey if it names
+        a key that was not given.
         """
         place = _PLACE.pack(*self._binding, position)
         head = bytes(data[at : at + HEADER_BYTES])
@@ -216,10 +216,10 @@ class FrameReader:
         )
 
     def scan(self, data: Data, start: int = 0) -> Scan:
-        """Every valid frame from `start` on, in a file that begins at data[0].
+        """Return every valid frame from `start` on, in a file that begins at data[0].
 
-        Behind damage it goes on at the next header that holds. A frame whose number does not rise
-        is left over from an earlier writer, hence damage. WrongKey if no frame opens.
+        After damage it continues at the next valid header. A frame whose number does not rise is
+        left over from an earlier writer, and counts as damage. Raises WrongKey if no frame opens.
         """
         data = data if isinstance(data, bytes | bytearray) else bytes(data)
         frames: list[Frame] = []
@@ -283,7 +283,7 @@ class FrameReader:
 
 
 def assemble(frames: Sequence[Frame], plain_bytes: int) -> tuple[bytearray, list[tuple[int, int]]]:
-    """The plain bytes of a block with zeros where frames are missing, and those ranges."""
+    """Return the plain bytes of a block, zeros where frames are missing, and those ranges."""
     plain = bytearray(plain_bytes)
     missing: list[tuple[int, int]] = []
     at = 0

@@ -1,4 +1,4 @@
-"""The start of a block file: what the block says of itself, as docs/formats/block.md has it."""
+"""The header of a block file, as docs/formats/block.md specifies it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ BLOCK_MAGIC: Final = b"PENBLK\x01\0"
 HEADER_BYTES_MAX: Final = 16 * 1024 * 1024
 ALIGNMENT: Final = 8
 FORM_MAX: Final = 2
-"""The largest number of a form, which `blockfile.Form` names."""
+"""The largest number of a form; `block_file.Form` names them."""
 NUMBER_MAX: Final = 2**63 - 1
-"""The largest number of a block: the next one still has 64 bits."""
+"""The largest number of a block: the next number still fits in 64 bits."""
 _HEADER: Final = struct.Struct("<8sIIQQQqQII")
 _SUM: Final = struct.Struct("<Q")
 
 
 class BlockHeader(NamedTuple):
-    """What a block file says of itself. `form`: how it stores its image."""
+    """The header of a block file. `form`: how the file stores its image."""
 
     length: int
     form: int
@@ -44,7 +44,7 @@ def block_header(
     form: int = 0,
     flags: int = 0,
 ) -> bytes:
-    """The bytes a block file starts with."""
+    """Return the bytes at the start of a block file."""
     bare = _HEADER.size + len(meta) + _SUM.size
     length = bare + -bare % ALIGNMENT
     fixed = _HEADER.pack(
@@ -56,7 +56,7 @@ def block_header(
 
 
 def read_block_header(data: bytes) -> BlockHeader | None:
-    """None if the bytes do not start as a block of ours, undamaged and possible."""
+    """Return the header, or None if the bytes do not start with a valid block header."""
     least = _HEADER.size + _SUM.size
     if len(data) < least:
         return None

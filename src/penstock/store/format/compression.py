@@ -1,11 +1,11 @@
-"""Compression of one chunk of a block: plain bytes to stored bytes and back, and nothing else.
+"""Compression of one chunk of a block: plain bytes to stored bytes and back.
 
-Every chunk stands alone, so one record is read from one chunk and damage stays in its chunk. A
-chunk that hardly shrinks is stored as it is. Restoring never makes more bytes than the length it
-was told, whatever the stored bytes claim; any other outcome is `BadChunk`.
+Every chunk is independent, so reading one record needs one chunk, and damage stays in its chunk. A
+chunk that hardly shrinks is stored uncompressed. Restoring never produces more bytes than the given
+length, whatever the stored bytes claim; any other outcome raises `BadChunk`.
 
-Shrinkers and restorers hold a compression context: each belongs to one thread at a time. Which
-algorithm and why: docs/decisions/0012-compression.md.
+Shrinkers and restorers hold a compression context: only one thread at a time may use each. For the
+choice of algorithm see docs/decisions/0012-compression.md.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import zstandard
 
-#: Bytes of a block that are compressed, encrypted and checked as one.
+#: Bytes of a block that are compressed, encrypted and checked together.
 CHUNK_BYTES = 64 << 10
-#: The most a chunk may hold; a longer one is refused before anything is allocated for it.
+#: Maximum bytes of a chunk; a longer one is refused before any memory is allocated for it.
 CHUNK_BYTES_MAX = 1 << 20
 #: A chunk is stored compressed only if that saves one part in this many.
 SAVING_PARTS_MIN = 16
@@ -28,31 +28,31 @@ Data = bytes | bytearray | memoryview
 
 
 class BlockCompression(IntEnum):
-    """How a chunk is stored; the numbers are in files."""
+    """How a chunk is stored; the files contain these numbers."""
 
     NONE = 0
     ZSTD = 1
 
 
 class BadChunk(Exception):
-    """The stored bytes do not restore to a chunk of the length that was told."""
+    """The stored bytes do not restore to a chunk of the given length."""
 
 
 class Shrinker:
-    """Compresses chunks, each by itself."""
+    """Compresses chunks, each independently."""
 
     def __init__(self, compression: BlockCompression) -> None:
         self._zstd: zstandard.ZstdCompressor | None = None
         if compression is BlockCompression.ZSTD:
             import zstandard
 
-            # The length is kept by the chunk's frame and the hash as well: no need to store both.
+            # The frame header holds the length and the frame has a hash: zstd stores neither.
             self._zstd = zstandard.ZstdCompressor(
                 level=ZSTD_LEVEL, write_content_size=False, write_checksum=False
             )
 
     def shrink(self, plain: Data) -> tuple[BlockCompression, Data]:
-        """How to store the chunk, and the bytes to store."""
+        """Return how to store the chunk, and the bytes to store."""
         if self._zstd is None or not plain:
             return BlockCompression.NONE, plain
         small = self._zstd.compress(plain)
@@ -62,13 +62,13 @@ class Shrinker:
 
 
 class Restorer:
-    """Turns stored chunks back; makes its context when the first compressed one comes."""
+    """Restores stored chunks; creates its context for the first compressed one."""
 
     def __init__(self) -> None:
         self._zstd: zstandard.ZstdDecompressor | None = None
 
     def restore(self, how: int, stored: Data, plain_bytes: int) -> Data:
-        """The chunk of exactly `plain_bytes`, or BadChunk."""
+        """Return the chunk of exactly `plain_bytes`, or raise BadChunk."""
         if plain_bytes > CHUNK_BYTES_MAX:
             raise BadChunk(f"a chunk of {plain_bytes} bytes is longer than any we write")
         if how == BlockCompression.NONE:
@@ -88,7 +88,7 @@ class Restorer:
             self._zstd = zstandard.ZstdDecompressor()
         try:
             claimed = zstandard.get_frame_parameters(stored).content_size
-            # A length inside the data would be believed, and allocated, in place of our limit.
+            # zstd would trust a length inside the data and allocate it, ignoring our limit.
             if claimed != zstandard.CONTENTSIZE_UNKNOWN:
                 raise BadChunk("the compressed data brings a length of its own")
             return self._zstd.decompress(stored, max_output_size=plain_bytes)

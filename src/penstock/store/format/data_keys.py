@@ -1,8 +1,9 @@
 """The data keys of a store: sealed under the server's key, in one small file with two copies.
 
-The file holds a key record for every data key that blocks may be encrypted with; the highest
-number is the one in use. A server key that does not open them is a StoreError, and nothing is
-written. A file opened by a former server key is sealed anew under the one in use: blocks stay.
+The file holds a key record for every data key that blocks may be encrypted with; the store uses
+the one with the highest number. If the server key does not open them, `open_keys` raises StoreError
+and writes nothing. A file opened by a former server key is sealed again under the current one; the
+blocks stay unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 KEYS_FILE: Final = "keys"
 ROLE: Final = "data keys"
 KEYS_MAX: Final = 16
-"""Data keys of one store at a time; a block names one of them."""
+"""Maximum data keys of one store at a time; a block names one of them."""
 _BYTES_MAX: Final = KEYS_MAX * KEY_RECORD_BYTES
 
 
@@ -46,7 +47,7 @@ def open_keys(
     salt: bytes | None,
     noise: Callable[[int], bytes],
 ) -> dict[int, DataKey]:
-    """The data keys by number; none if the store is not encrypted and is not to be."""
+    """Return the data keys by number; empty if the store is not encrypted and no key is given."""
     try:
         slots, reading = SlotFile.open(
             disk, KEYS_FILE, state_key(ROLE, incarnation), value_bytes_max=_BYTES_MAX
@@ -82,7 +83,7 @@ def _first_key(
 
 
 def _refuse_orphans(disk: Disk) -> None:
-    """Encrypted blocks without their keys: a new key would make the loss of the old ones final."""
+    """Raise for encrypted blocks without a key file: a new key would make their loss final."""
     for name in disk.files():
         if number_of(name) is None:
             continue
@@ -97,7 +98,7 @@ def _refuse_orphans(disk: Disk) -> None:
 def _sealed(
     key: DataKey, server: ServerKey, incarnation: int, salt: bytes, noise: Callable[[int], bytes]
 ) -> bytes:
-    # The incarnation is the stream's identity here; its name may change hands.
+    # The incarnation identifies the stream; another stream may take its name later.
     return seal_data_key(key, server, "", incarnation, salt=salt, nonce=noise(NONCE_BYTES))
 
 

@@ -4,10 +4,10 @@
     wrapping key seals --> data key of a stream (32 random bytes), kept in a key record
     data key --HKDF, incarnation, block, salt of the writer--> key of the frames of one writer
 
-Nothing here draws random bytes: salts, nonces and data keys are arguments. A nonce is the frame's
-number under a key that no other writer of any block has, so it cannot come twice, not even after
-a recovery that cut frames off (docs/decisions/0013-encryption.md). A key that does not fit is
-`WrongKey`, told apart from a damaged record; neither changes anything.
+This module uses no randomness: salts, nonces and data keys are arguments. A nonce is the frame's
+number under a key that no other writer of any block has, so it never repeats, not even after a
+recovery that cut frames off (docs/decisions/0013-encryption.md). A wrong key raises `WrongKey`,
+distinct from a damaged record; neither changes anything.
 
 Key record, 112 bytes, little endian (docs/formats/sealed.md):
     0 magic 8 | 8 u8 cipher | 9 u8 kdf | 10 u16 0 | 12 u32 key number | 16 salt 16
@@ -37,7 +37,7 @@ SALT_BYTES = 16
 NONCE_BYTES = 12
 TAG_BYTES = 16
 KEY_NUMBER_MAX = 0xFFFF
-#: Roots a server key remembers: one per salt met, and all streams of a server share one.
+#: Root keys that a server key caches: one per salt, and all streams of a server share one salt.
 ROOTS_MAX = 64
 
 _SCRYPT = 1
@@ -57,7 +57,7 @@ _FRAME_KEY = struct.Struct("<BQQQ")
 
 
 class Cipher(IntEnum):
-    """How frames are encrypted; the numbers are in files."""
+    """How frames are encrypted; the files contain these numbers."""
 
     NONE = 0
     AES_256_GCM = 1
@@ -65,15 +65,15 @@ class Cipher(IntEnum):
 
 
 class WrongKey(Exception):
-    """The record or frame is whole, and the key given does not open it."""
+    """The record or frame is undamaged, but the given key does not open it."""
 
 
 class DamagedKeyRecord(Exception):
-    """Not a key record of this stream, or no longer what was written."""
+    """Not a key record of this stream, or a damaged one."""
 
 
 class NotAuthentic(Exception):
-    """A frame does not open: forged, of another place, or of another key."""
+    """A frame does not open: forged, from another place, or under another key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class DataKey:
 
 
 class ServerKey:
-    """The key of the configuration; slow to derive from, once per salt: it may be a phrase."""
+    """The configured key. It may be a phrase, so the derivation is slow, once per salt."""
 
     def __init__(self, secret: str | bytes) -> None:
         self._secret = secret.encode() if isinstance(secret, str) else secret
@@ -101,7 +101,7 @@ class ServerKey:
         self._roots: dict[bytes, bytes] = {}
 
     def wrapping_key(self, salt: bytes, stream: str, incarnation: int) -> bytes:
-        """What seals the data keys of one stream."""
+        """Return the key that seals the data keys of one stream."""
         bound = _SUM.pack(incarnation) + stream.encode()
         return expand(self._root(salt), _WRAPPING + bound)
 
@@ -122,7 +122,7 @@ class ServerKey:
 
 
 class OpenedKey(NamedTuple):
-    """A data key, which of the server keys opened it (0 = the first), and the salt in use."""
+    """A data key, the index of the server key that opened it (0 = the first), and its salt."""
 
     key: DataKey
     opened_by: int
@@ -130,7 +130,7 @@ class OpenedKey(NamedTuple):
 
 
 def expand(key: bytes, info: bytes) -> bytes:
-    """HKDF-Expand (RFC 5869) with SHA-256 to 32 bytes, of a key that is already uniform."""
+    """Return HKDF-Expand (RFC 5869) with SHA-256 to 32 bytes, of an already uniform key."""
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
@@ -140,7 +140,7 @@ def expand(key: bytes, info: bytes) -> bytes:
 def seal_data_key(
     key: DataKey, server: ServerKey, stream: str, incarnation: int, *, salt: bytes, nonce: bytes
 ) -> bytes:
-    """The key record. `nonce`: fresh random bytes; `salt`: random, one for the whole server."""
+    """Return the key record. `nonce`: fresh random bytes; `salt`: random, one per server."""
     if len(salt) != SALT_BYTES or len(nonce) != NONCE_BYTES:
         raise ValueError("salt or nonce has the wrong length")
     head = _KEY_RECORD.pack(
@@ -154,7 +154,7 @@ def seal_data_key(
 def open_data_key(
     record: bytes, servers: Sequence[ServerKey], stream: str, incarnation: int
 ) -> OpenedKey:
-    """The data key, opened by the first of `servers` (the one in use, then former) that can."""
+    """Return the data key, opened by the first of `servers` (current key first) that fits."""
     cipher, number, salt, nonce = _checked_head(record, incarnation)
     head = record[: _KEY_RECORD.size]
     sealed = record[_KEY_RECORD.size : -_SUM.size]
@@ -191,8 +191,8 @@ def _checked_head(record: bytes, incarnation: int) -> tuple[Cipher, int, bytes, 
 class FrameCipher:
     """Encrypts and opens the frames of one writer of one block.
 
-    A writer takes a salt that was never used before and numbers its frames upwards; what it
-    encrypted under a number it writes as it is, or not at all.
+    A writer takes a salt that was never used before and numbers its frames upwards. It writes
+    what it encrypted under a number unchanged, or not at all.
     """
 
     def __init__(self, key: DataKey, incarnation: int, block: int, salt: int) -> None:
@@ -201,7 +201,7 @@ class FrameCipher:
         self._block = block
 
     def seal(self, number: int, plain: Data, bound: bytes) -> bytes:
-        """The frame's bytes and its tag; `bound` must be the same when it is opened."""
+        """Return the encrypted bytes with the tag; `open` must receive the same `bound`."""
         return self._aead.encrypt(_NONCE.pack(self._block, number), plain, bound)
 
     def open(self, number: int, sealed: Data, bound: bytes) -> bytes:

@@ -1,10 +1,10 @@
-"""Where a log ended when it was last seen whole: a mark that lies outside of its blocks.
+"""The end marker: records, outside the blocks, up to where a log was durable.
 
-Marks in the log tell that something before them is missing, but nothing in a log can tell that its
-end is: a newest block that was cut off or lost looks like one that was never written. So sealing a
-block, and closing the store, also note in a small file with two copies up to where everything was
-durable then. The file is a safety net and no more: a store does without it when it cannot be read
-or written, and what it says is never later than the truth.
+Marks in the log reveal that something before them is missing, but not that the end is missing: a
+newest block that was cut off or lost looks like one that was never written. So sealing a block, and
+closing the store, also record the durable end in a small file with two copies. The file is only a
+safety net: a store works without it if it cannot be read or written, and its position is never
+later than the true end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class End(NamedTuple):
 
 
 class EndMark:
-    """The file, and what it says. `damaged`: it cannot be used; the next note replaces it."""
+    """The file and its value. `damaged`: it cannot be used; the next `note` replaces it."""
 
     def __init__(self, disk: Disk, incarnation: int) -> None:
         self.found = End()
@@ -55,7 +55,7 @@ class EndMark:
         self.found, self.damaged = self._checked(reading.value)
 
     def _checked(self, value: bytes) -> tuple[End, bool]:
-        """Return what the file says, and whether that cannot be."""
+        """Return the value of the file, and whether that value is impossible."""
         if len(value) == _VALUE.size:
             end = End(*_VALUE.unpack(value))
             if end.block <= NUMBER_MAX and end.place <= NUMBER_MAX and end.seq <= SEQ_MAX:
@@ -66,7 +66,8 @@ class EndMark:
         return End(), True
 
     def note(self, place: tuple[int, int], seq: int) -> None:
-        """Everything up to here is durable. Blocks for a sync; a failure costs only the note."""
+        """Record that everything up to here is durable. Blocks for a sync. After a failure the
+        marker is no longer updated; the store is not affected."""
         end = End(*place, seq)
         if self._failed or end == self.found:
             return

@@ -1,4 +1,4 @@
-"""Kinds of records that speak of ranges of sequences, by the numbers the files have."""
+"""Record kinds that describe ranges of sequences; the files contain these numbers."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
     32 u8 compression | 33 u8 cipher | 34 u16 key number | 36 u32 0
     40 u32 frame length per chunk, zeros up to a multiple of 8 | u64 checksum | the frames
 
-The header says where each chunk lies, so a record costs the reading of one chunk. It is only a
-convenience: frames describe themselves, and with the header damaged they are found by a scan.
-Damage in a chunk costs that chunk, and is always told. Whoever writes a body gives it a fresh
-salt; a frame with another salt is a leftover and does not count. Pure: bytes in, bytes out.
+The header records where each chunk lies, so reading one record costs one chunk. The header is
+optional: frames describe themselves, and a scan finds them if the header is damaged. Damage in a
+chunk costs only that chunk and is always reported. The writer of a body gives it a fresh salt; a
+frame with another salt is a leftover and is ignored. Pure: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ _HEADER = struct.Struct("<8sIIQQBBHI")
 _CIPHER_AT = 33
 _SUM = struct.Struct("<Q")
 _BINDING = struct.Struct("<QQ")
-#: What must be read of a body to learn how long its header is.
+#: Bytes to read of a body to learn the length of its header.
 PRELUDE_BYTES = _HEADER.size
 
 
 class BadSeal(Exception):
-    """The header of a sealed body does not hold what was written."""
+    """The header of a sealed body is damaged."""
 
 
 class Damaged(Exception):
-    """The body cannot be written anew without losing what its damaged chunks held."""
+    """Rewriting the body would lose the contents of its damaged chunks."""
 
 
 class Unsealed(NamedTuple):
-    """The plain bytes, zeros where they are lost.
+    """The plain bytes, with zeros where they are lost.
 
-    `damaged` are ranges of the plain bytes. `header_damaged`: found by scanning the frames.
-    `complete`: False if the last frame is missing with the header, so that the length is a guess.
+    `damaged` are ranges of the plain bytes. `header_damaged`: a scan found the frames. `complete`
+    is False if both the last frame and the header are missing, so that the length is a guess.
     """
 
     plain: bytearray
@@ -85,18 +85,18 @@ class SealedHeader:
     salt: int
     positions: tuple[int, ...]
     is_encrypted: bool = True
-    """Without: written before the store had a key, so its frames are read without one."""
+    """False: the body was written before the store had a key, so no key is used to read it."""
 
     def keys_of(self, keys: Mapping[int, DataKey]) -> Mapping[int, DataKey]:
-        """The keys to read its frames with: an encrypted body has no frame that is not."""
+        """Return the keys to read the frames with: an encrypted body has only encrypted frames."""
         return keys if self.is_encrypted else {}
 
     def chunks(self, start: int, stop: int) -> range:
-        """The chunks that hold the plain bytes from `start` to before `stop`."""
+        """Return the chunks that hold the plain bytes from `start` to before `stop`."""
         return range(start // self.chunk_bytes, -(-min(stop, self.plain_bytes) // self.chunk_bytes))
 
     def span(self, chunk: int) -> tuple[int, int]:
-        """Where the chunk's frame starts and stops in the sealed body."""
+        """Return where the chunk's frame starts and stops in the sealed body."""
         return self.positions[chunk], self.positions[chunk + 1]
 
     def plain_span(self, chunk: int) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class SealedHeader:
         return start, min(start + self.chunk_bytes, self.plain_bytes)
 
     def open_chunk(self, reader: FrameReader, chunk: int, frame: Data) -> Data:
-        """The plain bytes of a chunk from the bytes at its span; BadFrame if they do not hold."""
+        """Return the plain bytes of a chunk from the bytes at its span, or raise BadFrame."""
         position, end = self.span(chunk)
         found = reader.read(frame, 0, position)
         start, stop = self.plain_span(chunk)
@@ -124,7 +124,7 @@ def seal_body(
     key: DataKey | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> bytes:
-    """The sealed body; `salt`: 64 fresh random bits, never given twice for a block."""
+    """Return the sealed body; `salt`: 64 fresh random bits, never used twice for a block."""
     if not CHUNK_BYTES_MIN <= chunk_bytes <= CHUNK_BYTES_MAX or len(plain) > BODY_BYTES_MAX:
         raise ValueError("the chunk size or the body is out of bounds")
     count = _chunk_count(len(plain), chunk_bytes)
@@ -142,17 +142,17 @@ def seal_body(
 
 
 def header_bytes(count: int) -> int:
-    """The length of the header of a body of `count` chunks."""
+    """Return the header length of a body with `count` chunks."""
     return _HEADER.size + (count + count % 2) * 4 + _SUM.size
 
 
 def header_bytes_needed(prelude: Data) -> int:
-    """How much of the body to read for its header, from its first PRELUDE_BYTES; or BadSeal."""
+    """Return the header length of a body, from its first PRELUDE_BYTES; or raise BadSeal."""
     return header_bytes(_prelude(prelude)[1])
 
 
 def read_header(data: Data, binding: Binding) -> SealedHeader:
-    """The header at the start of a sealed body, checked; or BadSeal."""
+    """Return the checked header at the start of a sealed body, or raise BadSeal."""
     chunk_bytes, count, plain_bytes, salt = _prelude(data)
     length = header_bytes(count)
     if len(data) < length:
@@ -169,7 +169,7 @@ def read_header(data: Data, binding: Binding) -> SealedHeader:
 
 
 def unseal_body(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Unsealed:
-    """All that can be read of a sealed body. WrongKey if it is only the key that is missing."""
+    """Return all readable bytes of a sealed body. Raises WrongKey if only the key is missing."""
     try:
         header = read_header(data, binding)
     except BadSeal:
@@ -191,14 +191,14 @@ def unseal_body(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Un
     return Unsealed(body, tuple(missing), header_damaged=False, complete=True)
 
 
-# ------------------------------------------------------------------------ below
+# ------------------------------------------------------------------------ internals
 
 
 def _unsealed_by_scan(data: Data, binding: Binding, keys: Mapping[int, DataKey]) -> Unsealed:
-    # The header's length is not known, but it is a multiple of the frames' alignment.
+    # The header's length is unknown, but it is a multiple of the frames' alignment.
     found = FrameReader(binding, keys).scan(data).frames
     if not found and keys:
-        with contextlib.suppress(WrongKey):  # it may have been written before there was a key
+        with contextlib.suppress(WrongKey):  # it may have been written before the store had a key
             found = FrameReader(binding, {}).scan(data).frames
     if not found:
         return Unsealed(bytearray(), (), header_damaged=True, complete=False)
@@ -211,7 +211,7 @@ def _unsealed_by_scan(data: Data, binding: Binding, keys: Mapping[int, DataKey])
 
 
 def _prelude(data: Data) -> tuple[int, int, int, int]:
-    """Chunk size, count, plain length and salt, within bounds though not yet checked."""
+    """Return chunk size, count, plain length and salt: within bounds, not checksummed yet."""
     if len(data) < _HEADER.size:
         raise BadSeal("too short for a sealed body")
     magic, chunk_bytes, count, plain_bytes, salt, *_ = _HEADER.unpack_from(data)
@@ -225,7 +225,7 @@ def _prelude(data: Data) -> tuple[int, int, int, int]:
 
 
 def _chunk_count(plain_bytes: int, chunk_bytes: int) -> int:
-    # An empty body has a chunk too, so that its emptiness is authentic.
+    # An empty body has one chunk too, so that its emptiness is authenticated.
     return max(1, -(-plain_bytes // chunk_bytes))
 
 

@@ -1,8 +1,8 @@
 """Unsigned integers of up to 64 bits in as few bytes as they need.
 
-Seven bits a byte, least significant first; the top bit says that another byte follows. Every
-number has exactly one spelling: a longer one, or one above 64 bits, is refused, so that equal
-values have equal bytes and a damaged length cannot run away.
+Seven bits per byte, least significant first; the top bit means that another byte follows. Every
+number has exactly one encoding: the reader refuses a longer one, or one above 64 bits. So equal
+values have equal bytes, and a damaged length cannot grow without bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHIFT_MAX: Final = 63
 
 
 def put_uvarint(out: bytearray, value: int) -> None:
-    """Appends a number that is not negative and has at most 64 bits."""
+    """Append a non-negative number of at most 64 bits."""
     while value > _BITS:
         out.append(value & _BITS | _MORE)
         value >>= 7
@@ -24,7 +24,10 @@ def put_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at an offset and the offset behind it. ValueError: cut off, too long, too big."""
+    """Return the number at an offset and the offset after it.
+
+    Raises ValueError if it is cut off, too long or too big.
+    """
     value = shift = 0
     while at < len(data) and shift <= _SHIFT_MAX:
         byte = data[at]

@@ -1,8 +1,8 @@
-"""Images written anew: the live records of a block, and of its other records what is still true.
+"""Rewrites block images: keeps the live records of a block, and range records that still apply.
 
-Pure: bytes in, bytes out, so it runs on any thread. Records are copied as they are, since nothing
-in them says where they lie. What is left out is told by a range record in the same image, so that
-a scan without the footer finds every gap explained. An image that does not hold is not rewritten.
+Pure: bytes in, bytes out, so it runs on any thread. Records are copied unchanged, since they do not
+contain their position. A range record in the same image describes what is left out, so that a scan
+without the footer finds every gap explained. An image with an invalid record is not rewritten.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,11 +19,11 @@ from penstock.subjects.trie_nodes cimport xzalloc
 from typing import NamedTuple
 
 cdef enum:
-    KINDS = 7                   # of records, 0 is none
+    KINDS = 7                   # record kinds; 0 means none
 
 
 class Rewritten(NamedTuple):
-    """Header and records of a new image, where each sequence lies in it, and how many records."""
+    """Header and records of a new image, the place of each sequence in it, and a record count."""
 
     image: bytes
     places: bytes
@@ -40,8 +40,8 @@ cdef struct Writer:
     Growing out
     Keys keys
     uint32_t records
-    Span open                   # a removal that the next may prolong
-    Span latest[KINDS]          # of kinds of which only the last counts
+    Span open                   # a removal that the next one may extend
+    Span latest[KINDS]          # of kinds where only the last record counts
 
 cdef void write_span(Writer* writer, Span* span) noexcept nogil:
     put_range(more(&writer.out, RANGE_BYTES), &writer.keys, span.kind, span.first, span.last,
@@ -62,7 +62,7 @@ cdef void removed(Writer* writer, uint64_t first, uint64_t last, int64_t written
 
 cdef void keep_range(Writer* writer, RecordView* view, uint64_t first_seq,
                      uint64_t oldest_seq) noexcept nogil:
-    """What a range record says of older blocks goes on being said."""
+    """Keep the part of a range record that is about older blocks."""
     cdef uint64_t last = <uint64_t>view.ts
     cdef Span span = Span(view.kind, view.seq, last, view.written_ns)
     if view.kind == REMOVE:
@@ -76,7 +76,7 @@ cdef void keep_range(Writer* writer, RecordView* view, uint64_t first_seq,
 
 cdef void explain_gaps(Writer* writer, const uint32_t* places, uint64_t span, uint64_t first_seq,
                        uint64_t last_seq, int64_t last_ts) noexcept nogil:
-    """Sequences of this block that hold nothing any more."""
+    """Write records for the sequences of this block that hold no message any more."""
     cdef uint64_t i, gap = 0
     cdef Span rest
     for i in range(span):
@@ -87,14 +87,14 @@ cdef void explain_gaps(Writer* writer, const uint32_t* places, uint64_t span, ui
         gap = i + 1
     end_removal(writer)
     if first_seq + gap <= last_seq:
-        # A skip, not a removal: it says that the sequences were given out, and until when.
+        # A SKIP, not a REMOVE: it records that the sequences were assigned, and the time.
         rest = Span(SKIP, first_seq + gap, last_seq, last_ts)
         write_span(writer, &rest)
 
 cdef bint copy_records(Writer* writer, const char* image, size_t at, size_t end,
                        const char* live, uint32_t* places, uint64_t span, uint64_t first_seq,
                        uint64_t oldest_seq) noexcept nogil:
-    """Messages first, in order; False if a record does not hold."""
+    """Copy messages in order, and keep range records; return False if a record is invalid."""
     cdef RecordView view
     cdef uint64_t i
     while at < end:
@@ -115,10 +115,10 @@ def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
                   uint64_t incarnation, uint64_t number, uint64_t first_seq, uint64_t last_seq,
                   int64_t last_ts_ns, uint64_t oldest_seq, uint64_t loss_floor,
                   uint64_t losses, bytes live not None) -> Rewritten | None:
-    """The image without what is dead, under a new header; None if a record does not hold.
+    """Return the image without dead records, under a new header; None if a record is invalid.
 
-    `live` has a byte per sequence; nothing below `oldest_seq` is in any block. Of what the old
-    image says was removed, nothing after `loss_floor` was the newest of its subject.
+    `live` has a byte per sequence; no block holds anything below `oldest_seq`. No removal in the
+    old image above `loss_floor` was the newest message of its subject.
     """
     cdef Writer writer
     cdef bint sound
@@ -144,7 +144,7 @@ def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
             if writer.latest[kind].kind:
                 write_span(&writer, &writer.latest[kind])
         said = Span(REMOVE, loss_floor + 1 + losses, loss_floor, last_ts_ns)
-        write_span(&writer, &said)      # the last record: it is about those before it
+        write_span(&writer, &said)      # last, because it describes the records before it
     try:
         if not sound:
             return None

@@ -1,9 +1,9 @@
-"""Block images between the log and its files: what is to be written, put back, and replayed.
+"""Block images between the log and its files: bytes to write, images to restore, and replay.
 
-`replay` takes an image as it was found on disk, adds what is valid to the log, and tells what is
-not: a log built from files never holds a record whose checksums do not hold. Which holes are
-damage and which were never durable is decided above, by the place it is told. An image is a
-header and records; how its file stores them is the business of `blockfile`.
+`replay` takes an image found on disk, adds its valid records to the log and reports the rest: a log
+built from files never holds a record with a wrong checksum. The caller, `store_recovery`, decides
+from the place of each hole whether it is damage or was never durable. An image is a header and
+records; `block_file` defines how a file stores them.
 """
 
 from cpython.buffer cimport PyBUF_READ
@@ -38,7 +38,7 @@ class Unwritten(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A first look at an image: where the last valid record ends, the first sequence named, and
+    """A first scan of an image: where the last valid record ends, the first sequence named, and
     the last mark: (block, place, durable sequence), or None."""
 
     end: int
@@ -47,11 +47,11 @@ class Survey(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What an image held.
+    """The contents of a replayed image.
 
     `holes` are (place, first, last): sequences whose records should be at that place of the
-    image. `events` are (kind, first, last, written) of range records, in order. `torn` bytes
-    behind `used` are neither valid nor blank.
+    image. `events` are (kind, first, last, written) of range records, in order. `torn` counts the
+    bytes after `used` that are neither valid nor blank.
     """
 
     records: int
@@ -63,7 +63,7 @@ class Replayed(NamedTuple):
 
 
 class BlockFacts(NamedTuple):
-    """A block of the log, as it is now."""
+    """The current state of a block of the log."""
 
     number: int
     first_seq: int
@@ -103,7 +103,7 @@ cdef facts_of(Block* block):
         block.image != NULL, block.written == block.used)
 
 def blocks_of(RecordLog log not None) -> list[BlockFacts]:
-    """Every block, oldest first."""
+    """Return the facts of every block, oldest first."""
     cdef uint32_t i
     return [facts_of(log.blocks[i]) for i in range(log.block_first, log.block_last)]
 
@@ -115,7 +115,7 @@ def block_facts(RecordLog log not None, uint64_t number) -> BlockFacts | None:
     return None if block == NULL else facts_of(block)
 
 def has_unwritten(RecordLog log not None) -> bool:
-    """Whether the files lack something of the images."""
+    """Return whether the files lack bytes of the images."""
     cdef uint32_t i = log.block_last
     cdef Block* block
     while i > log.block_first:
@@ -124,15 +124,15 @@ def has_unwritten(RecordLog log not None) -> bool:
         if block.written < block.used:
             return True
         if block.sealed:
-            return False        # and so it is with all before it
+            return False        # then all blocks before it are written too
     return False
 
 def take_unwritten(RecordLog log not None) -> list[Unwritten]:
-    """What the files lack, counted as written from now on."""
+    """Return the bytes that the files lack, and count them as written from now on."""
     cdef uint32_t i, first = log.block_last
     cdef Block* block
     pieces = []
-    # Only the newest can lack something: what is before a sealed block that is written, is too.
+    # Only the newest blocks can lack bytes: all blocks before a written sealed block are written.
     while first > log.block_first and not (log.blocks[first - 1].sealed and
                                            log.blocks[first - 1].written == log.blocks[first - 1].used):
         first -= 1
@@ -145,7 +145,7 @@ def take_unwritten(RecordLog log not None) -> list[Unwritten]:
     return pieces
 
 def unfooted(RecordLog log not None) -> list[int]:
-    """Sealed blocks in memory whose files could end with a footer, and do not."""
+    """Return the sealed blocks in memory whose files could have a footer but do not."""
     cdef uint32_t i
     cdef Block* block
     found = []
@@ -161,13 +161,13 @@ def set_footed(RecordLog log not None, uint64_t number, bint footed) -> None:
         block.footed = footed
 
 def set_damaged(RecordLog log not None, uint64_t number) -> None:
-    """Something in the block could not be read: it is left as it is from now on."""
+    """Mark a block in which something could not be read: it is left unchanged from now on."""
     cdef Block* block = block_numbered(log, number)
     if block != NULL:
         block.damaged = True
 
 def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t length) -> bytes:
-    """Bytes of a block's image; empty if it is cold."""
+    """Return bytes of a block's image; empty if the block is cold."""
     cdef Block* block = block_numbered(log, number)
     if (block == NULL or block.image == NULL or offset > block.used
             or length > block.used - offset):
@@ -175,14 +175,14 @@ def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t le
     return block.image[offset:offset + length]
 
 def image_view(RecordLog log not None, uint64_t number) -> memoryview:
-    """A block's image itself, which must be warm: to be let go of before the log is called."""
+    """Return a view of a warm block's image; the caller releases it before it calls the log."""
     cdef Block* block = block_numbered(log, number)
     if block == NULL or block.image == NULL:
         raise ValueError(f"block {number} is not in memory")
     return PyMemoryView_FromMemory(block.image, block.used, PyBUF_READ)
 
 def live_map(RecordLog log not None, uint64_t number) -> bytes:
-    """A byte for every sequence from the block's first on: 1 if its message is live."""
+    """Return a byte for every sequence from the block's first on: 1 if its message is live."""
     cdef Block* block = block_numbered(log, number)
     cdef uint32_t i
     cdef bytearray live
@@ -194,7 +194,7 @@ def live_map(RecordLog log not None, uint64_t number) -> bytes:
     return bytes(live)
 
 def warm_blocks(RecordLog log not None) -> list[tuple[int, int]]:
-    """(number, bytes) of every sealed block whose image could be dropped, oldest first."""
+    """Return (number, bytes) of every sealed block whose image could be dropped, oldest first."""
     cdef uint32_t i
     cdef Block* block
     found = []
@@ -212,12 +212,12 @@ def drop_image(RecordLog log not None, uint64_t number) -> None:
         block.image_cap = 0
 
 def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> None:
-    """Puts a block's bytes back; their records are checked as they are read."""
+    """Restore the image of a cold block; its records are checked when they are read."""
     cdef Block* block = block_numbered(log, number)
     if block == NULL or block.image != NULL:
         return
     if PyBytes_GET_SIZE(data) < <Py_ssize_t>block.used:
-        data = data.ljust(block.used, b"\0")       # cut off: what is missing fails its checks
+        data = data.ljust(block.used, b"\0")       # truncated: missing records fail their checks
     block.image = <char*>xalloc(block.used)
     block.image_cap = block.used
     memcpy(block.image, PyBytes_AS_STRING(data), block.used)
@@ -226,9 +226,9 @@ def put_image(RecordLog log not None, uint64_t number, bytes data not None) -> N
 
 def move_records(RecordLog log not None, uint64_t number, bytes places not None,
                  bytes image not None, size_t head, uint32_t records) -> None:
-    """The block has been rewritten: `places` has a u32 for each of its sequences.
+    """Use the new image of a rewritten block: `places` has a u32 for each of its sequences.
 
-    What is live must have a place; what went meanwhile is dead weight in the new image.
+    Every live record must have a place; records removed in the meantime are dead bytes in it.
     """
     cdef Block* block = block_numbered(log, number)
     cdef const uint32_t* place = <const uint32_t*>PyBytes_AS_STRING(places)
@@ -257,7 +257,7 @@ def move_records(RecordLog log not None, uint64_t number, bytes places not None,
         put_image(log, number, image)
 
 cdef bint fit_places(Block* block, const uint32_t* place, size_t n, size_t end) noexcept nogil:
-    """Whether every live record has a place in an image of `end` bytes."""
+    """Return whether every live record has a place in an image of `end` bytes."""
     cdef uint32_t i
     if n < block.nentries:
         return False
@@ -269,8 +269,8 @@ cdef bint fit_places(Block* block, const uint32_t* place, size_t n, size_t end) 
 
 def erase_image(RecordLog log not None, uint64_t number, size_t place, uint64_t seq,
                 bytes noise not None) -> None:
-    """Overwrites a record as long as `noise`, of a message that was removed before, in an image
-    that still has it."""
+    """Overwrite the record of an already removed message, as long as `noise`, in an image that
+    still has it."""
     cdef Block* block = block_numbered(log, number)
     cdef size_t length = PyBytes_GET_SIZE(noise)
     if (block != NULL and block.image != NULL and length >= MESSAGE_BYTES_MIN
@@ -281,7 +281,7 @@ def erase_image(RecordLog log not None, uint64_t number, size_t place, uint64_t 
 # -------------------------------------------------------------------- replaying
 
 def survey(bytes data not None, size_t head, uint64_t incarnation, uint64_t number) -> Survey:
-    """Looks through an image without a log."""
+    """Scan an image without a log."""
     cdef const char* base = PyBytes_AS_STRING(data)
     cdef size_t end = PyBytes_GET_SIZE(data), at = head, last = head
     cdef uint64_t first_seq = 0
@@ -308,9 +308,9 @@ def survey(bytes data not None, size_t head, uint64_t incarnation, uint64_t numb
 
 def replay(RecordLog log not None, bytes data not None, header, *, size_t end,
            bint last) -> Replayed:
-    """Adds an image found on disk, of which `end` is where its last valid record ends.
+    """Add an image found on disk to the log; `end` is where its last valid record ends.
 
-    `last`: it is the newest, and stays open.
+    `last`: it is the newest block and stays open.
     """
     cdef const char* base = PyBytes_AS_STRING(data)
     cdef size_t at = header.length, hole = NO_HOLE
@@ -328,7 +328,7 @@ def replay(RecordLog log not None, bytes data not None, header, *, size_t end,
         verdict = read_record(base + at, end - at, &block.keys, &view, True)
         if verdict == VALID:
             take_in(log, block, &view, at, hole, found)
-            if view.kind == MESSAGE:        # it tells which sequences the hole had
+            if view.kind == MESSAGE:        # its sequence shows which sequences the hole had
                 hole = NO_HOLE
             at += view.length
             continue
@@ -351,11 +351,11 @@ cdef int start_block(RecordLog log, uint64_t first_seq) except -1:
         raise ValueError(f"no block begins at sequence {first_seq}")
     if first_seq <= log.last_seq:
         take_back(log, first_seq - 1)
-    reach(log, first_seq - 1, 0)        # or the next append would come before its block
+    reach(log, first_seq - 1, 0)        # or the next append would get a sequence before its block
     return 0
 
 cdef void finish(RecordLog log, Block* block, bytes data, size_t used, bint last):
-    """An image goes with its block if that stays open, or has to get a footer."""
+    """Keep the image in memory: the block stays open, or still needs a footer."""
     block.used = block.written = used
     block.verified = True
     block.image_cap = max(<size_t>IMAGE_BYTES_MIN, used)
@@ -366,13 +366,13 @@ cdef void finish(RecordLog log, Block* block, bytes data, size_t used, bint last
 
 cdef int take_in(RecordLog log, Block* block, RecordView* view, size_t at, size_t hole,
                  found) except -1:
-    """One valid record, into the log. `hole`: where the last bytes that are not valid began."""
+    """Add one valid record to the log. `hole`: where the preceding invalid bytes began."""
     block.records += 1
     block.lineage = grown(block.lineage, view.seq, <uint64_t>view.ts, view.length)
     if hole != NO_HOLE:
         block.damaged = True
     if view.kind == MARK and <uint64_t>view.written_ns > log.last_seq:
-        # Messages that were durable by then, and of which nothing is left to be read.
+        # These messages were durable at that time, and no record of them can be read.
         found.holes.append((0, log.last_seq + 1, view.written_ns))
         reach(log, <uint64_t>view.written_ns, 0)
     if view.kind != MESSAGE:
@@ -399,11 +399,11 @@ cdef int take_in(RecordLog log, Block* block, RecordView* view, size_t at, size_
     return 0
 
 def begin_block(RecordLog log not None, uint64_t first_seq) -> None:
-    """A block that starts here is about to be loaded by its index."""
+    """Prepare the log for a block that starts here and is loaded from its index."""
     start_block(log, first_seq)
 
 def end_block(RecordLog log not None, list events not None, facts) -> None:
-    """The newest block was loaded by its index: its ranges, and what its footer says of it."""
+    """Finish a block loaded from its index: apply its range records and its trailer."""
     cdef Block* block
     if log.block_first == log.block_last:
         raise ValueError("there is no block")
@@ -421,7 +421,7 @@ def end_block(RecordLog log not None, list events not None, facts) -> None:
     block.verified = False
 
 def reach_to(RecordLog log not None, uint64_t last) -> None:
-    """Every sequence up to `last` was given out."""
+    """Count every sequence up to `last` as assigned."""
     if last > SEQ_MAX:
         raise ValueError(f"no stream has sequence {last}")
     reach(log, last, 0)
@@ -434,7 +434,7 @@ cdef bint is_blank_rest(const char* base, size_t at, size_t end) noexcept nogil:
     return True
 
 cdef void reach(RecordLog log, uint64_t last, int64_t ts):
-    """Every sequence up to `last` was given out, by then."""
+    """Count every sequence up to `last` as assigned, at time `ts`."""
     if last > log.last_seq:
         log.last_seq = last
         if log.msgs == 0:
@@ -454,14 +454,14 @@ cdef void apply_range(RecordLog log, int kind, uint64_t first, uint64_t last, in
     elif kind != REMOVE:
         return
     elif first <= last:
-        reach(log, last, 0)            # its message may be gone without a trace: overwritten
+        reach(log, last, 0)            # its message may have left no trace: overwritten
     seq = log.live_from(first)
     while seq and seq <= last:
         take_out(log, seq)
         seq = log.live_from(seq + 1)
 
 cdef void take_back(RecordLog log, uint64_t seq):
-    """A block starts at or before the last sequence: the log was cut there, and went on."""
+    """Undo everything after `seq`: a block starts there, because the log was truncated."""
     cdef uint64_t victim = log.live_from(seq + 1)
     while victim:
         take_out(log, victim)

@@ -1,4 +1,4 @@
-"""C surface of the index of a sealed block: bytes that grow."""
+"""C declarations of `block_index`: a growing byte buffer."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

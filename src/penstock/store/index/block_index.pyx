@@ -1,9 +1,9 @@
-"""The index of a sealed block: what its footer says, so that opening a store need not read it.
+"""The index of a sealed block: the part of its footer that lets a store open without reading it.
 
-An index lists the messages that were live when it was made, the subjects they have, and every
-range record; docs/formats/block.md has the bytes. It is made from an image by looking at each
-record once, and loaded into a log without looking at any. What it says was checked by a hash
-before; it is checked again, as a whole, before the log is touched.
+An index lists the messages that were live when it was created, their subjects, and every range
+record; docs/formats/block.md specifies the bytes. `make_index` reads each record of an image once;
+`load_index` adds the block to a log without reading any record. The caller has verified the
+index's hash; `load_index` checks all entries again before it changes the log.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -29,17 +29,17 @@ cdef enum:
     GROWTH_BYTES_MIN = 4096
     TABLE_SLOTS_MIN = 64
     PREFIX_BYTES = 12           # three counts
-    FETCH_AHEAD = 16            # entries whose subjects are asked for before they are needed
+    FETCH_AHEAD = 16            # entries whose subjects are prefetched before use
     IN_USE = 1
     # flags of an entry
     PAD_MASK = 7
     HAS_HEADER = 8
     HAS_DEADLINE = 16
-    APART = 32                  # its record does not follow that of the entry before
+    APART = 32                  # its record does not follow that of the previous entry
 
 
 class IndexLoaded(NamedTuple):
-    """What loading an index leaves to others.
+    """What the caller of `load_index` still has to apply.
 
     `events` are (kind, first, last, written) of range records, `deadlines` (sequence, time).
     """
@@ -55,7 +55,7 @@ class BadIndex(Exception):
 # -------------------------------------------------------------------- writing
 
 cdef char* more(Growing* out, size_t n) noexcept nogil:
-    """Room for n bytes, counted as used."""
+    """Return space for n bytes and count them as used."""
     if out.used + n > out.cap:
         out.cap = max(<size_t>GROWTH_BYTES_MIN, 2 * out.cap)
         while out.used + n > out.cap:
@@ -81,7 +81,7 @@ cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
     return <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
 
 cdef inline int64_t sum_of(int64_t one, int64_t other) noexcept nogil:
-    """A sum of what a file says, which may be anything: it wraps, as unsigned numbers do."""
+    """Return a sum that wraps like unsigned numbers: values from a file may be anything."""
     return <int64_t>(<uint64_t>one + <uint64_t>other)
 
 cdef inline void put32(Growing* out, uint32_t value) noexcept nogil:
@@ -104,7 +104,7 @@ cdef struct Names:
     Growing listed
 
 cdef uint32_t number_of(Names* names, const char* text, uint32_t n) noexcept nogil:
-    """The number of a subject in this block, from 0; a new one is listed."""
+    """Return the number of a subject in this block, from 0; list a new one."""
     cdef uint32_t i = <uint32_t>hash_bytes(text, n, 0) & (names.nslots - 1)
     while names.slots[i].number:
         if names.slots[i].length == n and memcmp(names.slots[i].text, text, n) == 0:
@@ -140,8 +140,8 @@ cdef struct Listing:
     uint32_t nevents
     uint64_t last_seq         # of the entries so far
     int64_t last_ts
-    size_t expected           # where a record that follows the last would lie
-    int kind                  # of the event that is still open, 0: none
+    size_t expected           # where a record directly after the last one would lie
+    int kind                  # of the range record still open; 0: none
     uint64_t first
     uint64_t last
     int64_t written_ns
@@ -173,7 +173,7 @@ cdef void list_message(Listing* listing, RecordView* view, size_t at) noexcept n
     listing.expected = at + view.length
 
 cdef void list_range(Listing* listing, RecordView* view) noexcept nogil:
-    """Removals that follow each other become one."""
+    """List a range record; merge adjacent removals into one."""
     cdef uint64_t last = <uint64_t>view.ts
     if (view.kind == REMOVE and listing.kind == REMOVE and view.seq <= last
             and listing.first <= listing.last and view.seq == listing.last + 1):
@@ -201,7 +201,7 @@ cdef void end_range(Listing* listing) noexcept nogil:
 cdef bint list_records(Listing* listing, const char* image, size_t at, size_t end,
                        const Keys* keys, uint64_t first_seq, const char* live,
                        uint64_t span) noexcept nogil:
-    """Every record of an image; False if there is one that does not hold."""
+    """List every record of an image; return False if one is invalid."""
     cdef RecordView view
     listing.expected = at
     listing.last_seq = first_seq - 1
@@ -219,7 +219,7 @@ cdef bint list_records(Listing* listing, const char* image, size_t at, size_t en
 
 def make_index(const unsigned char[::1] image not None, size_t head, uint64_t incarnation,
                uint64_t number, uint64_t first_seq, bytes live not None) -> bytes | None:
-    """The index of an image, of which `live` has a byte per sequence; None if it is damaged."""
+    """Return the index of an image; `live` has a byte per sequence. None if it is damaged."""
     cdef Listing listing
     cdef Growing out
     cdef Keys keys
@@ -292,7 +292,7 @@ cdef struct Listed:
     size_t expected
 
 cdef void next_listed(Cursor* cursor, Listed* entry) noexcept nogil:
-    """The next entry, told from the one before."""
+    """Read the next entry, which is encoded relative to the previous one."""
     cdef int flags
     cdef uint64_t least
     entry.seq += get_varint(cursor)
@@ -328,12 +328,12 @@ cdef bint read_names(Cursor* cursor, Name* names, uint32_t count) noexcept nogil
     return True
 
 cdef struct Span:
-    Entry* entries            # of every sequence from the block's first on, as in a block
+    Entry* entries            # one for every sequence from the block's first on, as in a block
     uint32_t count
     uint32_t cap
 
 cdef Entry* entry_in(Span* span, uint64_t at) noexcept nogil:
-    """The entry at a place behind all others; what lies between is empty."""
+    """Return the entry at a position after all others; entries in between are empty."""
     if at >= span.cap:
         span.cap = max(<uint32_t>(at + 1), span.cap + span.cap // 2)
         span.entries = <Entry*>xrealloc(span.entries, <size_t>span.cap * sizeof(Entry))
@@ -344,9 +344,9 @@ cdef Entry* entry_in(Span* span, uint64_t at) noexcept nogil:
 cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
                        uint32_t nsubjects, uint64_t first_seq, uint64_t last_seq, size_t head,
                        size_t end, list deadlines):
-    """Every entry; False if one lies where none of this block can, or not behind the one before.
+    """Read every entry; return False if one is out of place or out of order.
 
-    They name their subjects by the numbers these have in the index.
+    Entries name their subjects by the numbers that these have in the index.
     """
     cdef Listed listed = Listed(first_seq - 1, 0, 0, 0, 0, 0, 0, head)
     cdef uint64_t before, reach_max = (end // MESSAGE_BYTES_MIN + 1) * (GAP_MAX + 1)
@@ -372,12 +372,12 @@ cdef bint read_entries(Cursor* cursor, Span* span, uint32_t count, Name* names,
             deadlines.append((listed.seq, listed.deadline_ns))
     for i in range(nsubjects):
         if names[i].hash != IN_USE:
-            return False        # a subject without messages is none
+            return False        # the index lists only subjects with messages
     return True
 
 def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
                uint64_t first_seq, uint64_t last_seq, size_t head, size_t used) -> IndexLoaded:
-    """Adds a block by its index: its entries, then its ranges as events; or BadIndex."""
+    """Add a block's entries from its index; return its range records; or raise BadIndex."""
     cdef Cursor cursor = Cursor(<const unsigned char*>PyBytes_AS_STRING(index), NULL, False)
     cdef uint32_t counts[3]
     cdef Span span = Span(NULL, 0, 0)
@@ -407,7 +407,7 @@ def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
         block = log.adopt_block(number, first_seq)
         block.head = head
         block.used = block.written = used
-        log.subjects.forget_tallies()       # what is loaded is not counted one by one
+        log.subjects.forget_tallies()       # loading does not update them per message
         log.subjects.intern_all(names, counts[0])
         add_entries(log, block, &span, names)
         span.entries = NULL
@@ -417,12 +417,12 @@ def load_index(RecordLog log not None, bytes index not None, *, uint64_t number,
         free(span.entries)
 
 cdef void add_entries(RecordLog log, Block* block, Span* span, Name* names) noexcept nogil:
-    """Gives the block its entries, and their subjects their sequences."""
+    """Give the block its entries, and the subjects their sequences."""
     cdef uint32_t i, ahead
     cdef Entry* entry
     cdef Subject* subject
     for i in range(span.count):
-        if i + FETCH_AHEAD < span.count:        # an empty one has subject 0, which does no harm
+        if i + FETCH_AHEAD < span.count:        # an empty entry has subject 0, which is harmless
             prefetch(names[span.entries[i + FETCH_AHEAD].subject].subject)
             ahead = span.entries[i + FETCH_AHEAD // 2].subject
             seqs_expect(&names[ahead].subject.seqs)

@@ -1,12 +1,12 @@
 """The blocks of a log, oldest first: images of records, and an entry for every sequence.
 
-A block is a header and records behind it, in one piece of memory: its image. Only the newest is
-open, and a record goes behind its others or into a new block. A sealed block may lose its image and
-get it back; its entries stay, and say where each record lies, when its message came, which subject
-it has and how large it counts.
+A block is a header followed by records, in one piece of memory: its image. Only the newest block is
+open; a new record goes to its end or into a new block. A sealed block may drop its image and load
+it again. Its entries stay in memory: for each sequence the record's place and length, the
+timestamp, the subject and the size that limits count.
 
-What a record means, and which messages there are, is decided by who inherits, and so is how a list
-begins. One owner, one thread.
+Subclasses define the meaning of records, which messages exist, and the initial state. One owner
+uses a list, on one thread.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -27,7 +27,7 @@ cdef class BlockList:
         free(self.blocks)
         free(self.spare.image)
 
-    # -- the newest
+    # -- the newest block
 
     cdef Block* active(self) noexcept nogil:
         if self.block_last == self.block_first or self.blocks[self.block_last - 1].sealed:
@@ -35,12 +35,12 @@ cdef class BlockList:
         return self.blocks[self.block_last - 1]
 
     def active_number(self) -> int:
-        """The block that is open; 0 if there is none."""
+        """Return the number of the open block; 0 if there is none."""
         cdef Block* block = self.active()
         return 0 if block == NULL else block.number
 
     def end(self) -> tuple:
-        """(number, place) behind the last record; (0, 0) if there is no block."""
+        """Return (number, place) after the last record; (0, 0) if there is no block."""
         cdef Block* block
         if self.block_first == self.block_last:
             return 0, 0
@@ -80,7 +80,7 @@ cdef class BlockList:
         return block
 
     cdef Block* adopt_block(self, uint64_t number, uint64_t first_seq):
-        """A block found on disk, still without entries."""
+        """Add a block found on disk, still without entries."""
         cdef Block* block
         cdef uint64_t unused = self.next_number
         self.next_number = number
@@ -92,7 +92,7 @@ cdef class BlockList:
         return block
 
     cdef char* room(self, size_t n, uint64_t seq, int64_t ts):
-        """Room for a record of `n` bytes in the active block, or in a new one."""
+        """Return space for a record of `n` bytes in the active block, or in a new one."""
         cdef Block* block = self.active()
         if (block == NULL or (block.used + n > self.block_bytes and block.nentries)
                 or seq > block.first_seq + block.nentries + GAP_MAX
@@ -104,7 +104,7 @@ cdef class BlockList:
         return block.image + block.used
 
     cdef void seal(self, Block* block) noexcept nogil:
-        """Nothing more is appended to it."""
+        """Seal a block: it receives no more appends."""
         if block.sealed:
             return
         block.sealed = True
@@ -115,20 +115,20 @@ cdef class BlockList:
             block.entries_cap = block.nentries
 
     def seal_active(self) -> None:
-        """The next append starts a block."""
+        """Seal the open block, so that the next append starts a new one."""
         cdef Block* block = self.active()
         if block != NULL:
             self.seal(block)
 
-    # -- looking for a sequence
+    # -- finding a sequence
 
     cdef uint32_t index_at(self, uint64_t seq) noexcept nogil:
-        """Behind the last block that starts at or before `seq`; block_first if all start later."""
+        """Return the index after the last block that starts at or before `seq`, or block_first."""
         cdef uint32_t low = self.block_first, high = self.block_last, middle
         if low < high and self.blocks[high - 1].first_seq <= seq:
             return high
         if high - low > 1 and self.blocks[low].first_seq <= seq < self.blocks[low + 1].first_seq:
-            return low + 1      # limits take the oldest: no need to look at all others
+            return low + 1      # limits remove from the oldest block: skip the search
         while low < high:
             middle = (low + high) >> 1
             if self.blocks[middle].first_seq <= seq:
@@ -138,12 +138,12 @@ cdef class BlockList:
         return low
 
     cdef Block* block_at(self, uint64_t seq) noexcept nogil:
-        """The last block that starts at or before `seq`; NULL if all start later."""
+        """Return the last block that starts at or before `seq`; NULL if all start later."""
         cdef uint32_t i = self.index_at(seq)
         return self.blocks[i - 1] if i > self.block_first else NULL
 
     cdef Entry* entry_at(self, uint64_t seq, Block** where) noexcept nogil:
-        """The live entry of a sequence, or NULL."""
+        """Return the live entry of a sequence, or NULL."""
         cdef Block* block = self.block_at(seq)
         if block == NULL or seq - block.first_seq >= block.nentries:
             return NULL
@@ -153,7 +153,7 @@ cdef class BlockList:
         return &block.entries[seq - block.first_seq]
 
     cdef uint64_t live_from(self, uint64_t start) noexcept nogil:
-        """The first live sequence at or after `start`; 0 if there is none."""
+        """Return the first live sequence at or after `start`; 0 if there is none."""
         cdef uint32_t i, index = self.index_at(start)
         cdef uint64_t at
         cdef Block* block
@@ -169,7 +169,7 @@ cdef class BlockList:
         return 0
 
     cdef uint64_t live_before(self, uint64_t seq) noexcept nogil:
-        """The last live sequence at or before `seq`; 0 if there is none."""
+        """Return the last live sequence at or before `seq`; 0 if there is none."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Block* block
@@ -184,16 +184,17 @@ cdef class BlockList:
                     return block.first_seq + at
         return 0
 
-    # -- the oldest
+    # -- the oldest block
 
     def oldest_seq(self) -> int:
-        """The first sequence any block could hold."""
+        """Return the first sequence that any block can hold."""
         if self.block_first == self.block_last:
             return self.last_seq + 1
         return self.blocks[self.block_first].first_seq
 
     cdef bint has_dead_front(self) noexcept nogil:
-        """Whether the oldest block may go: if damaged, only when limits have gone beyond it."""
+        """Return whether the oldest block can be dropped; a damaged one only if the next block
+        has no live message either."""
         cdef Block** oldest = self.blocks + self.block_first
         return (self.block_first + 1 < self.block_last and oldest[0].live == 0
                 and not (oldest[0].damaged and oldest[1].live))

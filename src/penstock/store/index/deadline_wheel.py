@@ -1,21 +1,20 @@
-"""When messages fall due: a wheel of one-second slots, without end.
+"""The deadlines of messages: an unbounded wheel of one-second slots.
 
 A slot holds the sequences whose deadline lies in its second, ascending, in two arrays; a heap
-holds the starts of the slots in use. A slot that gets `SLOT_ENTRIES_MAX` messages is split into
-slots of a thousandth of its width, down to a nanosecond, so no call sorts or moves more than that,
-however many messages fall due in the same second. The slot whose time has come is sorted by
-deadline and becomes the front, from which deadlines are taken to the nanosecond. Adding, removing
-and expiring cost no more than a bisection and a share of one sort; only the first message of a slot
-pays for the heap. 12 bytes a message, about 400 a slot in use, 60 a message while its slot is the
-front.
+holds the starts of the slots in use. A slot with `SLOT_ENTRIES_MAX` messages is split into slots of
+a thousandth of its width, down to a nanosecond, so no call sorts or moves more than that, however
+many messages fall due in the same second. A slot whose time has come is sorted by deadline and
+becomes the front, from which deadlines expire to the nanosecond. Adding, removing and expiring cost
+at most a bisection and a share of one sort; only the first message of a slot pays for the heap.
+Memory: 12 bytes a message, about 400 a slot in use, 60 a message while its slot is the front.
 
-Sequences arrive ascending, as appends make them; another order is right but moves a slot's bytes.
-Time is an argument and may stand still or go back: nothing falls due twice.
+Sequences arrive ascending, as appends assign them; another order is correct but moves the bytes of
+a slot. Time is an argument and may stand still or go back: no deadline expires twice.
 
 Encoded form, all numbers as in `varint.py`: how many slots, then for each its number minus the
 previous slot's (from -1) minus 1, how many messages minus 1, and for each message its sequence
-minus the previous one's (from -1) minus 1 and its nanoseconds into the second. Who stores the
-bytes adds a checksum.
+minus the previous one's (from -1) minus 1 and its nanoseconds into the second. The code that
+stores the bytes adds a checksum.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from penstock.store.format.varint import U64_MAX, put_uvarint, read_uvarint
 SLOT_NS: Final = 1_000_000_000
 DEADLINE_NS_MAX: Final = 2**63 - 1
 ENTRIES_DECODED_MAX: Final = 1 << 26
-"""Messages `decode` takes unless told otherwise: 768 MiB of them."""
+"""Default maximum of messages that `decode` accepts: 768 MiB of them."""
 SLOT_ENTRIES_MAX: Final = 4096
-"""Messages of a slot wider than a nanosecond; with one more it is split."""
+"""Maximum messages of a slot wider than a nanosecond; one more splits it."""
 PARTS: Final = 1000
-"""Slots that one is split into."""
-_REMOVED: Final = 2**32 - 1  # an offset no nanosecond of a slot has
-_IDLE_SLOTS_MAX: Final = 64  # empty slots, or spent front entries, not worth a clean-up
+"""Number of slots that a slot is split into."""
+_REMOVED: Final = 2**32 - 1  # not a valid offset: larger than the nanoseconds of a slot
+_IDLE_SLOTS_MAX: Final = 64  # empty slots, or used front entries, tolerated before a clean-up
 _SEQ_BITS: Final = 64
 
 
 class _Slot:
-    """The messages due in one span of time: sequences ascending, and nanoseconds into it."""
+    """The messages due in one time span: sequences ascending, and nanoseconds into the span."""
 
     __slots__ = ("live", "offsets", "parts", "seqs", "start_ns", "width_ns")
 
@@ -52,18 +51,18 @@ class _Slot:
         self.offsets: array[int] = array("I")
         self.live = 0
         self.parts: dict[int, _Slot] | None = None
-        """By their starts, if it was split: then it holds nothing itself."""
+        """Narrower slots by their starts, if this slot was split; then it holds no messages."""
 
     @property
     def is_full(self) -> bool:
         return len(self.seqs) >= SLOT_ENTRIES_MAX and self.width_ns > 1
 
     def part_start(self, deadline_ns: int) -> int:
-        """Where the part begins that a deadline lies in."""
+        """Return the start of the part that contains a deadline."""
         return deadline_ns - deadline_ns % (self.width_ns // PARTS)
 
     def add(self, seq: int, offset: int) -> bool:
-        """Whether it was not there."""
+        """Add a message; return False if it is already there."""
         seqs = self.seqs
         at = len(seqs) if not seqs or seq > seqs[-1] else bisect_left(seqs, seq)
         if at < len(seqs) and seqs[at] == seq:
@@ -77,7 +76,7 @@ class _Slot:
         return True
 
     def remove(self, seq: int, offset: int) -> bool:
-        """Whether it was there."""
+        """Remove a message; return whether it was there."""
         at = bisect_left(self.seqs, seq)
         if at == len(self.seqs) or self.seqs[at] != seq or self.offsets[at] != offset:
             return False
@@ -90,7 +89,7 @@ class _Slot:
         return True
 
     def entries(self) -> list[tuple[int, int]]:
-        """Sequence and offset of all that is due, by sequence."""
+        """Return sequence and offset of all messages, by sequence."""
         pairs = zip(self.seqs, self.offsets, strict=True)
         return [pair for pair in pairs if pair[1] != _REMOVED]
 
@@ -112,18 +111,18 @@ class DeadlineWheel:
     def __init__(self) -> None:
         self._seconds: dict[int, _Slot] = {}  # by their starts
         self._heap: list[int] = []  # starts of slots that are not split; some may be empty
-        self._idle = 0  # slots that are empty, but still in the heap
+        self._idle = 0  # slots that are empty but still in the heap
         self._front: list[int] = []  # deadline << 64 | sequence, ascending
         self._front_at = 0
         self._front_gone: set[int] = set()
-        self._front_end_ns = 0  # the front has everything that is due before
+        self._front_end_ns = 0  # the front holds every deadline before this time
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, seq: int, deadline_ns: int) -> None:
-        """From now on `seq` falls due at `deadline_ns`. ValueError: out of range, or seen there."""
+        """Add a deadline for `seq`. Raises ValueError if out of range or already added."""
         if not (0 <= seq <= U64_MAX and 0 <= deadline_ns <= DEADLINE_NS_MAX):
             raise ValueError(f"sequence {seq} or deadline {deadline_ns} is out of range")
         if deadline_ns < self._front_end_ns:
@@ -136,7 +135,7 @@ class DeadlineWheel:
         self._count += 1
 
     def remove(self, seq: int, deadline_ns: int) -> bool:
-        """Forgets a deadline; whether it was known."""
+        """Remove a deadline; return whether it was there."""
         if deadline_ns < self._front_end_ns:
             removed = self._remove_in_front(deadline_ns << _SEQ_BITS | seq)
         else:
@@ -149,7 +148,7 @@ class DeadlineWheel:
         return removed
 
     def expire(self, now_ns: int, *, at_most: int | None = None) -> list[int]:
-        """Takes out what is due at `now_ns`, the earliest first, and at most so many."""
+        """Remove and return sequences due at `now_ns`, the earliest first, at most `at_most`."""
         due: list[int] = []
         wanted = self._count if at_most is None else at_most
         bound = (now_ns + 1) << _SEQ_BITS
@@ -168,7 +167,7 @@ class DeadlineWheel:
         return due
 
     def next_deadline_ns(self) -> int | None:
-        """The next deadline, or up to a second before it; None if there is none."""
+        """Return the next deadline, or up to a second before it; None if there is none."""
         self._skip_gone()
         if self._front_at < len(self._front):
             return self._front[self._front_at] >> _SEQ_BITS
@@ -178,14 +177,14 @@ class DeadlineWheel:
     # -- slots
 
     def _find(self, deadline_ns: int) -> _Slot | None:
-        """The slot that holds a deadline, if there is one."""
+        """Return the slot that holds a deadline, or None."""
         slot = self._seconds.get(deadline_ns - deadline_ns % SLOT_NS)
         while slot is not None and slot.parts is not None:
             slot = slot.parts.get(slot.part_start(deadline_ns))
         return slot
 
     def _slot(self, deadline_ns: int) -> _Slot:
-        """The slot of a deadline, about to be filled."""
+        """Return the slot to add a deadline to; create or split it if needed."""
         start_ns, width_ns, slots = deadline_ns - deadline_ns % SLOT_NS, SLOT_NS, self._seconds
         while True:
             slot = slots.get(start_ns)
@@ -203,7 +202,7 @@ class DeadlineWheel:
             start_ns, width_ns = slot.part_start(deadline_ns), slot.width_ns // PARTS
 
     def _split(self, slot: _Slot) -> None:
-        """Have narrower slots take over what a slot holds."""
+        """Move the messages of a slot into narrower slots."""
         self._idle += bool(slot.live)  # its start stays in the heap
         parts = slot.parts = {}
         width_ns = slot.width_ns // PARTS
@@ -217,7 +216,7 @@ class DeadlineWheel:
         slot.seqs, slot.offsets, slot.live = array("Q"), array("I"), 0
 
     def _first_slot(self) -> _Slot | None:
-        """The earliest slot that is not empty."""
+        """Return the earliest slot that is not empty."""
         while self._heap:
             slot = self._find(self._heap[0])
             if slot is not None and slot.live:
@@ -226,7 +225,7 @@ class DeadlineWheel:
         return None
 
     def _forget(self, start_ns: int) -> None:
-        """Take out an empty slot whose start has left the heap, and those that it was all of."""
+        """Remove an empty slot whose start has left the heap, and parents left without parts."""
         self._idle -= 1
         way: list[tuple[dict[int, _Slot], _Slot]] = []
         slots: dict[int, _Slot] | None = self._seconds
@@ -242,7 +241,7 @@ class DeadlineWheel:
             del slots[slot.start_ns]
 
     def _leaves(self) -> list[_Slot]:
-        """Every slot that holds something."""
+        """Return every slot that holds messages."""
         found, todo = [], list(self._seconds.values())
         while todo:
             slot = todo.pop()
@@ -253,7 +252,7 @@ class DeadlineWheel:
         return found
 
     def _drop_idle(self) -> None:
-        """Keeps deadlines that are forgotten before their time from piling up as empty slots."""
+        """Drop empty slots if deadlines removed before their time have left too many."""
         if self._idle > _IDLE_SLOTS_MAX and 2 * self._idle > len(self._heap):
             kept = {slot.start_ns for slot in self._leaves()}
             for start_ns in set(self._heap) - kept:
@@ -265,7 +264,7 @@ class DeadlineWheel:
     # -- the front
 
     def _advance(self, now_ns: int) -> bool:
-        """Makes the next slot the front, if its time has come."""
+        """Make the next slot the front, if its time has come."""
         slot = self._first_slot()
         if slot is None or slot.start_ns > now_ns:
             return False
@@ -310,7 +309,7 @@ class DeadlineWheel:
     # -- bytes
 
     def encode(self) -> bytes:
-        """All deadlines; equal wheels give equal bytes."""
+        """Return all deadlines as bytes; equal wheels return equal bytes."""
         slots: dict[int, list[tuple[int, int]]] = {}
         for slot in self._leaves():
             number, base = divmod(slot.start_ns, SLOT_NS)
@@ -336,9 +335,9 @@ class DeadlineWheel:
 
     @classmethod
     def decode(cls, data: bytes, *, entries_max: int = ENTRIES_DECODED_MAX) -> DeadlineWheel:
-        """The wheel that `encode` made of it; ValueError for any other bytes.
+        """Return the wheel that `encode` encoded; raise ValueError for any other bytes.
 
-        Memory is bounded by the length of `data`, whatever that claims to hold.
+        Memory is bounded by the length of `data`, whatever its header claims.
         """
         wheel = cls()
         slots, at = read_uvarint(data, 0)

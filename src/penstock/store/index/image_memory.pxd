@@ -1,11 +1,11 @@
-"""Memory of block images: small ones grow by doubling, large ones are made whole, of huge pages.
+"""Memory of block images: small ones grow by doubling, large ones get huge pages for a full block.
 
-Every page of fresh memory is a fault of the processor, and a kilobyte of them costs more than to copy
-it. So what has outgrown LARGE_IMAGE_BYTES gets room for a full block at once, which the system may
-fill with pages of 2 MiB; it does so one by one, as they are written to. Better still is memory that
-another block has let go of: a log keeps one such image, and its next block begins in it.
+Every page of fresh memory costs a page fault, which is slower than copying the data. So an image
+that outgrows LARGE_IMAGE_BYTES gets memory for a full block at once, which the kernel may back with
+2 MiB pages, one by one, as they are written. Memory that another block released is better still: a
+log keeps one such image, and its next block starts in it.
 
-Large images begin where a page does, so they can be written without the system's copy of them.
+Large images start at a page boundary, so they can be written without a copy in the page cache.
 """
 
 cdef struct SpareImage:

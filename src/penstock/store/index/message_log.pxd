@@ -1,4 +1,4 @@
-"""C surface of the message log."""
+"""C declarations of `message_log`."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -7,7 +7,7 @@ from penstock.store.index.subject_tally cimport Tally
 
 
 cdef enum:
-    FILTERS_FEW_MAX = 64       # filters that each step may look at; of more there is always a tally
+    FILTERS_FEW_MAX = 64       # filters tested one by one; more always use a tally
 
 cdef class MessageLog(RecordLog):
     cdef uint64_t find_next(self, tuple filters, uint64_t start)

@@ -1,7 +1,7 @@
-"""The message log: a record log with the questions a stream asks of it.
+"""The message log: a record log with the queries of a stream.
 
-Every answer is a look-up in the entries and the subject lists: nothing here reads messages to
-find others, however many there are.
+Every query uses the entries and the sequence lists of subjects: none reads stored messages to find
+others, however many there are.
 """
 
 from cpython cimport array
@@ -29,13 +29,13 @@ from penstock.store.index.record_log import (  # noqa: F401 - the names of this 
 
 
 cdef enum:
-    NEIGHBOURS_MAX = 16        # looked at before the index, which may have to look at all that match
-    SPAN_MAX = 256             # messages looked at one by one before the index
-    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
-    WORDS_PER_SEQ = 8          # of 64 sequences: so sparse, they are sorted by comparing
+    NEIGHBOURS_MAX = 16        # messages tested before the index, which may visit every match
+    SPAN_MAX = 256             # messages tested one by one instead of using the index
+    FETCH_AHEAD = 16           # subjects prefetched before use
+    WORDS_PER_SEQ = 8          # above so many 64-bit words per sequence, sort by comparison
 
 cdef inline uint64_t count_between(SeqList* seqs, uint64_t start, uint64_t last) noexcept nogil:
-    """How many are from `start` on and not behind `last`."""
+    """Return how many sequences lie between `start` and `last`, both inclusive."""
     cdef uint64_t count = seqs_count_from(seqs, start)
     if count and seqs_last(seqs) > last:
         count -= seqs_count_from(seqs, max(start, last + 1))
@@ -55,7 +55,7 @@ cdef int by_number(const void* left, const void* right) noexcept nogil:
 
 
 cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last) noexcept nogil:
-    """Sorts sequences, keeps one of each of those from `first` to `last`; how many that are."""
+    """Sort sequences, drop duplicates and those outside `first` to `last`; return the count."""
     cdef size_t i, kept = 0, words = (last - first) // 64 + 1
     cdef uint64_t* marks
     cdef uint64_t word
@@ -66,7 +66,7 @@ cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last
                 seqs[kept] = seqs[i]
                 kept += 1
         return kept
-    # Many of them: a bit for each, read in order, costs a fraction of comparing.
+    # Dense: a bitmap read in order costs a fraction of comparing.
     marks = <uint64_t*>xzalloc(words * sizeof(uint64_t))
     for i in range(n):
         if first <= seqs[i] <= last:
@@ -82,7 +82,7 @@ cdef size_t put_in_order(uint64_t* seqs, size_t n, uint64_t first, uint64_t last
 
 
 cdef size_t put_run(array.array found, size_t n, size_t at_most, uint64_t first, uint64_t stop):
-    """Add sequences from `first` to before `stop`, until there are `at_most`; returns how many."""
+    """Append sequences from `first` to before `stop`, up to `at_most` in all; return the count."""
     cdef size_t count, i
     if stop <= first or n >= at_most:
         return n
@@ -95,13 +95,13 @@ cdef size_t put_run(array.array found, size_t n, size_t at_most, uint64_t first,
 
 cdef class MessageLog(RecordLog):
     def last_of(self, str subject not None) -> int:
-        """The last sequence of a subject; 0 if it has none."""
+        """Return the last sequence of a subject; 0 if it has none."""
         cdef bytes raw = as_raw(subject)
         cdef Subject* found = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
         return 0 if found == NULL else seqs_last(&found.seqs)
 
     def subject_state(self, str subject not None):
-        """(first, last, messages) of a subject, or None."""
+        """Return (first, last, messages) of a subject, or None."""
         cdef bytes raw = as_raw(subject)
         cdef Subject* found = self.subjects.find(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
         if found == NULL:
@@ -109,7 +109,7 @@ cdef class MessageLog(RecordLog):
         return seqs_first(&found.seqs), seqs_last(&found.seqs), found.seqs.count
 
     def subject_states(self, str pattern not None) -> dict:
-        """(first, last, messages) of every subject the pattern matches."""
+        """Return (first, last, messages) of every subject that matches the pattern."""
         cdef bytes raw = as_raw(pattern)
         cdef Subject* subject
         cdef uint32_t i
@@ -121,7 +121,8 @@ cdef class MessageLog(RecordLog):
         return states
 
     def last_of_each(self, tuple filters not None, uint64_t at_or_before):
-        """The newest sequence, up to one, of every subject some filter matches; in order."""
+        """Return the newest sequence, up to `at_or_before`, of each subject that matches any
+        filter, ascending."""
         cdef array.array lasts = array.array("Q")
         cdef uint64_t seq
         cdef bytes raw
@@ -144,7 +145,7 @@ cdef class MessageLog(RecordLog):
         return lasts
 
     def next_seq(self, tuple filters not None, uint64_t start) -> int:
-        """The first sequence from `start` on that some filter matches; 0: none. () is all."""
+        """Return the first sequence from `start` on that matches any filter; 0: none. () is all."""
         return self.find_next(filters, start)
 
     cdef uint64_t find_next(self, tuple filters, uint64_t start):
@@ -186,7 +187,7 @@ cdef class MessageLog(RecordLog):
         return wanted
 
     cdef Tally* tally_of(self, list patterns):
-        """NULL where going through the subjects that match is the better way."""
+        """Return a tally for patterns with wildcards; NULL if visiting subjects costs less."""
         cdef bytes raw
         for raw in patterns:
             if has_wildcard(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)):
@@ -195,7 +196,7 @@ cdef class MessageLog(RecordLog):
 
     def num_pending(self, uint64_t start, tuple filters not None, *, uint64_t last,
                     bint last_per_subject=False) -> int:
-        """How many messages from `start` to `last` some filter matches.
+        """Return how many messages from `start` to `last` match any filter.
 
         With `last_per_subject`: how many subjects have their last message up to `last` there.
         """
@@ -236,14 +237,14 @@ cdef class MessageLog(RecordLog):
         return total
 
     def wanted_between(self, uint64_t start, uint64_t last, list patterns) -> int:
-        """The same, message by message: cheaper where they are few."""
+        """Return the same count, message by message: cheaper for short spans."""
         cdef uint64_t total = 0, seq = self.live_from(start)
         while seq and seq <= last:
             total += self.is_wanted(seq, patterns)
             seq = self.live_from(seq + 1)
         return total
 
-    # -- by a tally: a look at each entry, at the fewer of those that count and those that do not
+    # -- by tally: one bit test per entry, over the shorter of the counted span and its complement
 
     cdef uint64_t tallied_between(self, Tally* tally, uint64_t start, uint64_t last) noexcept nogil:
         if last > self.last_seq:
@@ -271,7 +272,7 @@ cdef class MessageLog(RecordLog):
         return total
 
     cdef uint64_t tallied_from(self, Tally* tally, uint64_t start) noexcept nogil:
-        """The first sequence from `start` on; 0 if there is none."""
+        """Return the first tallied sequence from `start` on; 0 if there is none."""
         cdef uint32_t i = self.index_at(start)
         cdef uint64_t at
         cdef Block* block
@@ -287,7 +288,7 @@ cdef class MessageLog(RecordLog):
         return 0
 
     cdef uint64_t tallied_before(self, Tally* tally, uint64_t seq) noexcept nogil:
-        """The last sequence not behind `seq`; 0 if there is none."""
+        """Return the last tallied sequence up to `seq`; 0 if there is none."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Block* block
@@ -303,7 +304,7 @@ cdef class MessageLog(RecordLog):
         return 0
 
     def count_from(self, uint64_t start) -> int:
-        """Live messages at or after `start`."""
+        """Return the number of live messages at or after `start`."""
         cdef uint64_t total = 0, at
         cdef uint32_t i
         cdef Block* block
@@ -320,7 +321,7 @@ cdef class MessageLog(RecordLog):
         return total
 
     def seq_at_time(self, int64_t ts_ns) -> int:
-        """The first live sequence whose message is not older than `ts_ns`; 0 if there is none."""
+        """Return the first live sequence with a timestamp at or after `ts_ns`; 0 if none."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Block* block
@@ -335,7 +336,7 @@ cdef class MessageLog(RecordLog):
         return 0
 
     def deleted_ranges(self) -> list:
-        """(first, last) of every run of sequences between first and last that is not live."""
+        """Return (first, last) of every run without live messages from first to last sequence."""
         cdef uint64_t expected = self.first_seq, seq
         if self.msgs == 0:
             return []
@@ -351,7 +352,7 @@ cdef class MessageLog(RecordLog):
         return ranges
 
     def deleted_seqs(self, size_t at_most):
-        """The first sequences after the first message that hold none, as an array."""
+        """Return the first sequences after the first message that hold none, as an array."""
         cdef array.array found = array.array("Q")
         cdef uint64_t expected = self.first_seq, at
         cdef uint32_t i
@@ -371,7 +372,7 @@ cdef class MessageLog(RecordLog):
         return found
 
     def subject_of(self, uint64_t seq):
-        """The subject of a message, whether or not its block is in memory; None: no message."""
+        """Return the subject of a message, warm or cold; None if there is no message."""
         cdef Block* block
         cdef Entry* entry = self.entry_at(seq, &block)
         cdef Subject* subject
@@ -381,8 +382,8 @@ cdef class MessageLog(RecordLog):
         return as_text(subject_text(subject), subject.length)
 
     def first_since(self, tuple filters not None, uint64_t start) -> int:
-        """The lowest sequence from `start` on that is the first of a subject some filter matches;
-        0 if there is none."""
+        """Return the lowest sequence from `start` on that is the first of a subject that matches
+        any filter; 0 if there is none."""
         cdef uint64_t best = 0, seq
         cdef bytes raw
         cdef uint32_t i
@@ -395,7 +396,7 @@ cdef class MessageLog(RecordLog):
         return best
 
     def last_match(self, str pattern not None, uint64_t before_or_at) -> int:
-        """The newest sequence, up to one, whose subject the pattern matches; 0: none."""
+        """Return the newest sequence up to `before_or_at` that matches the pattern; 0: none."""
         cdef bytes raw = as_raw(pattern)
         cdef uint64_t best = 0
         cdef uint32_t i

@@ -1,4 +1,4 @@
-"""C surface of messages packed one behind the other."""
+"""C declarations of `message_pack`."""
 
 from libc.stdint cimport uint32_t
 

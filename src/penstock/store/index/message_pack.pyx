@@ -1,12 +1,12 @@
-"""Messages packed one behind the other: many in one value, and no object for each.
+"""Packed messages: many messages in one bytes value, without an object for each.
 
 ```text
 u32 subject bytes | u32 header bytes | u32 payload bytes | subject | header | payload | next ...
 ```
 
-Numbers are little-endian. This is how the ordinary messages of an atomic batch wait for its commit,
-and how the entry that stores them has them. It is no format of files: nothing here is checked
-against damage, only against reading behind the end.
+Numbers are little-endian. The messages of an atomic batch wait in this form for its commit, and the
+entry that stores them contains it. It is not a file format: readers check only that they do not
+read past the end, not for damage.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -36,7 +36,7 @@ cdef inline void put_number(char* at, uint32_t value) noexcept nogil:
 
 
 cdef const char* read_packed(const char* at, const char* end, Packed* found) noexcept nogil:
-    """The message that begins here, and where the next one does; NULL if there is no whole one."""
+    """Read the message at `at` into `found`; return the next position, NULL if incomplete."""
     if end - at < SIZES_BYTES:
         return NULL
     found.subject_len = number_at(at)
@@ -52,7 +52,7 @@ cdef const char* read_packed(const char* at, const char* end, Packed* found) noe
 
 
 cdef class Packer:
-    """Packs messages as they come."""
+    """Packs messages in the order of arrival."""
 
     def __dealloc__(self):
         free(self.data)
@@ -76,7 +76,7 @@ cdef class Packer:
         self.count += 1
 
     def add(self, bytes subject not None, bytes header not None, bytes payload not None) -> None:
-        """One more message."""
+        """Add one message."""
         cdef Packed one
         one.subject, one.subject_len = PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)
         one.header, one.header_len = PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header)
@@ -84,12 +84,12 @@ cdef class Packer:
         self.put(&one)
 
     def packed(self) -> bytes:
-        """All of them."""
+        """Return all messages packed so far."""
         return PyBytes_FromStringAndSize(self.data, self.used)
 
 
 def unpacked(bytes packed not None) -> list:
-    """(subject, header, payload) of each message."""
+    """Return (subject, header, payload) of each message."""
     cdef const char* at = PyBytes_AS_STRING(packed)
     cdef const char* end = at + PyBytes_GET_SIZE(packed)
     cdef Packed one
@@ -107,7 +107,7 @@ def unpacked(bytes packed not None) -> list:
 
 
 def holds_subject(bytes packed not None, str subject not None) -> bool:
-    """Whether some message has exactly this subject."""
+    """Return whether any message has exactly this subject."""
     cdef const char* at = PyBytes_AS_STRING(packed)
     cdef const char* end = at + PyBytes_GET_SIZE(packed)
     cdef bytes raw = subject.encode("utf-8", "surrogateescape")
@@ -123,7 +123,7 @@ def holds_subject(bytes packed not None, str subject not None) -> bool:
 
 
 def append_packed(RecordLog log not None, bytes packed not None, int64_t ts_ns) -> None:
-    """Stores all of them, in a row. Limits are the caller's."""
+    """Append all messages in order. The caller enforces the limits."""
     cdef const char* at = PyBytes_AS_STRING(packed)
     cdef const char* end = at + PyBytes_GET_SIZE(packed)
     cdef Packed one

@@ -1,4 +1,4 @@
-"""C surface of the record log: what is appended to blocks, noted in them and read from them."""
+"""C declarations of `record_log`."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -17,22 +17,22 @@ cdef class RecordLog(BlockList):
     cdef readonly SubjectIndex subjects
     cdef readonly bint records_removals
     cdef bint counts_as_file
-    cdef public uint64_t mark_block      # of the last mark
+    cdef public uint64_t mark_block      # position of the last mark
     cdef public uint64_t mark_place
     cdef readonly uint64_t msgs
     cdef readonly uint64_t total_size
     cdef readonly uint64_t first_seq
-    cdef public uint64_t visible_max     # reads find nothing behind it
-    cdef list retired                    # indexes of subjects that were replaced, to be freed
+    cdef public uint64_t visible_max     # reads find no message above it
+    cdef list retired                    # replaced subject indexes, to be freed
     cdef readonly dict loose             # (block, sequence): (layout, record), of cold blocks
-    cdef uint64_t looked_at              # the last sequence asked for of a cold block
-    cdef public uint64_t loss_floor      # the last that went as the newest of its subject
-    cdef public uint64_t losses          # messages that went as the newest of their subject, by
+    cdef uint64_t looked_at              # the last sequence read from a cold block
+    cdef public uint64_t loss_floor      # highest sequence removed as the newest of its subject
+    cdef public uint64_t losses          # messages removed as the newest of their subject, by
                                          # request or while an older one stayed
-    cdef public uint64_t losses_said     # by the last note in the log
-    cdef public uint64_t losses_kept     # by the last note that is written, or synced if syncing
-    cdef public bint is_requested        # what goes now goes by request, not by a limit
-    cdef public bint is_loss_unsaid      # something went since the log last noted its losses
+    cdef public uint64_t losses_said     # count in the last loss record of the log
+    cdef public uint64_t losses_kept     # count in the last one written, or synced if syncing
+    cdef public bint is_requested        # removals now are by request, not by a limit
+    cdef public bint is_loss_unsaid      # something was removed since the last loss record
 
     cdef uint64_t put(self, const char* subject, size_t subject_len, const char* header,
                       size_t header_len, const char* payload, size_t payload_len, int64_t ts,

@@ -1,11 +1,11 @@
 """The record log: messages appended to blocks, with a list of sequences for every subject.
 
-Payload bytes live once, in their block's image. Beside messages a log that lasts holds records about
-sequences: what was removed or skipped, how far all is durable, and behind which message no newest
-of its subject was lost. Taking messages out is the business of `removing`.
+Payload bytes are stored once, in the image of their block. A durable log also holds records about
+sequences: removals, skips, how far the log is durable, and the loss floor, above which no subject
+has lost its newest message. `removal_index` removes messages.
 
-Pure memory. Files, syncing, sealing and recovery are decided above; they ask for what they need.
-One owner, one thread.
+Works in memory only. The stores decide on files, syncing, sealing and recovery. One owner uses a
+log, on one thread.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -23,16 +23,16 @@ from penstock.subjects.trie_nodes cimport xrealloc
 from typing import NamedTuple
 
 cdef enum:
-    LOOKS_MAX = 8               # records of a cold block; then all of it is worth reading
+    LOOKS_MAX = 8               # single-record reads of a cold block; then load the whole block
     SHED_AT_ONCE = 4096         # subjects freed at a time
-    NEAR_SEQS = 64              # who asks for one so near to the last is reading on
+    NEAR_SEQS = 64              # a read this close to the previous one counts as sequential
 
 cdef uint64_t ALL_VISIBLE = 0xffffffffffffffffULL
 cdef uint64_t LINEAGE_STEP = 0x9e3779b97f4a7c15ULL
 
 
 class MessageRecord(NamedTuple):
-    """A message as it is stored."""
+    """A stored message."""
 
     seq: int
     ts_ns: int
@@ -42,18 +42,18 @@ class MessageRecord(NamedTuple):
 
 
 class Cold(NamedTuple):
-    """The block that holds the answer is not in memory: load it, or the record of `seq` alone."""
+    """The block with the message is not in memory: load it, or only the record of `seq`."""
 
     block: int
     seq: int = 0
 
 
 class DamagedRecord(Exception):
-    """The record of this sequence does not hold what it held when it was written."""
+    """The record of this sequence is not what was written."""
 
 
 cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length) noexcept nogil:
-    """The lineage of a block with one record more. What erasing keeps goes in, nothing else."""
+    """Return a block's lineage after one more record; uses only fields that erasing keeps."""
     lineage = (lineage ^ seq) * LINEAGE_STEP
     lineage = ((lineage << 29) | (lineage >> 35)) ^ ts
     return (lineage + length) * LINEAGE_STEP
@@ -62,7 +62,7 @@ cdef uint64_t grown(uint64_t lineage, uint64_t seq, uint64_t ts, uint32_t length
 cdef class RecordLog(BlockList):
     def __cinit__(self, *, uint64_t incarnation=0, bytes meta=b"", size_t block_bytes=8388608,
                   bint durable=False, uint64_t seed=0, uint64_t first_seq=1, int form=0):
-        """`durable`: removals leave records, so that a recovery knows of them."""
+        """`durable`: removals write records, so that recovery knows of them."""
         if not 0 < first_seq <= SEQ_MAX + 1:
             raise ValueError(f"no stream begins at sequence {first_seq}")
         self.form = form
@@ -83,7 +83,7 @@ cdef class RecordLog(BlockList):
 
     def append(self, str subject not None, bytes header not None, bytes payload not None,
                int64_t ts_ns, *, uint64_t seq=0, int64_t deadline_ns=0) -> int:
-        """Stores a message behind all others; answers its sequence."""
+        """Append a message; return its sequence."""
         cdef bytes raw = as_raw(subject)
         if seq and seq <= self.last_seq:
             raise ValueError(f"sequence {seq} is not behind {self.last_seq}")
@@ -92,9 +92,9 @@ cdef class RecordLog(BlockList):
                         PyBytes_GET_SIZE(payload), ts_ns, seq, deadline_ns)
 
     def append_batch(self, list messages not None, int64_t ts_ns) -> int:
-        """Stores (subject bytes, header, payload) of many messages; answers the first sequence.
+        """Append messages given as (subject bytes, header, payload); return the first sequence.
 
-        As cheap as a lane: this is what the store is measured with.
+        As cheap as a publish lane: the benchmarks of the store use it.
         """
         cdef uint64_t first = self.last_seq + 1
         cdef bytes subject, header, payload
@@ -134,7 +134,8 @@ cdef class RecordLog(BlockList):
 
     cdef void add_entry(self, Block* block, uint64_t seq, int64_t ts, uint32_t offset,
                         uint32_t length, Subject* subject, uint32_t size) noexcept nogil:
-        """Callers have checked: the block has no entry at or after `seq`, and may reach that far."""
+        """Add an entry. The caller has checked that the block has no entry at or after `seq` and
+        may extend that far."""
         cdef uint64_t at = seq - block.first_seq
         cdef uint32_t cap
         cdef Entry* entry
@@ -164,15 +165,15 @@ cdef class RecordLog(BlockList):
 
     cdef uint32_t size_of(self, size_t subject_len, size_t header_len,
                           size_t payload_len) noexcept nogil:
-        """What a message counts against limits, as the reference counts."""
+        """Return the size that limits count, as the reference server computes it."""
         if self.counts_as_file:
             return <uint32_t>(30 + subject_len + payload_len + (4 + header_len if header_len else 0))
         return <uint32_t>(16 + subject_len + header_len + payload_len)
 
-    # -- where it begins and ends
+    # -- first and last sequence
 
     def skip(self, uint64_t last, int64_t ts_ns) -> None:
-        """Reserves every sequence up to `last`: none of them will ever hold a message."""
+        """Assign every sequence up to `last` without a message; they stay empty forever."""
         if last <= self.last_seq or last > SEQ_MAX:
             raise ValueError(f"sequences cannot be skipped from {self.last_seq} to {last}")
         self.note_range(SKIP, self.last_seq + 1, last, ts_ns)
@@ -182,7 +183,7 @@ cdef class RecordLog(BlockList):
             self.first_seq = last + 1
 
     def restart_at(self, uint64_t seq) -> None:
-        """An empty log goes on at `seq`, as if everything before had been there and gone."""
+        """Continue an empty log at `seq`, as if all earlier sequences had been removed."""
         if self.msgs or seq <= self.last_seq or seq > SEQ_MAX + 1:
             raise ValueError(f"a log of {self.msgs} messages cannot go on at sequence {seq}")
         if seq > self.last_seq + 1:
@@ -191,9 +192,9 @@ cdef class RecordLog(BlockList):
         self.first_seq = seq
 
     def truncate(self, uint64_t seq) -> list:
-        """Forgets that there was anything behind `seq`; what was live there must be gone already.
+        """Forget everything after `seq`; the caller has already removed the live messages there.
 
-        Answers the numbers of blocks that are forgotten with it.
+        Returns the numbers of the blocks forgotten with it.
         """
         cdef int64_t ts_ns = self.last_ts_ns
         cdef list gone
@@ -201,13 +202,13 @@ cdef class RecordLog(BlockList):
             raise ValueError(f"sequence {seq} is behind the last one, {self.last_seq}")
         gone = self.cut_back(seq)
         if self.records_removals:
-            # A block that starts where others have been takes back what they say from there on.
+            # A block that starts at a used sequence revokes what earlier blocks record from there.
             self.new_block(seq + 1, ts_ns)
-            self.note_range(SKIP, seq + 1, seq, self.last_ts_ns)     # no sequences, but the time
+            self.note_range(SKIP, seq + 1, seq, self.last_ts_ns)     # empty: records only the time
         return gone
 
     cdef list cut_back(self, uint64_t seq):
-        """The same, without a word about it in the log."""
+        """Do the same without a record in the log."""
         cdef Block* block
         cdef uint64_t last
         cdef list gone = []
@@ -230,7 +231,7 @@ cdef class RecordLog(BlockList):
         return gone
 
     def drop_dead_blocks(self) -> list:
-        """Forgets the oldest blocks, as far as they hold nothing; answers their numbers.
+        """Forget the oldest blocks while they hold no live message; return their numbers.
 
         Only the oldest: a later block may hold records about sequences of earlier ones.
         """
@@ -243,7 +244,7 @@ cdef class RecordLog(BlockList):
         return gone
 
     cdef void renew_subjects(self):
-        """Begin with an empty index of subjects: no message is left."""
+        """Replace the subject index by an empty one, as no message is left."""
         cdef SubjectIndex old = self.subjects
         self.subjects = old.renewed()
         if len(old) > SHED_AT_ONCE:
@@ -251,11 +252,11 @@ cdef class RecordLog(BlockList):
 
     @property
     def has_remains(self) -> bool:
-        """Whether `shed` has something to free."""
+        """Whether `shed` has memory to free."""
         return bool(self.retired)
 
     def shed(self, uint32_t at_most=SHED_AT_ONCE) -> bool:
-        """Free some memory of an index that was replaced; returns whether more is left."""
+        """Free some memory of a replaced subject index; return whether more is left."""
         cdef SubjectIndex old
         if self.retired:
             old = self.retired[0]
@@ -264,14 +265,14 @@ cdef class RecordLog(BlockList):
         return bool(self.retired)
 
     cdef void move_first(self) noexcept nogil:
-        """After the first message went."""
+        """Update the first sequence after its message was removed."""
         cdef uint64_t following = self.live_from(self.first_seq)
         self.first_seq = following if following else self.last_seq + 1
 
-    # -- notes
+    # -- range records
 
     cpdef object note_range(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns):
-        """A record about sequences, for whoever recovers this log."""
+        """Append a record about a range of sequences, for recovery."""
         cdef char* at
         cdef Block* block
         if not self.records_removals:
@@ -285,7 +286,7 @@ cdef class RecordLog(BlockList):
             self.is_loss_unsaid = True
 
     cdef void note_in_place(self, int kind, uint64_t first, uint64_t last, int64_t ts_ns):
-        """A record in the block that is open, be it full: it is about what lies before it."""
+        """Append a record to the open block even if it is full: it describes earlier records."""
         cdef size_t limit = self.block_bytes
         if self.active() == NULL:
             return
@@ -294,9 +295,9 @@ cdef class RecordLog(BlockList):
         self.block_bytes = limit
 
     cpdef object note_loss(self):
-        """Note loss floor and count, if anything went since: a removal that names nothing.
+        """Record loss floor and count if anything was removed: a REMOVE with an empty range.
 
-        Returns the count that the log notes now.
+        Returns the count that the log has now recorded.
         """
         if not self.is_loss_unsaid or self.active() == NULL:
             return self.losses_said
@@ -307,7 +308,7 @@ cdef class RecordLog(BlockList):
         return self.losses_said
 
     cpdef object note_mark(self, uint64_t number, uint64_t place, uint64_t durable_seq):
-        """All blocks before this one, and this one up to a place in it, are durable."""
+        """Record that all blocks before this one, and this one up to `place`, are durable."""
         self.mark_block = number
         self.mark_place = place
         self.note_in_place(MARK, number, place, durable_seq)
@@ -315,7 +316,7 @@ cdef class RecordLog(BlockList):
     # -- reading
 
     def load(self, uint64_t seq):
-        """The message, None if it is not there, or Cold."""
+        """Return the message, None if it is missing, or Cold."""
         cdef Block* block
         cdef Entry* entry = self.entry_at(seq, &block)
         if entry == NULL:
@@ -347,24 +348,24 @@ cdef class RecordLog(BlockList):
         return Cold(block.number, 0 if near or block.looks > LOOKS_MAX else seq)
 
     def place_of(self, uint64_t seq):
-        """(offset, length) of a record in the image of its block; None if there is none."""
+        """Return (offset, length) of a record in the image of its block; None if missing."""
         cdef Block* block
         cdef Entry* entry = self.entry_at(seq, &block)
         return None if entry == NULL else (entry.offset, entry.length)
 
     def ts_of(self, uint64_t seq) -> int:
-        """When a message came; 0 if it is not there."""
+        """Return the timestamp of a message; 0 if it is missing."""
         cdef Block* block
         cdef Entry* entry = self.entry_at(seq, &block)
         return 0 if entry == NULL else entry.ts
 
     def size_at(self, uint64_t seq) -> int:
-        """What a message counts against limits; 0 if it is not there."""
+        """Return the size that limits count for a message; 0 if it is missing."""
         cdef Block* block
         cdef Entry* entry = self.entry_at(seq, &block)
         return 0 if entry == NULL else entry.size
 
     def message_size(self, str subject not None, bytes header not None,
                      bytes payload not None) -> int:
-        """What such a message would count."""
+        """Return the size that such a message would count."""
         return self.size_of(len(as_raw(subject)), len(header), len(payload))

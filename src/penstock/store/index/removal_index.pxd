@@ -1,4 +1,4 @@
-"""C surface of taking messages out."""
+"""C declarations of `removal_index`."""
 
 from libc.stdint cimport uint64_t
 

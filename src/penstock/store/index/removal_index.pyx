@@ -1,8 +1,9 @@
-"""Taking messages out of a log: one, spans of sequences, the oldest, the old, those of subjects.
+"""Removal of messages from a log: single ones, sequence spans, the oldest, the expired, by subject.
 
-Nothing here looks at a message it does not take. Where many are taken at once no Python object is
-made for each: what was taken is answered as ranges, and a span leaves one record in the log however
-many messages it had. The cost follows what is taken out, not what is stored.
+Removals create no Python object per message: they return ranges, and a span leaves one record in
+the log however many messages it had. The cost depends on what is removed, not on what is stored;
+only slices by pattern or by subject limit also examine entries that they keep, a bounded number.
+The stores call this module; they enforce limits and forget deadlines.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -27,7 +28,7 @@ cdef enum:
 
 
 class Taken(NamedTuple):
-    """How many messages, the size they counted, and ranges that hold no other live message."""
+    """Number of removed messages, their size, and ranges that hold no other live message."""
 
     msgs: int
     bytes: int
@@ -37,13 +38,13 @@ class Taken(NamedTuple):
 cdef struct Sum:
     uint64_t msgs
     uint64_t size
-    uint64_t first          # taken; 0: none yet
+    uint64_t first          # first removed sequence; 0: none yet
     uint64_t last
 
-# Inlined: the compiler would make it a call, which is 4 % of removing one.
+# Inline: otherwise the compiler emits a call, which costs 4 % of a removal.
 cdef inline void take(RecordLog log, Block* block, Entry* entry, uint64_t seq,
                       Sum* total) noexcept nogil:
-    """One live message, without looking for what is the first now."""
+    """Remove one live message without updating the log's first sequence."""
     cdef Subject* subject = log.subjects.by_id[entry.subject]
     block.live -= 1
     block.live_bytes -= entry.length
@@ -64,7 +65,7 @@ cdef inline void take(RecordLog log, Block* block, Entry* entry, uint64_t seq,
     total.last = seq
 
 cdef void reclaim(RecordLog log, Block* block) noexcept nogil:
-    """Gives memory of removed messages back, in a log that is nowhere else."""
+    """Free the memory of removed messages in a log without files."""
     cdef char* image
     cdef uint32_t i
     cdef size_t used = 0
@@ -77,7 +78,7 @@ cdef void reclaim(RecordLog log, Block* block) noexcept nogil:
     if 2 * block.live_bytes > block.used:
         return
     image = <char*>xalloc(block.live_bytes + ALIGNED_START)
-    used = ALIGNED_START            # offset 0 means that nothing lives there
+    used = ALIGNED_START            # offset 0 means no live message
     for i in range(block.nentries):
         if block.entries[i].offset:
             memcpy(image + used, block.image + block.entries[i].offset, block.entries[i].length)
@@ -88,10 +89,10 @@ cdef void reclaim(RecordLog log, Block* block) noexcept nogil:
     block.image_cap = block.used = used
 
 
-# -------------------------------------------------------------------- one
+# -------------------------------------------------------------------- single messages
 
 cdef uint64_t take_out(RecordLog log, uint64_t seq) noexcept nogil:
-    """Takes a message out, without a record about it; the size it counted, 0 if it was not there."""
+    """Remove a message without a record of it; return its size, 0 if it is missing."""
     cdef Block* block
     cdef Entry* entry = log.entry_at(seq, &block)
     cdef Sum total = Sum(0, 0, 0, 0)
@@ -105,14 +106,14 @@ cdef uint64_t take_out(RecordLog log, uint64_t seq) noexcept nogil:
     return total.size
 
 def remove_one(RecordLog log not None, uint64_t seq, int64_t ts_ns) -> int:
-    """Takes a message out; answers the size it counted, 0 if it was not there."""
+    """Remove a message; return its size, 0 if it is missing."""
     cdef uint64_t size = take_out(log, seq)
     if size:
         log.note_range(REMOVE, seq, seq, ts_ns)
     return size
 
 def lose_one(RecordLog log not None, uint64_t seq) -> None:
-    """Takes a message out of which nothing can be read; all that is said is what was lost."""
+    """Remove an unreadable message; record only the loss, not the removal."""
     cdef uint64_t losses = log.losses
     if take_out(log, seq):
         log.losses = losses + 1
@@ -120,10 +121,10 @@ def lose_one(RecordLog log not None, uint64_t seq) -> None:
         log.note_loss()
 
 def erase_one(RecordLog log not None, uint64_t seq, noise):
-    """Overwrites a message in its image with `noise(n)`, and removes it.
+    """Overwrite a message in its image with `noise(n)`, and remove it.
 
-    Answers (block, offset, length) of the bytes that must be written again, None if the message
-    was not there, or Cold.
+    Returns (block, offset, length) of the bytes to write to the file again, None if the message
+    is missing, or Cold.
     """
     cdef Block* block
     cdef bytes random
@@ -142,10 +143,10 @@ def erase_one(RecordLog log not None, uint64_t seq, noise):
     return place
 
 
-# -------------------------------------------------------------------- many
+# -------------------------------------------------------------------- many messages
 
 cdef void settle(RecordLog log, Sum* total) noexcept nogil:
-    """After taking: the first message, and in memory alone the room of those that are gone."""
+    """After a removal: update the first sequence and, in a memory log, free memory."""
     cdef uint32_t i, low
     if total.msgs == 0:
         return
@@ -162,7 +163,7 @@ cdef void settle(RecordLog log, Sum* total) noexcept nogil:
 
 cdef void take_blocks(RecordLog log, uint64_t first, uint64_t last, int64_t cutoff,
                       uint64_t at_most, Sum* total) noexcept nogil:
-    """Every live message from `first` to `last` not younger than `cutoff`, in order."""
+    """Remove live messages from `first` to `last` that are not newer than `cutoff`, in order."""
     cdef uint32_t i = log.index_at(first)
     cdef uint64_t at
     cdef Block* block
@@ -179,9 +180,9 @@ cdef void take_blocks(RecordLog log, uint64_t first, uint64_t last, int64_t cuto
             at += 1
 
 cdef Sum take_everything(RecordLog log):
-    """Take all there is: no message has to be looked for in the list of its subject.
+    """Remove all messages, without a search in the sequence list of each subject.
 
-    The index of subjects is replaced, and what it holds is freed in slices (`RecordLog.shed`).
+    Replaces the subject index; `RecordLog.shed` frees the old one in slices.
     """
     cdef Sum total = Sum(log.msgs, log.total_size, log.first_seq, log.live_before(log.last_seq))
     cdef uint32_t i
@@ -217,8 +218,8 @@ cdef uint64_t NO_BOUND = 0xffffffffffffffffULL
 
 def take_span(RecordLog log not None, uint64_t first, uint64_t last, int64_t ts_ns, *,
               bint noted=True, uint64_t at_most=NO_BOUND) -> Taken:
-    """Take the messages from `first` to `last`, `at_most` of them; all that there are at once.
-    `noted`: with a record about it."""
+    """Remove the messages from `first` to `last`, at most `at_most`; if the span covers the whole
+    log, remove all of them at once. `noted`: write a record of it."""
     cdef Sum total = Sum(0, 0, 0, 0)
     if log.msgs and first <= log.first_seq and log.last_seq <= last:
         total = take_everything(log)
@@ -230,7 +231,7 @@ def take_span(RecordLog log not None, uint64_t first, uint64_t last, int64_t ts_
 
 def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64_t at_most,
                int64_t ts_ns) -> Taken:
-    """From `start` on, messages not younger than `cutoff_ns`, up to the first that is."""
+    """Remove messages from `start` on until the first one that is newer than `cutoff_ns`."""
     cdef Sum total = Sum(0, 0, 0, 0)
     with nogil:
         take_blocks(log, start, NO_BOUND, cutoff_ns, at_most, &total)
@@ -239,7 +240,7 @@ def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64
 
 def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint64_t at_most,
                int64_t ts_ns) -> Taken:
-    """Take the oldest, `at_most` of them, until no more than this are left; below 1 is no bound."""
+    """Remove the oldest messages, at most `at_most`, until within the limits; below 1: no limit."""
     cdef Sum total = Sum(0, 0, 0, 0)
     cdef uint64_t seq = log.first_seq
     with nogil:
@@ -255,21 +256,21 @@ def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint
 
 # -------------------------------------------------------------------- by subject, in slices
 #
-# A slice takes messages in the order of their sequences and returns where the next one goes on, so
-# that nothing has to be kept between two slices, and a sequence stays one range with its neighbours.
+# A slice removes messages in sequence order and returns where the next slice continues, so that no
+# state is kept between slices, and neighbouring sequences form one range.
 
 cdef struct Slice:
-    uint64_t at             # the first sequence that was not looked at
-    uint64_t bound          # none at or above it is looked at
-    uint64_t room           # messages it may still take
-    uint64_t looks          # sequences it may still look at
-    uint64_t* ranges        # first and last of each, alternating; room for `room` of them
+    uint64_t at             # the first sequence not examined yet
+    uint64_t bound          # sequences at or above it are not examined
+    uint64_t room           # messages it may still remove
+    uint64_t looks          # sequences it may still examine
+    uint64_t* ranges        # first and last of each, alternating; capacity for `room` of them
     uint64_t nranges
     bint is_open            # no live message follows the last range so far
     Sum total
 
 cdef inline void add_taken(Slice* part, uint64_t seq) noexcept nogil:
-    """Note a sequence that was taken, behind all others."""
+    """Add a removed sequence, which is above all earlier ones."""
     if not part.is_open:
         part.ranges[2 * part.nranges] = seq
         part.nranges += 1
@@ -278,8 +279,8 @@ cdef inline void add_taken(Slice* part, uint64_t seq) noexcept nogil:
 
 cdef void slice_blocks(RecordLog log, const Pattern* pattern, uint64_t kept,
                        Slice* part) noexcept nogil:
-    """Look at every message: take those whose subject `pattern` matches; without a pattern those
-    of which more than `kept` of their subject are left."""
+    """Examine every message: remove those whose subject matches `pattern`; without a pattern,
+    those whose subject has more than `kept` messages left."""
     cdef uint32_t i = log.index_at(part.at)
     cdef uint64_t at, stop
     cdef Block* block
@@ -313,7 +314,7 @@ cdef void slice_blocks(RecordLog log, const Pattern* pattern, uint64_t kept,
     part.at = part.bound
 
 cdef void slice_subject(RecordLog log, Subject* subject, Slice* part) noexcept nogil:
-    """Take the messages of one subject."""
+    """Remove the messages of one subject."""
     cdef uint64_t seq = seqs_at_least(&subject.seqs, part.at), last = 0
     cdef Block* block
     cdef Entry* entry
@@ -327,7 +328,7 @@ cdef void slice_subject(RecordLog log, Subject* subject, Slice* part) noexcept n
             break
         if last and any_live(log, last + 1, seq):
             part.is_open = False
-        is_last = subject.seqs.count == 1         # the subject is forgotten with it
+        is_last = subject.seqs.count == 1         # `take` then frees the subject
         take(log, block, entry, seq, &part.total)
         add_taken(part, seq)
         part.room -= 1
@@ -343,7 +344,7 @@ cdef bint any_live(RecordLog log, uint64_t start, uint64_t stop) noexcept nogil:
     return seq != 0 and seq < stop
 
 cdef object end_slice(RecordLog log, Slice* part, int64_t ts_ns):
-    """Write the records of what was taken; return it, and where to go on."""
+    """Write the records of the removals; return the removals and where to continue."""
     cdef uint64_t i
     settle(log, &part.total)
     ranges = []
@@ -364,10 +365,10 @@ cdef Slice begin_slice(uint64_t start, uint64_t bound, uint64_t at_most, uint64_
 
 def slice_matching(RecordLog log not None, str pattern not None, uint64_t start, uint64_t bound,
                    uint64_t at_most, uint64_t looks, int64_t ts_ns) -> tuple[Taken, int]:
-    """Take `at_most` messages from `start` to below `bound` whose subjects a pattern matches.
+    """Remove `at_most` messages from `start` to below `bound` whose subjects match a pattern.
 
-    Looks at no more than `looks` sequences. Returns what was taken, and `bound` if that was all, or
-    else the sequence to go on at.
+    Examines at most `looks` sequences. Returns the removals, and `bound` if the slice is complete,
+    else the sequence to continue at.
     """
     cdef bytes raw = as_raw(pattern)
     cdef const char* text = PyBytes_AS_STRING(raw)
@@ -389,15 +390,15 @@ def slice_matching(RecordLog log not None, str pattern not None, uint64_t start,
             slice_blocks(log, &compiled, 0, &part)
             free_pattern(&compiled)
             if 2 * part.total.msgs < at_most:
-                log.subjects.plant_some()       # a pattern that matches few of many is worth it
+                log.subjects.plant_some()       # the pattern matches few of many: build the trie
         return end_slice(log, &part, ts_ns)
     finally:
         free(part.ranges)
 
 def slice_surplus(RecordLog log not None, uint64_t kept, uint64_t start, uint64_t bound,
                   uint64_t at_most, uint64_t looks, int64_t ts_ns) -> tuple[Taken, int]:
-    """Take `at_most` messages from `start` on of which more than `kept` of their subject are left;
-    returns as `slice_matching`."""
+    """Remove `at_most` messages from `start` on whose subject has more than `kept` messages left;
+    return the same as `slice_matching`."""
     cdef Slice part = begin_slice(start, bound, at_most, looks)
     try:
         slice_blocks(log, NULL, kept, &part)
@@ -406,7 +407,7 @@ def slice_surplus(RecordLog log not None, uint64_t kept, uint64_t start, uint64_
         free(part.ranges)
 
 cdef bint few_below(RecordLog log, Slice* part) noexcept nogil:
-    """Whether the subjects that were found have no more messages than the slice may take."""
+    """Return whether the found subjects have no more messages than the slice may remove."""
     cdef uint64_t total = 0
     cdef uint32_t i
     cdef SeqList* seqs
@@ -424,7 +425,7 @@ cdef int by_value(const void* a, const void* b) noexcept nogil:
     return -1 if one < other else one > other
 
 cdef void take_found(RecordLog log, Slice* part) noexcept nogil:
-    """Take all messages of the subjects that were found, of which there are few."""
+    """Remove all messages of the found subjects, of which there are few."""
     cdef uint64_t* victims = <uint64_t*>xalloc((part.room + 1) * sizeof(uint64_t))
     cdef uint64_t n = 0, i, seq
     cdef uint32_t each
@@ -451,13 +452,13 @@ cdef void take_found(RecordLog log, Slice* part) noexcept nogil:
     free(victims)
 
 
-# -------------------------------------------------------------------- where to begin
+# -------------------------------------------------------------------- purge with keep
 
 def newest_from(RecordLog log not None, str pattern not None, uint64_t n, uint64_t before,
                 uint64_t looks) -> tuple[int, int]:
-    """Count messages below `before` that a pattern matches, the newest first, until there are `n`.
+    """Count messages below `before` that match a pattern, newest first, until there are `n`.
 
-    Looks at no more than `looks` sequences. Returns the last one looked at (0: there are no more)
+    Examines at most `looks` sequences. Returns the last sequence examined (0: no more messages)
     and how many are still missing.
     """
     cdef bytes raw = as_raw(pattern)

@@ -1,4 +1,4 @@
-"""C surface of SeqList: the sequences of one subject, in order."""
+"""C declarations of `seq_list`."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -18,11 +18,11 @@ cdef struct SeqChunk:
 
 cdef struct SeqList:
     uint64_t count
-    uint64_t few[2]           # while there are no more than two
-    uint64_t* flat            # while one array does
+    uint64_t few[2]           # up to two sequences
+    uint64_t* flat            # one array, up to FLAT_MAX
     uint32_t flat_cap
     uint32_t flat_start
-    SeqChunk** chunks         # beyond that
+    SeqChunk** chunks         # above that
     uint32_t chunk_first      # live chunks: chunks[chunk_first : chunk_last]
     uint32_t chunk_last
     uint32_t chunk_cap
@@ -38,6 +38,6 @@ cdef void seqs_free(SeqList* seqs) noexcept nogil
 cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil
 
 cdef inline void seqs_expect(SeqList* seqs) noexcept nogil:
-    """Sequences are about to be pushed: lets the processor fetch where they will go."""
+    """Prefetch the memory that the next `seqs_push` writes to."""
     if seqs.flat != NULL:
         prefetch(seqs.flat + seqs.flat_start + seqs.count)

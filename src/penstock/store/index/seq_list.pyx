@@ -1,9 +1,9 @@
-"""The sequences of one subject: a sorted list that is cheap when small and flat when large.
+"""The sequences of one subject: a sorted list that is cheap when small and fast when large.
 
-Sequences come at the end and go anywhere. Up to two are kept inline, some hundreds in one array,
-more in chunks, so that a removal moves a few kilobytes at the most and a million subjects with a
-message each cost no allocation. Ranks are exact: how many come at or after a sequence is counted
-by chunk, then by position.
+Sequences are added at the end and removed anywhere. Up to two are stored inline, some hundreds in
+one array, more in chunks. So a removal moves a few kilobytes at most, and a million subjects with
+one message each need no allocation. Ranks are exact: the number of sequences at or after a given
+one is counted by chunk, then by position.
 """
 
 from libc.stdlib cimport free
@@ -13,18 +13,18 @@ from penstock.subjects.trie_nodes cimport xalloc, xrealloc
 
 cdef enum:
     FEW = 2
-    FLAT_MAX = 256            # then chunks
-    HALVED_MAX = 16           # so few lie close together
+    FLAT_MAX = 256            # above: chunks
+    HALVED_MAX = 16           # up to so many, a binary search stays within few cache lines
 
 
 cdef inline uint64_t* flat_seqs(SeqList* seqs) noexcept nogil:
     return &seqs.few[0] if seqs.flat == NULL else seqs.flat + seqs.flat_start
 
 cdef uint32_t lower_bound(const uint64_t* seqs, uint32_t n, uint64_t seq) noexcept nogil:
-    """How many of the n come before `seq`."""
+    """Return how many of the n sequences are below `seq`."""
     cdef uint32_t low = 0, high = n, middle, step = 1
     if n > HALVED_MAX:
-        # As for chunks: guessed first, because halving waits for memory again and again.
+        # Interpolate first, as for chunks: a binary search has a cache miss at each step.
         if seqs[0] >= seq:
             return 0
         if seqs[n - 1] < seq:
@@ -51,22 +51,22 @@ cdef uint32_t lower_bound(const uint64_t* seqs, uint32_t n, uint64_t seq) noexce
     return low
 
 cdef inline uint32_t guess(uint64_t first, uint64_t last, uint32_t n, uint64_t seq) noexcept nogil:
-    """Where among n that lie evenly from `first` to `last` a sequence between these is."""
+    """Estimate the index of `seq` among n sequences spread evenly from `first` to `last`."""
     return <uint32_t>(<double>(seq - first) / <double>(last - first) * (n - 1))
 
 cdef inline uint64_t last_in(SeqChunk* chunk) noexcept nogil:
     return chunk.seqs[chunk.start + chunk.n - 1]
 
 cdef uint32_t chunk_of(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """The first chunk whose last sequence is not before `seq`; chunk_last if there is none.
+    """Return the first chunk whose last sequence is at or after `seq`; chunk_last if none is.
 
-    Guessed from how far `seq` is between first and last, then looked for around that. Halving alone
-    waits for the memory of a chunk a dozen times where there are millions of sequences.
+    Estimates the position by interpolation, then searches around it. With millions of sequences
+    a pure binary search has a dozen cache misses.
     """
     cdef uint32_t low = seqs.chunk_first, high = seqs.chunk_last, middle, step = 1
     cdef uint64_t first, last
     if low == high or last_in(seqs.chunks[low]) >= seq:
-        return low              # limits take the oldest: no need to look at all others
+        return low              # limits remove the oldest: skip the search
     first, last = last_in(seqs.chunks[low]), last_in(seqs.chunks[high - 1])
     if last < seq:
         return high
@@ -135,7 +135,7 @@ cdef void push_flat(SeqList* seqs, uint64_t seq) noexcept nogil:
     seqs.flat[seqs.flat_start + seqs.count] = seq
 
 cdef void seqs_push(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """Adds a sequence behind all others."""
+    """Append a sequence, which is above all others."""
     if seqs.chunks != NULL:
         push_chunk(seqs, seq)
     elif seqs.flat == NULL and seqs.count < FEW:
@@ -193,7 +193,7 @@ cdef bint seqs_remove(SeqList* seqs, uint64_t seq) noexcept nogil:
     return found
 
 cdef uint64_t seqs_first(SeqList* seqs) noexcept nogil:
-    """The first sequence; 0 if there is none."""
+    """Return the first sequence; 0 if there is none."""
     if seqs.count == 0:
         return 0
     if seqs.chunks != NULL:
@@ -210,7 +210,7 @@ cdef uint64_t seqs_last(SeqList* seqs) noexcept nogil:
     return flat_seqs(seqs)[seqs.count - 1]
 
 cdef uint64_t seqs_at_least(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """The first sequence that is not before `seq`; 0 if there is none."""
+    """Return the first sequence at or after `seq`; 0 if there is none."""
     cdef uint32_t i, at
     cdef SeqChunk* chunk
     if seqs.chunks != NULL:
@@ -223,7 +223,7 @@ cdef uint64_t seqs_at_least(SeqList* seqs, uint64_t seq) noexcept nogil:
     return flat_seqs(seqs)[at] if at < seqs.count else 0
 
 cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """The last sequence that is not behind `seq`; 0 if there is none."""
+    """Return the last sequence at or before `seq`; 0 if there is none."""
     cdef uint32_t i, at
     cdef SeqChunk* chunk
     if seqs.count == 0 or seqs_last(seqs) <= seq:
@@ -231,7 +231,7 @@ cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil:
     if seqs.chunks == NULL:
         at = lower_bound(flat_seqs(seqs), <uint32_t>seqs.count, seq + 1)
         return flat_seqs(seqs)[at - 1] if at else 0
-    i = chunk_of(seqs, seq + 1)         # there is one: the last sequence is behind `seq`
+    i = chunk_of(seqs, seq + 1)         # it exists: the last sequence is above `seq`
     chunk = seqs.chunks[i]
     at = lower_bound(chunk.seqs + chunk.start, chunk.n, seq + 1)
     if at:
@@ -242,7 +242,7 @@ cdef uint64_t seqs_at_most(SeqList* seqs, uint64_t seq) noexcept nogil:
     return chunk.seqs[chunk.start + chunk.n - 1]
 
 cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil:
-    """How many are not before `seq`."""
+    """Return how many sequences are at or after `seq`."""
     cdef uint32_t i, j
     cdef SeqChunk* chunk
     cdef uint64_t count = 0
@@ -252,7 +252,7 @@ cdef uint64_t seqs_count_from(SeqList* seqs, uint64_t seq) noexcept nogil:
     if i == seqs.chunk_last:
         return 0
     chunk = seqs.chunks[i]
-    # Counted from whichever end is nearer.
+    # Count from the nearer end.
     if 2 * (i - seqs.chunk_first) < seqs.chunk_last - seqs.chunk_first:
         for j in range(seqs.chunk_first, i):
             count += seqs.chunks[j].n
@@ -270,7 +270,7 @@ cdef void seqs_free(SeqList* seqs) noexcept nogil:
     memset(seqs, 0, sizeof(SeqList))
 
 cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil:
-    """Memory held beyond the struct itself."""
+    """Return the memory held beyond the struct itself."""
     if seqs.chunks != NULL:
         return (seqs.chunk_cap * sizeof(SeqChunk*)
                 + (seqs.chunk_last - seqs.chunk_first) * sizeof(SeqChunk))
@@ -278,7 +278,7 @@ cdef size_t seqs_bytes(SeqList* seqs) noexcept nogil:
 
 
 cdef class SequenceList:
-    """The list for Python: tests and tools."""
+    """The list for Python: tests and tools use it."""
 
     cdef SeqList seqs
 

@@ -1,12 +1,12 @@
-"""A set of sequences, kept as ranges: what is deleted, acknowledged or damaged.
+"""A set of sequences, stored as ranges: deleted, acknowledged or damaged sequences.
 
-Ranges are ascending, disjoint and never touch, so equal sets look equal. They lie in chunks of
-two parallel arrays, found by bisection: a change moves one chunk's bytes at most, whatever the
-size of the set. A range costs 16 bytes, a run of a million sequences is one range.
+Ranges are ascending, disjoint and never adjacent, so equal sets have equal ranges. They lie in
+chunks of two parallel arrays, found by bisection: a change moves the bytes of one chunk at most,
+whatever the size of the set. A range costs 16 bytes; a run of a million sequences is one range.
 
-Encoded form: the number of ranges, then for each range the distance from what could have been its
+Encoded form: the number of ranges, then for each range the distance from its lowest possible
 first sequence (0 for the first range, the previous last + 2 for others) and its last minus its
-first, all as in `varint.py`. Who stores the bytes adds a checksum.
+first, all as in `varint.py`. The code that stores the bytes adds a checksum.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 CHUNK_RANGES_MAX: Final = 1024
 RANGES_DECODED_MAX: Final = 1 << 24
-"""Ranges `decode` takes unless told otherwise: 256 MiB of them."""
+"""Default maximum of ranges that `decode` accepts: 256 MiB of them."""
 _RANGE_BYTES_MIN: Final = 2
 
 
 class SequenceSet:
-    """A set of integers from 0 to 2**64 - 1. Anything else is a ValueError."""
+    """A set of integers from 0 to 2**64 - 1. Any other value raises ValueError."""
 
     __slots__ = ("_count", "_firsts", "_heads", "_lasts")
 
@@ -39,11 +39,11 @@ class SequenceSet:
         for first, last in ranges:
             self.insert_range(first, last)
 
-    # -- asking
+    # -- queries
 
     @property
     def count(self) -> int:
-        """How many sequences; `len` cannot say more than 2**63 - 1."""
+        """The number of sequences; `len` cannot return more than 2**63 - 1."""
         return self._count
 
     def __len__(self) -> int:
@@ -70,7 +70,8 @@ class SequenceSet:
         return self._lasts[-1][-1] if self._lasts else None
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """First and last of every run, both included, ascending. Not while the set changes."""
+        """Yield first and last of every run, both inclusive, ascending. Do not change the set
+        while iterating."""
         for firsts, lasts in zip(self._firsts, self._lasts, strict=True):
             yield from zip(firsts, lasts, strict=True)
 
@@ -90,14 +91,14 @@ class SequenceSet:
     def __repr__(self) -> str:
         return f"SequenceSet({list(self.ranges())})"
 
-    # -- changing
+    # -- changes
 
     def insert(self, seq: int) -> bool:
-        """Puts one in; whether it is new."""
+        """Add one sequence; return whether it is new."""
         return self.insert_range(seq, seq) > 0
 
     def insert_range(self, first: int, last: int) -> int:
-        """Puts `first` to `last` in; how many are new."""
+        """Add `first` to `last`; return how many are new."""
         _check(first, last)
         before = self._count
         chunk, at, low, high = self._take(max(first - 1, 0), last + 1)
@@ -106,11 +107,11 @@ class SequenceSet:
         return self._count - before
 
     def remove(self, seq: int) -> bool:
-        """Takes one out; whether it was there."""
+        """Remove one sequence; return whether it was a member."""
         return self.remove_range(seq, seq) > 0
 
     def remove_range(self, first: int, last: int) -> int:
-        """Takes `first` to `last` out; how many of them were there."""
+        """Remove `first` to `last`; return how many of them were members."""
         _check(first, last)
         before = self._count
         chunk, at, low, high = self._take(first, last)
@@ -120,12 +121,12 @@ class SequenceSet:
         return before - self._count
 
     def update(self, other: SequenceSet) -> None:
-        """Puts in all of another set."""
+        """Add all members of another set."""
         for first, last in list(other.ranges()):
             self.insert_range(first, last)
 
     def union(self, other: SequenceSet) -> SequenceSet:
-        """A new set with the members of both."""
+        """Return a new set with the members of both."""
         both = self.copy()
         both.update(other)
         return both
@@ -139,10 +140,10 @@ class SequenceSet:
         return twin
 
     def _take(self, low: int, high: int) -> tuple[int, int, int, int]:
-        """Takes out all ranges that reach into `low` to `high`.
+        """Remove all ranges that overlap `low` to `high`.
 
-        Answers the place they had, and their first and last sequence: an empty span (U64_MAX, -1)
-        if there were none. The chunk of that place may be left empty: `_put` comes next.
+        Returns their position, and their first and last sequence: an empty span (U64_MAX, -1) if
+        there were none. May leave the chunk at that position empty: the caller calls `_put` next.
         """
         if not self._heads:
             self._firsts.append(array("Q"))
@@ -165,7 +166,7 @@ class SequenceSet:
         return begin, place, lowest, highest
 
     def _drop_empty(self, begin: int, end: int) -> None:
-        """Behind a cut over several chunks: all but the last can only be empty."""
+        """Drop empty chunks after a cut over several chunks: only the last can hold ranges."""
         if begin >= end:
             return
         if self._firsts[end - 1]:
@@ -174,7 +175,7 @@ class SequenceSet:
         del self._firsts[begin:end], self._lasts[begin:end], self._heads[begin:end]
 
     def _put(self, chunk: int, at: int, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Puts ranges that touch no other at a place `_take` answered."""
+        """Insert ranges that touch no other at the position that `_take` returned."""
         firsts, lasts = self._firsts[chunk], self._lasts[chunk]
         for first, last in reversed(ranges):
             firsts.insert(at, first)
@@ -194,7 +195,7 @@ class SequenceSet:
     # -- bytes
 
     def encode(self) -> bytes:
-        """The whole set; equal sets give equal bytes."""
+        """Return the whole set as bytes; equal sets return equal bytes."""
         out = bytearray()
         put_uvarint(out, self.num_ranges)
         lowest = 0
@@ -206,9 +207,9 @@ class SequenceSet:
 
     @classmethod
     def decode(cls, data: bytes, *, ranges_max: int = RANGES_DECODED_MAX) -> SequenceSet:
-        """The set that `encode` made of it; ValueError for any other bytes.
+        """Return the set that `encode` encoded; raise ValueError for any other bytes.
 
-        Needs at most eight times the memory of `data`, whatever that claims to hold.
+        Needs at most eight times the memory of `data`, whatever its header claims.
         """
         left, at = read_uvarint(data, 0)
         if left > min(ranges_max, (len(data) - at) // _RANGE_BYTES_MIN):

@@ -1,4 +1,4 @@
-"""C surface of the subject index: which subjects a stream holds, and their sequences."""
+"""C declarations of `subject_index`."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -11,11 +11,11 @@ cdef enum:
 
 cdef struct Subject:
     SeqList seqs
-    Node* node           # in the trie, once it is there
+    Node* node           # in the trie, once it is added
     uint32_t id
     uint32_t hash
     uint32_t length
-    bint odd             # it has an empty token: no pattern finds it
+    bint odd             # has an empty token: no pattern matches it
     # the subject's bytes follow
 
 cdef inline char* subject_text(Subject* subject) noexcept nogil:
@@ -23,13 +23,13 @@ cdef inline char* subject_text(Subject* subject) noexcept nogil:
 
 cdef struct Slot:
     uint32_t number      # id + 1; 0: empty
-    uint32_t hash        # of its subject, so that probing and growing look at no other memory
+    uint32_t hash        # of its subject, so that probing and growing read no other memory
 
 cdef struct Name:
     const char* text
     uint32_t length
     uint32_t hash
-    Subject* subject     # whose name this is, once it was looked up
+    Subject* subject     # the subject of this name, once it is looked up
 
 cdef class SubjectIndex:
     cdef uint64_t seed
@@ -42,17 +42,17 @@ cdef class SubjectIndex:
     cdef Slot* slots         # open addressing
     cdef uint32_t nslots
     cdef uint32_t count
-    cdef public uint32_t few           # subjects so few that they are gone through
-    cdef public uint32_t plant_slice   # subjects planted at a time
-    cdef Node* root          # made when a pattern is first asked for
+    cdef public uint32_t few           # up to so many subjects are visited instead of tallied
+    cdef public uint32_t plant_slice   # subjects added to the trie at a time
+    cdef Node* root          # created for the first pattern query
     cdef uint32_t planted    # subjects with a lower id are in the trie
     cdef Subject** found
     cdef uint32_t nfound
     cdef uint32_t found_cap
-    cdef uint32_t budget     # nodes that a walk may still look at
-    cdef Tally* tallies[TALLIES_MAX]   # the one used last is the last
+    cdef uint32_t budget     # nodes that a walk may still visit
+    cdef Tally* tallies[TALLIES_MAX]   # the most recently used is the last
     cdef uint32_t ntallies
-    cdef list tallied        # the patterns of each, as one; or the tuple of many
+    cdef list tallied        # key of each tally: its patterns joined, or the tuple of many
 
     cdef Subject* find(self, const char* text, size_t n) noexcept nogil
     cdef Subject* find_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil
@@ -83,7 +83,7 @@ cdef class SubjectIndex:
     cdef void scan(self, const char* pattern, size_t n) noexcept nogil
 
 cdef inline void count_message(SubjectIndex index, uint32_t number, int64_t by) noexcept nogil:
-    """A subject has one message more, or less."""
+    """Add `by` to the message counts of all tallies that include the subject."""
     cdef uint32_t i
     for i in range(index.ntallies):
         if is_counted(index.tallies[i], number):

@@ -1,11 +1,12 @@
 """The subject index of one stream: every subject it holds, found by name or by pattern.
 
-A literal subject is one look-up in a hash table. Patterns are answered in three ways, by how many
-subjects they match. Few: a trie of the nodes that route messages finds them. Many: all subjects are
-looked at, one after the other. Many and asked again: a tally is kept up. The trie is planted when
-the first pattern needs it, in slices, so that nobody waits for it among a million subjects.
+A literal subject is one look-up in a hash table. A pattern is resolved in one of three ways. If it
+matches few subjects, a trie (the same nodes that route messages) finds them. If it matches many,
+a scan visits all subjects. For queries that repeat, such as the next match or the pending count,
+the index keeps a tally instead. The first pattern that needs the trie starts its construction, in
+slices, so that no query waits for a million subjects.
 
-A subject without messages is forgotten, so that streams of ever new subjects do not grow.
+The index removes a subject without messages, so that streams with ever new subjects do not grow.
 """
 
 from libc.stdlib cimport free
@@ -23,12 +24,12 @@ from penstock.subjects.trie_nodes cimport (
 
 cdef enum:
     SLOTS_MIN = 16
-    AT_ONCE = 32               # names looked up together: their waits for memory overlap
-    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
-    NAME_BYTES = 16            # of a name that are likely looked at
-    FEW = 4096                 # subjects that are gone through rather than tallied
-    EFFORT = 8                 # nodes a walk may look at for each subject it may find
-    PLANT_SLICE = 16384        # subjects planted at a time: some milliseconds
+    AT_ONCE = 32               # names looked up together: their cache misses overlap
+    FETCH_AHEAD = 16           # subjects prefetched before use
+    NAME_BYTES = 16            # bytes of a name that a comparison likely reads
+    FEW = 4096                 # up to so many subjects are visited instead of tallied
+    EFFORT = 8                 # nodes a walk may visit for each subject it may find
+    PLANT_SLICE = 16384        # subjects added to the trie at a time: some milliseconds
 
 
 cdef class SubjectIndex:
@@ -57,7 +58,7 @@ cdef class SubjectIndex:
         return self.count
 
     def memory(self) -> int:
-        """Bytes held, the subjects themselves and the trie's nodes left out."""
+        """Return the bytes held, without the subjects themselves and the nodes of the trie."""
         cdef uint32_t i
         cdef size_t total = (self.ids_cap * sizeof(Subject*) + self.nslots * sizeof(Slot)
                              + self.free_cap * sizeof(uint32_t))
@@ -84,7 +85,7 @@ cdef class SubjectIndex:
         return NULL
 
     cdef Subject* intern(self, const char* text, size_t n) noexcept nogil:
-        """The subject, made if it is new."""
+        """Return the subject; create it if it is new."""
         return self.intern_hashed(text, n, <uint32_t>hash_bytes(text, n, self.seed))
 
     cdef Subject* intern_hashed(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
@@ -114,7 +115,8 @@ cdef class SubjectIndex:
         return subject
 
     cdef void intern_all(self, Name* names, uint32_t n) noexcept nogil:
-        """The subjects of many names. One by one they would each wait for memory three times."""
+        """Look up or create the subjects of many names in batches. One by one, each name would
+        have three cache misses in sequence."""
         cdef uint32_t i, at, start, stop
         cdef uint32_t numbers[AT_ONCE]
         cdef Subject* subject
@@ -163,7 +165,7 @@ cdef class SubjectIndex:
         self.slots[i] = Slot(number, hashed)
 
     cdef void release(self, Subject* subject) noexcept nogil:
-        """Forgets a subject that holds nothing any more."""
+        """Remove a subject that has no messages."""
         cdef uint32_t mask = self.nslots - 1
         cdef uint32_t i = subject.hash & mask, j, home
         while self.slots[i].number != subject.id + 1:
@@ -196,14 +198,14 @@ cdef class SubjectIndex:
         free(subject)
 
     cdef SubjectIndex renewed(self):
-        """Return an empty index that hashes as this one does."""
+        """Return an empty index with the same seed and settings."""
         cdef SubjectIndex index = SubjectIndex(seed=self.seed)
         index.few = self.few
         index.plant_slice = self.plant_slice
         return index
 
     cdef bint release_some(self, uint32_t at_most) noexcept nogil:
-        """Forget so many subjects, whatever they hold; returns whether some are left."""
+        """Remove up to `at_most` subjects, whatever they hold; return whether some are left."""
         while self.ids and at_most:
             self.ids -= 1
             if self.by_id[self.ids] != NULL:
@@ -214,7 +216,7 @@ cdef class SubjectIndex:
     # -- patterns
 
     cdef void enter(self, Subject* subject) noexcept nogil:
-        """A new subject, told to whatever knows which subjects there are."""
+        """Add a new subject to the trie, if its part is built, and to the tallies."""
         cdef uint32_t i
         if subject.id < self.planted:
             self.plant(subject)
@@ -228,10 +230,10 @@ cdef class SubjectIndex:
         if subject.odd:
             return
         subject.node = descend(self.root, subject_text(subject), subject.length, self.seed, True)
-        subject.node.plain = <Sub*>subject      # the trie's own kind of member is never looked at
+        subject.node.plain = <Sub*>subject      # in this trie the member is a Subject, not a Sub
 
     cdef bint plant_some(self) noexcept nogil:
-        """Goes on planting, no more than a slice; whether the trie has every subject now."""
+        """Add one slice of subjects to the trie; return whether the trie is complete."""
         cdef uint32_t stop = min(self.ids, self.planted + self.plant_slice)
         if self.root == NULL:
             self.root = new_node(NULL, LITERAL, b"", 0, 0)
@@ -242,7 +244,7 @@ cdef class SubjectIndex:
         return self.planted == self.ids
 
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil:
-        """How many subjects a pattern matches; `matched` gives them until the next call."""
+        """Return how many subjects match a pattern; `matched` returns them until the next call."""
         cdef Subject* named
         self.nfound = 0
         if not valid_pattern(pattern, n):
@@ -266,8 +268,8 @@ cdef class SubjectIndex:
         self.nfound += 1
 
     cdef bint is_few(self, const char* pattern, size_t n) noexcept nogil:
-        """Whether the trie finds few subjects for a pattern, with little effort; then they are
-        found. A trie that is still being planted finds none."""
+        """Return whether the trie finds few subjects for a pattern within its budget; `found` then
+        holds them. Returns False while the trie is incomplete by more than one slice."""
         if self.planted < self.ids and (
                 self.ids - self.planted > self.plant_slice or not self.plant_some()):
             return False
@@ -279,9 +281,9 @@ cdef class SubjectIndex:
         return self.root == NULL
 
     cdef void scan(self, const char* pattern, size_t n) noexcept nogil:
-        """Finds by looking at every subject: in the order of memory, that takes little for each.
+        """Find matches by visiting every subject in memory order, at a low cost for each.
 
-        A pattern that matches few of many is worth going on planting.
+        If the pattern matches few subjects, build another slice of the trie.
         """
         cdef Pattern compiled = make_pattern(pattern, n)
         cdef uint32_t i
@@ -298,7 +300,7 @@ cdef class SubjectIndex:
             self.plant_some()
 
     cdef bint walk(self, Node* level, const char* p, const char* end) noexcept nogil:
-        """Finds what is below a node and matches the tokens from `p` on; False: too much to do."""
+        """Find subjects below a node that match the tokens from `p` on; False: over budget."""
         cdef size_t n = token_length(p, end)
         cdef uint32_t i
         cdef Node* node
@@ -310,7 +312,7 @@ cdef class SubjectIndex:
         for i in range(level.nslots):
             if level.slots[i] != NULL and not self.go_on(level.slots[i], p + n, end):
                 return False
-        # Subjects may have been stored whose tokens are these very characters.
+        # Stored subjects may contain wildcard characters as literal tokens.
         if level.star != NULL and not self.go_on(level.star, p + n, end):
             return False
         return level.rest == NULL or self.go_on(level.rest, p + n, end)
@@ -344,9 +346,9 @@ cdef class SubjectIndex:
     # -- tallies
 
     cdef Tally* tally(self, list patterns):
-        """How many messages the subjects have that some pattern matches, and which those are.
+        """Return the tally of these patterns: the subjects that match any, and their messages.
 
-        NULL if each matches so few that `matching` is the better way. Good until the next call.
+        Returns NULL if each matches so few that `matching` costs less. Valid until the next call.
         """
         cdef bytes key = b"\n".join(patterns), raw
         cdef Tally* tally
@@ -366,7 +368,7 @@ cdef class SubjectIndex:
         return self.keep(tally, key)
 
     cdef Tally* tally_many(self, tuple filters):
-        """As `tally`, of many patterns: never NULL, and found again by the tuple itself."""
+        """Return the tally of many patterns: never NULL; cached by the identity of the tuple."""
         cdef Tally* tally
         cdef Subject* subject
         cdef bytes raw
@@ -383,7 +385,7 @@ cdef class SubjectIndex:
         if is_wild:
             count_all(self, tally)
         elif self.ids:
-            rule_out(tally, self.ids - 1)              # makes room for all of them
+            rule_out(tally, self.ids - 1)              # makes space for all subjects
             for raw in raws:
                 subject = self.find(raw, len(raw))
                 if subject != NULL and not subject.odd and not is_counted(tally, subject.id):
@@ -392,7 +394,7 @@ cdef class SubjectIndex:
         return self.keep(tally, filters)
 
     cdef Tally* used(self, uint32_t i):
-        """The tally of this place, which goes last."""
+        """Return the tally at this index and move it to the end, as the most recently used."""
         cdef Tally* tally = self.tallies[i]
         if i + 1 == self.ntallies:
             return tally
@@ -402,7 +404,7 @@ cdef class SubjectIndex:
         return tally
 
     cdef Tally* keep(self, Tally* tally, object key):
-        """Keeps a new tally true from now on, for the one that was not used for longest."""
+        """Add a tally that the index keeps up to date; if full, drop the least recently used."""
         if self.ntallies == TALLIES_MAX:
             free_tally(self.tallies[0])
             self.ntallies -= 1
@@ -421,13 +423,13 @@ cdef class SubjectIndex:
 
 
 cdef inline void prefetch_subject(Subject* subject) noexcept nogil:
-    """Its name, and whether it is odd."""
+    """Prefetch the name of a subject and its flags."""
     if subject != NULL:
         prefetch(&subject.length)
         prefetch(subject_text(subject) + NAME_BYTES)
 
 cdef uint32_t count_all(SubjectIndex index, Tally* tally) noexcept nogil:
-    """Fills a new tally; answers how many subjects it has."""
+    """Fill a new tally; return how many subjects it has."""
     cdef uint32_t i, subjects = 0
     cdef Subject* subject
     for i in range(index.ids):

@@ -1,10 +1,10 @@
-"""A sorted table of subjects and how many messages each has, built in slices from a log.
+"""A sorted table of subjects with their message counts, built in slices from a log.
 
-`collect` copies subjects that a pattern matches out of the index, a bounded number at a time, and
-sorts each slice; `page` merges the sorted slices from the front, also a bounded number at a time.
-So no step takes longer for more subjects. A count is the one at the moment its slice was collected;
-a subject that comes between two slices may or may not be in the table. No reference to the log is
-kept, and everything else may change it between two calls.
+`collect` copies matching subjects out of the index, a bounded number at a time, and sorts each
+slice; `page` merges the sorted slices from the front, also a bounded number at a time. So no step
+takes longer if there are more subjects. A count is taken when its slice is collected; a subject
+added between two slices may or may not be in the table. The table keeps no reference to the log,
+which may change between two calls.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -20,7 +20,7 @@ from penstock.store.index.subject_tally cimport Pattern, fits, free_pattern, mak
 from penstock.subjects.trie_nodes cimport has_wildcard, valid_pattern, xalloc, xrealloc
 
 cdef enum:
-    FETCH_AHEAD = 16           # subjects asked of memory before they are looked at
+    FETCH_AHEAD = 16           # subjects prefetched before use
 
 
 cdef struct Row:
@@ -46,7 +46,7 @@ cdef struct Run:
     char* memory
     Row** rows              # ascending
     uint32_t n
-    uint32_t at             # of the next that was not given out
+    uint32_t at             # index of the next row to return
 
 
 cdef class SubjectTable:
@@ -58,7 +58,7 @@ cdef class SubjectTable:
     cdef Run* runs
     cdef uint32_t nruns
     cdef uint32_t runs_cap
-    cdef uint32_t* heap         # runs that have more, the one with the least subject first
+    cdef uint32_t* heap         # runs with rows left, the one with the lowest subject first
     cdef uint32_t nheap
     cdef readonly int total
 
@@ -78,7 +78,7 @@ cdef class SubjectTable:
     # -- collecting
 
     def collect(self, MessageLog log not None, uint32_t at_most) -> bool:
-        """Look at `at_most` subjects more; returns whether some are left."""
+        """Examine up to `at_most` more subjects; return whether some are left."""
         cdef SubjectIndex index = log.subjects
         cdef const char* text = PyBytes_AS_STRING(self.pattern)
         cdef size_t n = PyBytes_GET_SIZE(self.pattern)
@@ -96,7 +96,7 @@ cdef class SubjectTable:
         found = <Subject**>xalloc((at_most + 1) * sizeof(Subject*))
         if self.next_id == 0 and index.is_few(text, n) and index.nfound <= at_most:
             count = index.nfound
-            if count:  # no list has been made where nothing was ever found
+            if count:  # the list is NULL if the index never found anything
                 memcpy(found, index.found, count * sizeof(Subject*))
             self.is_whole = True
         else:
@@ -106,7 +106,7 @@ cdef class SubjectTable:
         return not self.is_whole
 
     cdef uint32_t scan(self, SubjectIndex index, uint32_t at_most, Subject** found) noexcept:
-        """Find what matches among the next subjects in memory."""
+        """Find matches among the next subjects in memory."""
         cdef Pattern compiled = make_pattern(PyBytes_AS_STRING(self.pattern),
                                              PyBytes_GET_SIZE(self.pattern))
         cdef uint32_t count = 0, i, stop
@@ -128,7 +128,7 @@ cdef class SubjectTable:
         return count
 
     cdef void add_run(self, Subject** found, uint32_t n) noexcept:
-        """Copy subjects, and sort them."""
+        """Copy subjects and sort them."""
         cdef size_t size = 0
         cdef uint32_t i
         cdef Run* run
@@ -156,13 +156,13 @@ cdef class SubjectTable:
         qsort(run.rows, n, sizeof(Row*), by_subject)
         self.total += n
 
-    # -- giving out, when all is collected
+    # -- paging, after everything is collected
 
     cdef Row* head(self, uint32_t i) noexcept nogil:
         return self.runs[self.heap[i]].rows[self.runs[self.heap[i]].at]
 
     cdef void sift(self, uint32_t i) noexcept nogil:
-        """Put the run at a place of the heap where it belongs."""
+        """Move the run at this heap position to its place."""
         cdef uint32_t least, child, other
         while True:
             least, child = i, 2 * i + 1
@@ -191,7 +191,7 @@ cdef class SubjectTable:
                 self.sift(i - 1)
 
     cdef Row* following(self) noexcept nogil:
-        """The next subject in order; NULL after the last."""
+        """Return the next subject in order; NULL after the last."""
         cdef Row* row
         cdef Run* run
         if self.nheap == 0:
@@ -206,7 +206,7 @@ cdef class SubjectTable:
         return row
 
     def skip(self, uint64_t n) -> int:
-        """Pass over `n` subjects in order; returns how many there were."""
+        """Skip up to `n` subjects in order; return how many there were."""
         cdef uint64_t done = 0
         with nogil:
             self.begin()
@@ -215,7 +215,7 @@ cdef class SubjectTable:
         return done
 
     def page(self, uint32_t at_most) -> dict:
-        """The next subjects in order with their counts."""
+        """Return the next subjects in order with their counts."""
         cdef Row* row
         cdef uint32_t i
         rows = {}

@@ -1,4 +1,4 @@
-"""C surface of tallies: which subjects some patterns match, and how many messages those have."""
+"""C declarations of `subject_tally`."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -7,20 +7,20 @@ from penstock.subjects.trie_nodes cimport Node
 cdef struct Pattern:
     char* text
     uint32_t length
-    uint32_t prefix          # bytes before the first token that stands for others
-    bint never               # it is no pattern: nothing matches
+    uint32_t prefix          # bytes before the first wildcard token
+    bint never               # not a valid pattern: matches nothing
 
 cdef struct Tally:
     Pattern* patterns
     uint32_t npatterns
-    Node* root               # NULL, or a trie of all patterns: they are many
-    uint64_t seed            # of its hashes
-    uint64_t* bits           # by the number of a subject
-    uint32_t room            # numbers there are bits for
+    Node* root               # NULL, or a trie of all patterns if there are many
+    uint64_t seed            # of the trie's hashes
+    uint64_t* bits           # indexed by subject number
+    uint32_t room            # number of bits
     uint64_t msgs            # of all subjects with a bit
 
 cdef inline bint is_counted(Tally* tally, uint32_t number) noexcept nogil:
-    """Whether some pattern matches a subject that is in the index."""
+    """Return whether any pattern matches this subject of the index."""
     return tally.bits[number >> 6] >> (number & 63) & 1
 
 cdef Pattern make_pattern(const char* text, size_t n) noexcept nogil

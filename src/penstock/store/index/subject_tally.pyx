@@ -1,10 +1,10 @@
-"""Tallies: a bit for every subject that some patterns match, and how many messages all of them have.
+"""Tallies: a bit for every subject that matches a set of patterns, and their total message count.
 
-Patterns that match many subjects are asked about again and again: how many messages are to come,
-which is the next. A tally answers by counting on, or by a look at a bit for each entry, instead of
-going through the subjects. It is kept true by whoever owns the index, subject by subject and
-message by message. Many patterns are kept in a trie, so that a new subject costs no more the more
-of them there are.
+Consumers query patterns that match many subjects again and again: how many messages are pending,
+which is the next. A tally returns its count, or tests one bit per entry, instead of visiting the
+subjects. The owner of the subject index keeps it up to date, for every new subject and message.
+A large set of patterns is stored in a trie, so that the cost of a new subject does not grow with
+their number.
 """
 
 from libc.stdlib cimport free
@@ -43,7 +43,7 @@ cdef void free_pattern(Pattern* pattern) noexcept nogil:
     free(pattern.text)
 
 cdef bint fits(const Pattern* pattern, const char* subject, size_t n) noexcept nogil:
-    """Whether a pattern matches a subject that has no empty token."""
+    """Return whether a pattern matches a subject that has no empty token."""
     cdef const char* p = pattern.text + pattern.prefix
     cdef const char* s = subject + pattern.prefix
     cdef const char* pattern_end = pattern.text + pattern.length
@@ -70,14 +70,14 @@ cdef bint fits(const Pattern* pattern, const char* subject, size_t n) noexcept n
 
 
 cdef Tally* new_tally(uint32_t npatterns) noexcept nogil:
-    """Of patterns that the caller puts in."""
+    """Return an empty tally; the caller sets its patterns."""
     cdef Tally* tally = <Tally*>xzalloc(sizeof(Tally))
     tally.patterns = <Pattern*>xzalloc(npatterns * sizeof(Pattern))
     tally.npatterns = npatterns
     return tally
 
 cdef Tally* new_large_tally(uint64_t seed) noexcept nogil:
-    """Of patterns that `add_pattern` puts in."""
+    """Return an empty tally with a trie; `add_pattern` adds its patterns."""
     cdef Tally* tally = new_tally(0)
     tally.root = new_node(NULL, LITERAL, b"", 0, 0)
     tally.seed = seed
@@ -85,7 +85,7 @@ cdef Tally* new_large_tally(uint64_t seed) noexcept nogil:
 
 cdef void add_pattern(Tally* tally, const char* text, size_t n) noexcept nogil:
     if valid_pattern(text, n):
-        # The trie's own kind of member is never looked at.
+        # A marker: tallies never read the member itself.
         descend(tally.root, text, n, tally.seed, True).plain = <Sub*>tally
 
 cdef void free_nodes(Node* node) noexcept nogil:
@@ -117,7 +117,7 @@ cdef void make_room(Tally* tally, uint32_t number) noexcept nogil:
     tally.room = room
 
 cdef bint decide(Tally* tally, uint32_t number, const char* subject, size_t n) noexcept nogil:
-    """Notes whether a subject that has this number from now on is matched, and answers that."""
+    """Record and return whether the subject that now has this number matches any pattern."""
     cdef uint32_t i
     rule_out(tally, number)
     if tally.root != NULL:
@@ -132,11 +132,11 @@ cdef bint decide(Tally* tally, uint32_t number, const char* subject, size_t n) n
     return False
 
 cdef void count_in(Tally* tally, uint32_t number) noexcept nogil:
-    """Some pattern matches the subject that has this number, for which there is room."""
+    """Set the bit of a subject number that already has space."""
     tally.bits[number >> 6] |= <uint64_t>1 << (number & 63)
 
 cdef void rule_out(Tally* tally, uint32_t number) noexcept nogil:
-    """No pattern matches the subject that has this number from now on."""
+    """Clear the bit of a subject number; make space for it if needed."""
     if number >= tally.room:
         make_room(tally, number)
     tally.bits[number >> 6] &= ~(<uint64_t>1 << (number & 63))

@@ -1,10 +1,10 @@
 """Directories by their names below a root: opened for a call, closed after it.
 
-Only a root keeps its descriptor. Every other directory is entered from the root down, name by name
-and following no link, whenever something is to be done in it: so their number costs no descriptors.
-A directory must be the one it was: another that took its name is an error (ESTALE). Names follow
-when a directory is renamed through the one above.
-Threads may use the same directory: whatever is shared changes in single calls of a dictionary.
+Only a root keeps its descriptor. Every call enters any other directory from the root down, name by
+name, following no link, so the number of directories costs no descriptors. A directory must stay
+the same one: if another directory takes its name, calls raise ESTALE. A rename through the parent
+directory updates the names below.
+Threads may use the same directory: shared state changes only in single dictionary calls.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Directory:
     __slots__ = ("__weakref__", "_below", "_fd", "_name", "_parent", "inode")
 
     def __init__(self, name: str, fd: int, parent: Directory | None) -> None:
-        """For `root_at` and `below`."""
+        """Called by `root_at` and `below`."""
         status = os.fstat(fd)
         self.inode = (status.st_dev, status.st_ino)
-        """Device and number."""
+        """Device and inode number."""
         self._name = name
         self._parent = parent
         self._fd = fd if parent is None else _CLOSED
@@ -47,7 +47,7 @@ class Directory:
         return self._name if self._parent is None else f"{self._parent.path}/{self._name}"
 
     def use(self, act: Callable[[int], T]) -> T:
-        """Does something with a descriptor of this directory."""
+        """Call `act` with a descriptor of this directory and return its result."""
         if self._fd != _CLOSED:
             return act(self._fd)
         fd = self.enter()
@@ -57,7 +57,7 @@ class Directory:
             os.close(fd)
 
     def enter(self) -> int:
-        """A new descriptor of this directory, the caller's to close."""
+        """Return a new descriptor of this directory; the caller closes it."""
         parent, name = self._parent, self._name
         if parent is None:
             return os.open(".", _FLAGS, dir_fd=self._fd)
@@ -69,7 +69,7 @@ class Directory:
         return fd
 
     def below(self, name: str) -> Directory:
-        """A directory that exists in this one."""
+        """Return an existing directory inside this one."""
         fd = self.use(lambda at: os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=at))
         try:
             found = Directory(name, fd, self)
@@ -95,7 +95,7 @@ class Directory:
         below[name] = ref(directory, gone)
 
     def renamed(self, old: str, new: str) -> None:
-        """Something in this directory has another name."""
+        """Record that an entry of this directory was renamed."""
         directory = self._known(old)
         if directory is not None:
             directory._name = new
@@ -103,21 +103,21 @@ class Directory:
             self._note(new, directory)
 
     def close(self) -> None:
-        """Lets go of a root: neither it nor what is below can be used any more."""
+        """Close a root: afterwards neither it nor the directories below can be used."""
         if self._fd != _CLOSED:
             fd, self._fd = self._fd, _CLOSED
             os.close(fd)
 
 
 def root_at(path: str, *, create: bool) -> Directory:
-    """A directory by its path. Links on the way are followed."""
+    """Return the directory at a path. Follows links on the way."""
     if create:
         _make(path)
     return Directory(path, os.open(path, _FLAGS), None)
 
 
 def _make(path: str) -> None:
-    """Make the missing directories, the highest first, each synced into its parent."""
+    """Create the missing directories, the highest first, each synced into its parent."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -134,8 +134,8 @@ def _make(path: str) -> None:
 def hold_directory(path: str | os.PathLike[str], *, alone: bool) -> int:
     """Lock a directory and return the descriptor that holds the lock; closing it releases it.
 
-    Servers, and tools that change files, hold a directory alone; tools that only read share it.
-    Raises Locked if another holder does not allow that, StoreError if the call fails.
+    Servers, and tools that change files, take an exclusive lock; read-only tools share it.
+    Raises Locked if another holder conflicts, StoreError if the call fails.
     """
     fd = _CLOSED
     try:

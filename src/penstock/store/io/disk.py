@@ -1,14 +1,14 @@
-"""The only file calls of the storage: one directory, plain names in it, files written by offset.
+"""All file calls of the storage: one directory, plain names in it, files written by offset.
 
-A `Disk` is a directory. Names are single names, never paths, and links are not followed, so
-nothing outside the root can be reached. Files are 0600, directories 0700. What is written is
-durable once `fdatasync` of the file has returned; a name (created, renamed, removed) once
-`sync_dir` of its directory has. A sync that failed marks its file or directory for ever: the
-kernel may have dropped the data and would report success the next time.
+A `Disk` is a directory. Names are single names, never paths, and links are not followed, so no
+call can reach anything outside the root. Files are 0600, directories 0700. Written data is durable
+once `fdatasync` of the file has returned; a name (created, renamed, removed) once `sync_dir` of its
+directory has. A failed sync marks its file or directory permanently: the kernel may have dropped
+the data and would report success the next time.
 
-No buffering, no retries, no threads; any call may be made from a thread that owns the file. An
-open file need not have a descriptor (`openfiles`); a directory has one during a call only.
-`penstock.testing.sim_disk.SimDisk` is the twin in memory.
+No buffering, no retries, no threads; a thread that owns a file may make any call on it. An open
+file may have no descriptor (`open_files`); a directory other than the root has one only during a
+call. `penstock.testing.sim_disk.SimDisk` is the in-memory counterpart.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ T = TypeVar("T")
 FILE_MODE: Final = 0o600
 NAME_BYTES_MAX: Final = 255
 ZEROS_BYTES: Final = 256 * 1024
-"""How much `preallocate` writes at once."""
+"""Bytes that `preallocate` writes at once."""
 TRUSTED_READ_BYTES: Final = 1024 * 1024
-"""A longer read is first cut to the size of the file: its length may come from damaged data."""
+"""A longer read is first limited to the file size: its length may come from damaged data."""
 
 _FILE_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a fifo must not block us
 _CLOSED: Final = -1
 
 
 class File:
-    """An open file of a disk. `failed`: a sync of it failed, so none will be believed again."""
+    """An open file of a disk. `failed`: a sync of it failed, so every later sync fails, too."""
 
     __slots__ = ("_fd", "access", "failed", "inode", "is_unsynced", "name")
 
@@ -53,15 +53,15 @@ class File:
         self.access = access
         self.failed = False
         self.is_unsynced = False
-        """It was written to after the last sync."""
+        """Whether the file was written to after the last sync."""
         self._fd = fd
 
     def fileno(self) -> int:
-        """What it was opened as, or -1 once closed: calls with it fail with EBADF."""
+        """Return the original descriptor, or -1 once closed: calls with it fail with EBADF."""
         return self._fd
 
     def detach(self) -> int:
-        """Give up the descriptor; for the disk that closes it."""
+        """Give up the descriptor; called by the disk that closes it."""
         fd, self._fd = self._fd, _CLOSED
         return fd
 
@@ -71,28 +71,28 @@ class Disk(Protocol):
 
     @property
     def path(self) -> str:
-        """What to call this directory in messages."""
+        """The path of this directory for messages."""
         ...
 
     @property
     def lender(self) -> OpenFiles | None:
-        """Who lends descriptors to compiled code; None: it has to call the disk."""
+        """Lends descriptors to compiled code; None: that code has to call the disk."""
         ...
 
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:
-        """Open a regular file; `create` makes it if it is not there."""
+        """Open a regular file; with `create`, create it if it is missing."""
         ...
 
     def create(self, name: str) -> File:
-        """Make a new file; an existing one is an error (EEXIST)."""
+        """Create a new file; an existing one is an error (EEXIST)."""
         ...
 
     def close_file(self, file: File) -> None:
-        """Close it. Syncs nothing. Closing twice is harmless."""
+        """Close a file without a sync. Closing twice is harmless."""
         ...
 
     def pread(self, file: File, n: int, offset: int) -> bytes:
-        """`n` bytes from `offset`; fewer only where the file ends."""
+        """Return `n` bytes from `offset`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, file: File, data: Bytes, offset: int) -> None:
@@ -100,27 +100,27 @@ class Disk(Protocol):
         ...
 
     def fdatasync(self, file: File) -> None:
-        """Make contents and size durable. A failure is final: `SyncFailed`, now and ever."""
+        """Make contents and size durable. A failure is final: `SyncFailed` now and always."""
         ...
 
     def preallocate(self, file: File, size: int) -> None:
         """Fill with zeros from the end up to `size`; on failure the file has its old size.
 
-        Overwriting blocks that exist spares each later sync the journal of a growing file, once
-        the zeros themselves have been synced.
+        Overwriting existing blocks saves each later sync the journal write of a growing file,
+        once the zeros themselves have been synced.
         """
         ...
 
     def truncate(self, file: File, size: int) -> None:
-        """Cut the file, or grow it with zeros."""
+        """Shorten the file, or extend it with zeros."""
         ...
 
     def size(self, file: File) -> int:
-        """Bytes in the file now."""
+        """Return the current file size in bytes."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name here; a file of that name is replaced."""
+        """Rename a file or directory here; a file of the new name is replaced."""
         ...
 
     def unlink(self, name: str) -> None:
@@ -128,7 +128,7 @@ class Disk(Protocol):
         ...
 
     def mkdir(self, name: str) -> None:
-        """Make a directory; durable after `sync_dir` of this one."""
+        """Create a directory; durable after `sync_dir` of this one."""
         ...
 
     def rmdir(self, name: str) -> None:
@@ -136,35 +136,35 @@ class Disk(Protocol):
         ...
 
     def subdir(self, name: str) -> Disk:
-        """The disk of a directory that exists here."""
+        """Return the disk of a directory that exists here."""
         ...
 
     def sync_dir(self) -> None:
-        """Make the names in this directory durable, as `fdatasync` does contents."""
+        """Make the names in this directory durable, as `fdatasync` does for contents."""
         ...
 
     def files(self) -> list[str]:
-        """Names of the regular files, sorted. Names no disk could have made are left out."""
+        """Return the names of the regular files, sorted, without names no disk could create."""
         ...
 
     def directories(self) -> list[str]:
-        """Names of the directories, sorted."""
+        """Return the names of the directories, sorted."""
         ...
 
     def read_small(self, name: str, bytes_max: int) -> bytes:
-        """The whole file; one larger than the bound is an error (EFBIG) and is not read."""
+        """Return the whole file; one larger than the bound is an error (EFBIG)."""
         ...
 
     def free_bytes(self) -> int:
-        """Space left for us on the file system."""
+        """Return the space available to this process on the file system."""
         ...
 
     def lock(self) -> None:
-        """Take the directory for this disk until it is closed, or raise `Locked`."""
+        """Lock the directory for this disk until it is closed, or raise `Locked`."""
         ...
 
     def close(self) -> None:
-        """Let go of the directory. Open files stay open."""
+        """Release the directory. Open files stay open."""
         ...
 
 
@@ -181,13 +181,14 @@ def check_name(path: str, call: str, name: str) -> None:
 class RealDisk:
     """A directory of the machine: all names are looked up below the descriptor of its root.
 
-    A file whose name is gone, or another's, may be closed and no more: it may have been parked.
+    A file whose name was removed or now belongs to another file may only be closed: it may have
+    been parked.
     """
 
     __slots__ = ("_directory", "_is_closed", "_is_root", "_lock", "_open")
 
     def __init__(self, directory: Directory, open_files: OpenFiles) -> None:
-        """For `at` and `subdir`; all disks below a root share `open_files`."""
+        """Called by `at` and `subdir`; all disks below a root share `open_files`."""
         self._directory = directory
         self._open = open_files
         self._is_root = False
@@ -196,9 +197,9 @@ class RealDisk:
 
     @classmethod
     def at(cls, root: str | os.PathLike[str], *, create: bool = False) -> Self:
-        """The directory the operator named; `create` makes it, durably, with its parents.
+        """Open the directory the operator configured; `create` creates it and its parents durably.
 
-        Links on the way are followed: this one path is trusted.
+        Follows links on the way: this one path is trusted.
         """
         path = os.path.abspath(root)
         try:
@@ -217,7 +218,7 @@ class RealDisk:
         return self._open
 
     def _at(self, call: str, name: str, act: Callable[[int], T]) -> T:
-        """Does something with the descriptor of this directory."""
+        """Call `act` with the descriptor of this directory."""
         self._check_open(call, name)
         try:
             return self._directory.use(act)
@@ -254,7 +255,7 @@ class RealDisk:
         return fd, status
 
     def _take(self, file: File, call: str) -> int:
-        """The descriptor of an open file; to be given back."""
+        """Return the descriptor of an open file; the caller gives it back."""
         fd = self._open.take(file)
         if fd is not None:
             return fd
@@ -292,7 +293,7 @@ class RealDisk:
 
     def fdatasync(self, file: File) -> None:
         inode = (self._directory.inode[0], file.inode)
-        fd = self._take(file, "fdatasync")  # of a closed one: our mistake, nothing is marked
+        fd = self._take(file, "fdatasync")  # a closed file is a caller error: mark nothing
         try:
             if file.failed or inode in self._open.failed:
                 file.failed = True
@@ -336,7 +337,7 @@ class RealDisk:
     def read_small(self, name: str, bytes_max: int) -> bytes:
         file = self.open(name, writable=False)
         try:
-            # The bound is on what is read, not on a size asked before: the file may grow.
+            # Bound the bytes read, not an earlier size: the file may grow.
             data = self.pread(file, bytes_max + 1, 0)
         finally:
             self.close_file(file)
@@ -392,10 +393,10 @@ class RealDisk:
             self._open.unsynced.discard(inode)
 
     def settle(self) -> None:
-        """Makes everything durable that is on this file system, at once.
+        """Make everything on this file system durable at once.
 
-        For whoever holds the lock of a root: from now on only what is changed through here needs
-        a sync. Opening ten thousand stores would else sync each of their files, changed or not.
+        The caller holds the lock of a root. Afterwards only data changed through this disk needs
+        a sync. Otherwise opening ten thousand stores would sync each of their files.
         """
         self._open.is_settled = self._at("settle", "", sync_file_system)
 
@@ -430,7 +431,7 @@ class RealDisk:
         self._call("lock", "", self._take_lock)
 
     def _take_lock(self) -> None:
-        """A lock goes with its descriptor, so that is kept."""
+        """Take the lock. It lasts as long as its descriptor, so the descriptor is kept."""
         if self._lock == _CLOSED:
             self._lock = self._directory.enter()
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -454,7 +455,8 @@ class RealDisk:
             raise failure(self._place(name), call, codes.EBADF)
 
     def _failed_inode(self, name: str) -> Inode | None:
-        """What goes away takes its failed sync along: the next file may get its inode number."""
+        """Return the inode of `name` if syncs have failed, so that the caller can drop its mark
+        when the file is removed: a new file may get the same inode number."""
         if not self._open.failed:
             return None
         try:

@@ -1,13 +1,12 @@
 """Descriptors of open files: a bounded number of them, however many files are open.
 
-An open file that was not used for a while is parked: its descriptor is closed, and the next call
-opens the file again by its name. So ten thousand idle streams hold no descriptors. Before a file
-with unsynced writes is parked it is synced, for an error of the machine's own writing would be
-told to nobody.
+A file that was not used for a while is parked: its descriptor is closed, and the next call opens
+the file again by name. So ten thousand idle streams hold no descriptors. A file with unsynced
+writes is synced before it is parked, because an error of later kernel writeback would be lost.
 
-A descriptor is either among the idle ones or in the hands of the one who took it out. Taking and
-giving back are single calls of a dictionary, which the interpreter does not interrupt; so threads
-may use files of the same disk, each its own, without a lock.
+A descriptor is either in the idle table or held by the caller that took it. Taking and giving back
+are single dictionary calls, which the interpreter does not interrupt; so threads may use different
+files of the same disk without a lock.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Bytes, File
 
 OPEN_FILES_MAX: Final = 512
-"""Descriptors kept for files that nobody uses at the moment."""
+"""Maximum number of descriptors kept for files that are not in use."""
 
 Inode: TypeAlias = tuple[int, int]
-"""Device and number."""
+"""Device and inode number."""
 
 
 class OpenFiles:
-    """The descriptors of a tree of directories, and whose syncs failed."""
+    """The descriptors of a tree of directories, and the files whose syncs failed."""
 
     __slots__ = ("_idle", "_idle_max", "failed", "is_settled", "unsynced")
 
     def __init__(self, idle_max: int = OPEN_FILES_MAX) -> None:
         self.failed: set[Inode | None] = set()
-        """Everything whose sync failed; it is never believed again."""
+        """Files and directories whose sync failed; no later sync of them is trusted."""
         self.unsynced: set[Inode] = set()
-        """Files and directories that were changed through here and not synced since."""
+        """Files and directories changed through this object and not synced since."""
         self.is_settled = False
-        """Everything that was there before is durable: only what is unsynced needs a sync."""
+        """Whether all earlier data is durable, so that only `unsynced` entries need a sync."""
         self._idle: OrderedDict[File, int] = OrderedDict()
         self._idle_max = idle_max
 
@@ -46,22 +45,22 @@ class OpenFiles:
         return not self.is_settled or inode in self.unsynced
 
     def take(self, file: File) -> int | None:
-        """The descriptor, for the caller alone until it is given back; None if it is parked."""
+        """Return the descriptor, owned by the caller until `give`; None if the file is parked."""
         return self._idle.pop(file, None)
 
     def give(self, file: File, fd: int) -> None:
-        """The caller is done with it."""
+        """Give the descriptor back."""
         self._idle[file] = fd
         if len(self._idle) > self._idle_max:
             self._park(*self._idle.popitem(last=False))
 
     def changed(self, file: File, fd: int) -> None:
-        """It is about to be written to by who holds its descriptor."""
+        """Record that the holder of the descriptor is about to write to the file."""
         file.is_unsynced = True
         self.unsynced.add((os.fstat(fd).st_dev, file.inode))
 
     def failed_sync(self, file: File, fd: int) -> None:
-        """A sync by who holds its descriptor has failed: none will be believed again."""
+        """Record that a sync by the holder of the descriptor failed; later syncs fail, too."""
         file.failed = True
         self.failed.add((os.fstat(fd).st_dev, file.inode))
 
@@ -78,7 +77,7 @@ class OpenFiles:
 
 
 def sync_file_system(fd: int) -> bool:
-    """Syncs the file system a descriptor belongs to; False if this machine cannot tell it was."""
+    """Sync the file system of a descriptor; return False if the system has no `syncfs`."""
     import ctypes  # rarely needed
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -90,7 +89,7 @@ def sync_file_system(fd: int) -> bool:
 
 
 def read_fully(fd: int, n: int, offset: int) -> bytes:
-    """`n` bytes, fewer only where the file ends."""
+    """Return `n` bytes, fewer only at the end of the file."""
     data = os.pread(fd, n, offset)
     if len(data) == n or not data:
         return data
@@ -102,7 +101,7 @@ def read_fully(fd: int, n: int, offset: int) -> bytes:
 
 
 def write_fully(fd: int, data: Bytes, offset: int) -> None:
-    """All of it, or an error."""
+    """Write all of `data`, or raise OSError."""
     done = os.pwrite(fd, data, offset)
     if done == len(data):
         return

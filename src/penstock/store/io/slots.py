@@ -1,12 +1,12 @@
-"""Small durable values: two slots in one file, written in turn, so that one is always whole.
+"""Small durable values: two slots in one file, written in turn, so that one is always complete.
 
 A value of generation g lives in slot g % 2; docs/formats/slots.md has the byte tables. A slot is
-overwritten only after the other one was synced, so a crash in the middle of a write leaves the
-value before it. Reading takes the newest valid slot, says what is wrong with the other one and
-refuses when neither is valid: a value is never guessed, a length never believed.
+overwritten only after the other one was synced, so a crash during a write leaves the previous
+value. Reading takes the newest valid slot, reports the fault of the other one, and raises if
+neither is valid: it never guesses a value and never trusts an unchecked length.
 
-Nothing here decides when to sync: `put` writes, whoever owns the group commit syncs, `synced`
-tells the slots. `write` does all three for callers that can wait.
+This module does not decide when to sync: `put` writes, the owner of the group commit syncs and
+then calls `synced`. `write` does all three for callers that can wait.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PAGE_BYTES: Final = 4096
 SLOT_MAGIC: Final = b"PSTKSLOT"
 SLOT_VERSION: Final = 1
 VALUE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a slot may hold unless its owner sets a lower bound."""
+"""Maximum bytes of a value, unless its owner sets a lower bound."""
 HASH_BYTES: Final = 8
 KEY_BYTES: Final = 32
 _FIELDS: Final = struct.Struct("<8sHBxIQQ8s")
 HEADER_BYTES: Final = _FIELDS.size + HASH_BYTES
 NEW_SUFFIX: Final = ".new"
-"""A file being made has this behind its name until it is whole."""
+"""Suffix of a file being created, until it is complete."""
 
 
 class SlotFault(enum.Enum):
@@ -49,22 +49,22 @@ class SlotFault(enum.Enum):
 
 
 class SlotDamage(NamedTuple):
-    """A slot that could not be used: damaged, or caught in the middle of being written."""
+    """A slot that could not be used: damaged, or only partly written."""
 
     slot: int
     fault: SlotFault
 
 
 class Write(NamedTuple):
-    """Bytes and where in the file they go."""
+    """Bytes and their offset in the file."""
 
     offset: int
     data: bytes
 
 
 class SlotReading(NamedTuple):
-    """The newest valid value. With `damage` it may not be the newest written: the slot that
-    cannot be read may have been the later one, and only the caller can know."""
+    """The newest valid value. With `damage` it may not be the newest written: the unreadable slot
+    may have been the later one. Only the caller can decide that."""
 
     value: bytes
     generation: int
@@ -83,21 +83,22 @@ class SlotsDamaged(CorruptRecord):
 
 
 class UnknownVersion(CorruptRecord):
-    """A sound header, but of a format this program does not know. Nothing is touched."""
+    """A valid header of a format that this program does not know. Nothing is changed."""
 
 
 def state_key(role: str, incarnation: int) -> bytes:
-    """The key of all checksums of one file: what it is for, and which life of its owner it serves.
+    """Return the key of all checksums of one file, from its role and its owner's incarnation.
 
-    A valid slot of another file, or of an owner deleted and made again, is not valid here.
+    A valid slot of another file, or of an owner that was deleted and created again, is not valid
+    here.
     """
     name = struct.pack("<Q", incarnation) + role.encode()
     return blake2b(name, digest_size=KEY_BYTES, person=b"penstock state").digest()
 
 
 def keyed_hash(key: bytes, *parts: bytes | memoryview) -> bytes:
-    """Eight bytes over all parts. BLAKE2b because it is keyed, sound and in the standard library;
-    what it guards is small."""
+    """Return eight hash bytes over all parts. BLAKE2b because it is keyed, strong and in the
+    standard library; the values it protects are small."""
     state = blake2b(digest_size=HASH_BYTES, key=key)
     for part in parts:
         state.update(part)
@@ -105,10 +106,10 @@ def keyed_hash(key: bytes, *parts: bytes | memoryview) -> bytes:
 
 
 def extents(slot: int, length: int) -> Iterator[tuple[int, int]]:
-    """(offset, bytes) of each piece of a slot that holds `length` bytes.
+    """Yield (offset, bytes) of each piece of a slot that holds `length` bytes.
 
     The pieces of the two slots alternate and double: 4, 4, 8, 16 KiB... each. So a slot grows
-    without moving, and a file is never much larger than what it holds.
+    without moving, and a file is never much larger than its contents.
     """
     yield slot * PAGE_BYTES, min(PAGE_BYTES, length)
     rest, size = length - PAGE_BYTES, PAGE_BYTES
@@ -118,7 +119,7 @@ def extents(slot: int, length: int) -> Iterator[tuple[int, int]]:
 
 
 def encode_slot(key: bytes, generation: int, value: bytes) -> bytes:
-    """Header and value as they follow each other in the pieces of a slot."""
+    """Return header and value as they follow each other in the pieces of a slot."""
     slot = generation % 2
     value_hash = keyed_hash(key, struct.pack("<QQ", generation, len(value)), value)
     fields = _FIELDS.pack(SLOT_MAGIC, SLOT_VERSION, slot, 0, generation, len(value), value_hash)
@@ -128,7 +129,7 @@ def encode_slot(key: bytes, generation: int, value: bytes) -> bytes:
 def read_slots(
     disk: Disk, file: File, key: bytes, *, value_bytes_max: int = VALUE_BYTES_MAX
 ) -> SlotReading:
-    """The newest valid value; changes nothing. Raises SlotsDamaged or UnknownVersion."""
+    """Return the newest valid value; change nothing. Raises SlotsDamaged or UnknownVersion."""
     path = f"{disk.path}/{file.name}"
     found = [_read_slot(disk, file, key, slot, value_bytes_max) for slot in (0, 1)]
     damage = tuple(
@@ -174,7 +175,7 @@ def _read_value(disk: Disk, file: File, page: bytes, slot: int, length: int) -> 
 
 
 def _end(slot: int, length: int) -> int:
-    """Where the last piece of a slot of this length ends."""
+    """Return where the last piece of a slot of this length ends."""
     return max(offset + n for offset, n in extents(slot, length))
 
 
@@ -186,7 +187,7 @@ class SlotFile:
     def __init__(
         self, disk: Disk, file: File, key: bytes, generation: int, value_bytes_max: int
     ) -> None:
-        """For `create` and `open`; the slot of `generation` is durable."""
+        """Called by `create` and `open`; the slot of `generation` is durable."""
         self.file = file
         self.generation = generation
         self._disk = disk
@@ -204,18 +205,18 @@ class SlotFile:
         *,
         value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> Self:
-        """Make the file with the value in both slots, durably, or not at all.
+        """Create the file with the value in both slots, durably, or not at all.
 
-        It gets its name when it is whole. So a file of that name with no valid slot is damage,
-        never a creation that a crash cut short. Blocks for two syncs. A file that is there already
-        is an error (EEXIST).
+        The file gets its name when it is complete. So a file of that name with no valid slot is
+        damaged, never an interrupted creation. Blocks for two syncs. Raises StoreError (EEXIST)
+        if the file exists.
         """
         _refuse_existing(disk, name)
         file = disk.open(name + NEW_SUFFIX, create=True)
         disk.truncate(file, 0)
         slots = cls(disk, file, key, 0, value_bytes_max)
         slots.put(value)
-        slots.synced(slots.generation)  # the other slot holds nothing that a crash could take
+        slots.synced(slots.generation)  # the other slot holds no value that a crash could destroy
         slots.put(value)
         disk.fdatasync(file)
         slots.synced(slots.generation)
@@ -234,10 +235,10 @@ class SlotFile:
         repair: bool = True,
         value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> tuple[Self, SlotReading]:
-        """Read the value and, if a slot is not valid, write it anew from the other one.
+        """Read the value and, if a slot is not valid, rewrite it from the other one.
 
-        Without `repair` that is left to the owner: the next `put` goes to the bad slot. Blocks for
-        one or two syncs: what is read may still be only in the machine's memory, and a slot may be
+        Without `repair` the owner does that: its next `put` goes to the bad slot. Blocks for one
+        or two syncs: the value read may still be only in the page cache, and a slot may be
         overwritten only when the other one is durable.
         """
         file = disk.open(name)
@@ -258,7 +259,7 @@ class SlotFile:
         return self.generation == self._durable
 
     def prepare(self, value: bytes) -> tuple[Write, ...]:
-        """What must be written for the next generation to hold this value. Changes nothing."""
+        """Return the writes that store this value as the next generation. Changes nothing."""
         if len(value) > self._value_bytes_max:
             raise ValueError(f"{len(value)} bytes, a slot holds {self._value_bytes_max}")
         if self.file.failed:
@@ -275,7 +276,7 @@ class SlotFile:
     def put(self, value: bytes) -> int:
         """Write the next generation, without a sync, and return its number.
 
-        After an error it can be tried again, with the same value or another one.
+        After an error the caller may try again, with the same value or another one.
         """
         for write in self.prepare(value):
             self._disk.pwrite(self.file, write.data, write.offset)
@@ -283,7 +284,7 @@ class SlotFile:
         return self.generation
 
     def synced(self, generation: int) -> None:
-        """A sync that began after this generation was written has returned without an error."""
+        """Record that a sync that began after this generation was written has succeeded."""
         assert self._durable <= generation <= self.generation
         self._durable = generation
 
@@ -294,7 +295,7 @@ class SlotFile:
         self.synced(generation)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._disk.close_file(self.file)
 
 

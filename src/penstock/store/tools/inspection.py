@@ -1,10 +1,10 @@
-"""Looking into a store's files without changing one: block by block, byte by byte.
+"""Inspects the files of a store, block by block, and changes none of them.
 
-`read_block` says what a block file holds and which of its bytes are not what was written; it reads
-everything, also what opening a store would take on trust from a footer. `look_into` opens the
-whole store on an overlay, so that an operator sees what a server would find, and nothing on disk
-moves. `copy_store` writes what can be read into a store of its own: how damage is left behind.
-All of it works a block or a batch at a time, as generators.
+`read_block` reports what a block file holds and which of its bytes are damaged; it reads every
+byte, including those that opening a store takes from the footer unchecked. `look_into` opens the
+whole store on an OverlayDisk and reports what a server would find. `copy_store` writes every
+readable message into another store, which removes the damage. All work on one block or one batch
+at a time.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 MESSAGE: Final = 1
 ERASED: Final = 1
 COPY_BATCH: Final = 1000
-"""Messages `copy_store` writes between two syncs."""
+"""Messages that `copy_store` writes between two syncs."""
 FETCHES_MAX: Final = 3
 
 
 class BlockFault(NamedTuple):
-    """Bytes of a file that do not hold what was written there."""
+    """Bytes of a file that are not what was written there."""
 
     start: int
     stop: int
@@ -54,7 +54,7 @@ class BlockFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """What a block file holds. `faults` is empty if every byte of it holds."""
+    """What a block file holds. `faults` is empty if every byte is valid."""
 
     name: str
     number: int
@@ -69,8 +69,8 @@ class BlockReport:
     other_records: int
     faults: tuple[BlockFault, ...] = ()
     tail: BlockFault | None = None
-    """Bytes behind the last record that are neither blank nor a footer: in the newest block a
-    write that was cut short, in any other damage."""
+    """Bytes after the last record that are neither blank nor a footer: an interrupted write in
+    the newest block, damage in any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,18 @@ class StoreReport:
     damaged: tuple[tuple[int, int], ...]
     """Sequences that were durable and cannot be read."""
     subjects: dict[str, int]
-    """Messages by subject."""
+    """Number of messages by subject."""
 
 
 def block_names(disk: Disk) -> list[str]:
-    """The block files of a directory, by number."""
+    """Return the block files of a directory, sorted by number."""
     numbered = [(number_of(name), name) for name in disk.files()]
     return [name for number, name in sorted((n, name) for n, name in numbered if n is not None)]
 
 
 def origin_of(disk: Disk) -> tuple[int, bytes] | None:
-    """Which stream the blocks belong to (incarnation, description), by the first header that
-    holds."""
+    """Return the stream that the blocks belong to (incarnation, description), from the first
+    valid header."""
     for name in block_names(disk):
         file = disk.open(name, writable=False)
         try:
@@ -111,7 +111,7 @@ def origin_of(disk: Disk) -> tuple[int, bytes] | None:
 def read_block(
     disk: Disk, name: str, incarnation: int, keys: Mapping[int, DataKey]
 ) -> BlockReport | None:
-    """Reads a block file whole; None if nothing in it belongs to this stream."""
+    """Read a whole block file; return None if nothing in it belongs to this stream."""
     number = number_of(name)
     assert number is not None
     binding = Binding(incarnation, number)
@@ -168,7 +168,7 @@ def _found(
 
 
 def _has_bad_footer(disk: Disk, name: str, found: BlockFile, binding: Binding) -> bool:
-    """A trailer that holds, but whose index does not."""
+    """Return whether the trailer is valid; the caller knows that its index is not."""
     file = disk.open(name, writable=False)
     try:
         return read_trailer(disk, file, found.size, binding) is not None
@@ -178,7 +178,7 @@ def _has_bad_footer(disk: Disk, name: str, found: BlockFile, binding: Binding) -
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts the records of an image. Places are those of the file only if it is plain."""
+    """Counts the records of an image. Places are file offsets only if the file is plain."""
 
     plain: bool
     messages: int = 0
@@ -215,10 +215,10 @@ class _Tally:
 def look_into(
     disk: Disk, incarnation: int, options: dict[str, Any], *, read_all: bool
 ) -> StoreReport:
-    """The store as a server would find it; nothing on disk changes. Raises StoreError.
+    """Return the store as a server would find it; nothing on disk changes. Raises StoreError.
 
-    With `read_all` as one finds it that has read every message: a footer tells where they lie,
-    not whether they are whole.
+    With `read_all`, read every message first: a footer records where the messages are, not
+    whether they are undamaged.
     """
     store = FileStore.open(OverlayDisk(disk), incarnation=incarnation, noise=bytes, **options)
     start = 0
@@ -230,8 +230,8 @@ def look_into(
 
 
 def copy_store(source: FileStore, target: FileStore) -> Iterator[int]:
-    """Writes every message that can be read into an empty store, under its sequence and with its
-    deadline, and gives out the sequences of the others; yields how many are written so far."""
+    """Copy every readable message into an empty store, with its sequence and deadline, and skip
+    the sequences of the others; yield the number of messages copied so far."""
     copied = 0
     last_ts_ns = source.state().last_ts_ns
     start = 0

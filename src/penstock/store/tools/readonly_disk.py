@@ -1,9 +1,9 @@
-"""A disk to look at without touching it: reads come from below, every change stays in memory.
+"""A disk overlay for read-only tools: reads come from the disk below, changes stay in memory.
 
-Opening a store puts right what it finds, and an operator who only asks must not change anything;
-so tools open stores on an overlay. A file is copied into memory when it is first written to, so
-the cost is what would have been written, not what is there. Nothing ever reaches the disk below:
-syncs do nothing, and no lock is taken.
+Opening a store repairs what it finds, but an operator's query must not change anything, so tools
+open stores on an overlay. The first write to a file copies it into memory; the cost is what
+would have been written, not the size of the store. Nothing ever reaches the disk below: syncs do
+nothing, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Bytes, Disk
 
 _IN_MEMORY: Final = -2
-"""The descriptor of a file that is nowhere else."""
+"""The descriptor of a file that exists only in memory."""
 
 
 class OverlayDisk:
-    """A directory as it is, with changes that only this object sees."""
+    """A directory, with changes that only this object sees."""
 
     def __init__(self, below: Disk) -> None:
         self._below = below
@@ -84,7 +84,7 @@ class OverlayDisk:
         return self._below.size(file) if data is None else len(data)
 
     def _data(self, file: File) -> bytearray | None:
-        """What an open file holds, if it was changed here, through whichever handle."""
+        """Return the bytes of an open file if it was changed here, through any handle."""
         return self._open.get(file, self._changed.get(file.name))
 
     def _writable(self, file: File) -> bytearray:
@@ -110,7 +110,7 @@ class OverlayDisk:
         whole.extend(bytes(max(0, size - len(whole))))
 
     def fdatasync(self, file: File) -> None:
-        """Nothing is to be kept."""
+        """Do nothing: no change is kept."""
 
     def read_small(self, name: str, bytes_max: int) -> bytes:
         file = self.open(name, writable=False)
@@ -150,7 +150,7 @@ class OverlayDisk:
         return self._made[name]
 
     def sync_dir(self) -> None:
-        """Nothing is to be kept."""
+        """Do nothing: no change is kept."""
 
     def files(self) -> list[str]:
         return sorted((set(self._below.files()) - self._gone) | self._changed.keys())
@@ -164,7 +164,7 @@ class OverlayDisk:
         return self._below.free_bytes()
 
     def lock(self) -> None:
-        """Whoever only looks shares."""
+        """Do nothing: read-only users share the directory."""
 
     def close(self) -> None:
         for made in self._made.values():

@@ -1,9 +1,9 @@
-"""Reading the messages of a store from its files, a block at a time, by readers that share nothing.
+"""Reads the messages of a store from its files, one block at a time, in independent readers.
 
-`plan_read` opens the log as a server would, on an overlay, and says for each block which sequences
-in it are live: only all blocks together tell that, since removals lie in later ones. `read_block`
-then needs one block's plan and its file, in whatever process. A plan is plain values. Nobody may
-write to the store between the two; who has a path can tell by the file's size and time.
+`plan_read` opens the log as a server would, on an OverlayDisk, and returns the live sequences of
+each block. This needs all blocks, since later blocks record removals. `read_block` then needs only
+one block's plan and its file, in any process. A plan consists of plain values. No process may write
+to the store between the two calls; a caller with a path can check the file's size and time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Disk
 
 _PACKED_EFFORT: Final = 1
-"""Of zlib: maps of what is live are long runs, which any effort finds."""
+"""zlib level: live maps are long runs, which every level compresses well."""
 
 
 class BlockPlan(NamedTuple):
-    """What to read of one block file. `live` is packed: a byte for every sequence from `first_seq`
-    on, compressed; empty if all of them are."""
+    """What to read of one block file. `live` is compressed: one byte for every sequence from
+    `first_seq` on; empty if all of them are live."""
 
     name: str
     number: int
@@ -57,21 +57,21 @@ class BlockPlan(NamedTuple):
 
 @dataclass(slots=True)
 class StorePlan:
-    """What a store holds, and which of it cannot be read as far as the log itself tells."""
+    """What a store holds, and what the log reports as unreadable."""
 
     blocks: list[BlockPlan] = field(default_factory=list)
     damaged: tuple[Range, ...] = ()
-    """Sequences that were durable and are gone."""
+    """Sequences that were durable and are missing."""
     unreadable: tuple[str, ...] = ()
-    """Block files of which nothing can be used."""
+    """Block files without any usable record."""
     cut_short: bool = False
-    """The log once went on behind its last block."""
+    """Whether the log once continued after its last block."""
     first_seq: int = 0
     last_seq: int = 0
 
 
 def data_keys(disk: Disk, incarnation: int, key: ServerKey | None) -> dict[int, DataKey]:
-    """The keys that blocks are read with; none if the store is not encrypted."""
+    """Return the keys that blocks are read with; empty if the store is not encrypted."""
     return open_keys(OverlayDisk(disk), incarnation, key, (), None, bytes)
 
 
@@ -83,7 +83,7 @@ def plan_read(
     first: int = 0,
     last: int = SEQ_MAX,
 ) -> StorePlan:
-    """Which blocks to read for the sequences `first` to `last`. Changes nothing on disk."""
+    """Return the blocks to read for the sequences `first` to `last`. Changes nothing on disk."""
     overlay = OverlayDisk(disk)
     log = MessageLog(incarnation=incarnation, meta=b"", durable=True)
     end = EndMark(overlay, incarnation)
@@ -114,7 +114,7 @@ def _within(ranges: tuple[Range, ...], first: int, last: int) -> tuple[Range, ..
 def _plan_block(
     log: MessageLog, number: int, name: str, form: int, first: int, last: int
 ) -> BlockPlan | None:
-    """None if nothing in the block is wanted."""
+    """Return the plan of a block; None if it holds no wanted message."""
     facts = block_facts(log, number)
     if facts is None:
         return None
@@ -143,8 +143,8 @@ def _plan_block(
 def read_block(
     disk: Disk, plan: BlockPlan, keys: Mapping[int, DataKey], *, rows_max: int, bytes_max: int
 ) -> Iterator[RecordColumns]:
-    """The live messages of a block whose bytes hold, in pieces; those that do not are left out,
-    so that fewer than `plan.messages` come."""
+    """Yield the valid live messages of a block in batches. Damaged messages are left out, so that
+    fewer than `plan.messages` may come."""
     binding = Binding(plan.incarnation, plan.number)
     header = header_at(plan.head, Form(plan.form), binding, plan.first_seq)
     image = read_image(disk, plan.name, header, binding, keys).data
@@ -162,7 +162,7 @@ def read_block(
 
 
 def missing_ranges(plan: BlockPlan, seen: Iterable[int]) -> list[Range]:
-    """Live sequences of a block that are not among those seen, as ranges of neighbours."""
+    """Return the live sequences of a block that are not in `seen`, as ranges."""
     live = bytearray(plan.live_map())
     for seq in seen:
         live[seq - plan.first_seq] = 0
