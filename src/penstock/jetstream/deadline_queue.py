@@ -1,8 +1,8 @@
-"""Who wants to be woken when: the next deadline of many machines, kept cheaply.
+"""Deadline queue: the next deadline of many machines.
 
-Each machine has at most one deadline, and says it anew whenever it may have changed; only the
-newest counts. Saying a later one costs nothing until the old one comes up. No clock in here: what
-is due is asked with the time.
+Each machine has at most one deadline. The owner calls `note` whenever the deadline may have
+changed; only the newest value counts. Moving a deadline to a later time costs nothing until the old
+heap entry comes up. The queue reads no clock: the caller passes the time to `due`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Machine = TypeVar("Machine")
 
 
 class DeadlineQueue(Generic[Machine]):
-    """Deadlines by machine. Machines are told apart by identity."""
+    """Deadlines by machine. Machines are compared by identity."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Machine]] = []
@@ -24,7 +24,7 @@ class DeadlineQueue(Generic[Machine]):
         self._ties = itertools.count()
 
     def note(self, machine: Machine, deadline_ns: int | None) -> None:
-        """From now on this is the machine's deadline; None: it waits for nothing."""
+        """Set the machine's deadline; None removes it."""
         key = id(machine)
         if deadline_ns is None:
             self._noted.pop(key, None)
@@ -36,25 +36,25 @@ class DeadlineQueue(Generic[Machine]):
             heapq.heappush(self._heap, (deadline_ns, next(self._ties), machine))
 
     def forget(self, machine: Machine) -> None:
-        """The machine is gone; it must not be noted again."""
+        """Remove the machine's deadline. The caller must not note this machine again."""
         self._noted.pop(id(machine), None)
 
     @property
     def next_ns(self) -> int | None:
-        """When something may be due; never later than the first true deadline."""
+        """Return when a machine may be due; never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ns: int, *, at_most: int | None = None) -> list[Machine]:
-        """The machines whose deadline has come, or the first of them; the others are still due.
+        """Return the machines whose deadline has passed, at most `at_most`; the rest stay due.
 
-        Each is without a deadline until it says the next.
+        A returned machine has no deadline until the caller notes the next one.
         """
         found: list[Machine] = []
         while self._heap and self._heap[0][0] <= now_ns and len(found) != at_most:
             at_ns, _, machine = heapq.heappop(self._heap)
             key = id(machine)
             if self._queued.get(key) != at_ns:
-                continue  # an earlier entry took its place
+                continue  # superseded by an earlier entry of the same machine
             del self._queued[key]
             noted = self._noted.get(key)
             if noted is None:

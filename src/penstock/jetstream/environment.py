@@ -1,7 +1,8 @@
-"""What the machines of JetStream need from the world, handed in: chance, names, and who listens.
+"""The environment of the JetStream machines: random values, unique names, subscription interest.
 
-Nothing below the server draws random numbers or asks the router by itself; tests hand in their
-own. All of it is called on the thread that owns the machines.
+Code below the server layer never draws random numbers or queries the router itself; the server
+passes these functions in, and tests pass their own. All of them are called on the thread that owns
+the machines.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The world as the machines of one account see it."""
+    """What the server provides to the machines of one account."""
 
     nuid: Callable[[], str]
-    """A name nobody else has."""
+    """Return a unique name."""
     noise: Callable[[int], bytes]
-    """As many random bytes."""
+    """Return this many random bytes."""
     seed: Callable[[], int]
-    """A number that keys hash tables and identifies a stream's life."""
+    """Return a random number, used to key hash tables and to identify an incarnation of a
+    stream."""
     has_interest: Callable[[str, str | None], bool]
-    """Whether somebody subscribes to a subject, in a queue group or (None) at all."""
+    """Return whether a subject has a subscriber: in this queue group, or (None) any subscriber."""
     server_name: str
     server_id: str = ""
     domain: str = ""
     account: str = "$G"
     outlet: Outlet | None = None
-    """Where compiled code may put deliveries."""
+    """Where compiled code may write deliveries."""
 
     @property
     def account_hash(self) -> str:

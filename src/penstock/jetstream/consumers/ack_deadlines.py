@@ -1,10 +1,10 @@
-"""Deliveries that wait for an acknowledgement: when they are due again, and in which order.
+"""Ack deadlines: when ack-pending messages are due for redelivery, and in which order.
 
-Every outstanding message is in exactly one of two places: it has a deadline, or it is queued for
-redelivery. Deadlines of the ordinary case come in rising order and stand in a line; those that do
-not (backoff, delays asked for) go to a heap. Entries are not taken out when a message is settled:
-one that no longer agrees with the state is passed over, and both are made anew when such entries
-outnumber the rest. What is outstanding, since when and how often is the state log's.
+Invariant: every ack-pending message either has a deadline or is queued for redelivery, never both.
+Deadlines usually come in ascending order and go to a queue (`_line`); others (backoff, delayed
+naks) go to a heap. An ack does not remove its deadline: an entry that no longer matches the state
+is skipped, and both structures are rebuilt when stale entries outnumber the rest. The state log
+owns which messages are ack-pending, since when, and how often they were delivered.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from penstock.store.contract import Range
 
 STALE_MAX: Final = 1_024
-"""Deadlines out of date that are kept, besides one for each that is not."""
+"""Stale deadlines that are kept, in addition to one per valid deadline."""
 GIVEN_UP_MAX: Final = 100_000
-"""Messages delivered too often that are remembered; of more, the first are forgotten."""
+"""Messages over max_deliver that are remembered; beyond that the oldest are forgotten."""
 OUTSTANDING_MAX: Final = ENTRIES_MAX - GIVEN_UP_MAX
-"""What may be outstanding whatever the configuration says."""
+"""Upper limit of ack-pending messages, whatever the configuration sets."""
 
 
 class Outstanding:
-    """What was delivered and not settled."""
+    """The ack-pending messages of one consumer."""
 
     __slots__ = ("_ack_wait_ns", "_backoff_ns", "_given_up", "_heap", "_line", "log", "queue")
 
     def __init__(self, log: StateLog, cfg: ConsumerConfig) -> None:
         self.log = log
         self.queue: OrderedDict[int, None] = OrderedDict()
-        """Sequences to deliver again, first come first."""
+        """Sequences to redeliver, in order of arrival."""
         state = log.state
         self._given_up = deque(sorted(s for s in state.redelivered if s not in state.pending))
         self._line: deque[tuple[int, int, int]] = deque()
@@ -47,13 +47,13 @@ class Outstanding:
         self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
-        """Waits are these from now on, also for what is outstanding."""
+        """Set the ack waits, also for messages that are already ack-pending."""
         self._ack_wait_ns = cfg.ack_wait
         self._backoff_ns = cfg.backoff
         self._rebuild()
 
     def wait_ns(self, redeliveries: int) -> int:
-        """How long a message waits that has been redelivered so often; 0: for ever."""
+        """Return the ack wait after this many redeliveries; 0: without end."""
         backoff = self._backoff_ns
         if not backoff:
             return self._ack_wait_ns
@@ -62,7 +62,7 @@ class Outstanding:
     # -- changes
 
     def delivered(self, consumer_seq: int, seq: int, now_ns: int, redeliveries: int) -> None:
-        """A message went out, for the first time or again."""
+        """Record a delivery, the first or a later one."""
         self.log.delivered(consumer_seq, seq, now_ns, redeliveries)
         if redeliveries:
             self.queue.pop(seq, None)
@@ -70,19 +70,19 @@ class Outstanding:
         self._arm(seq, now_ns + wait_ns)
 
     def delivered_run(self, consumer_seq: int, spans: list[Range], now_ns: int) -> None:
-        """Messages went out for the first time, the first of them as this delivery."""
+        """Record first deliveries; `consumer_seq` is that of the first."""
         self.log.delivered_run(consumer_seq, spans, now_ns)
         at_ns = now_ns + self.wait_ns(0)
         for first, last in spans:
             self._arm(first, at_ns, last)
 
     def acked(self, seq: int) -> bool:
-        """A message is settled; False if nothing was known of it."""
+        """Acknowledge a message; False if it was unknown."""
         self.queue.pop(seq, None)
         return self.log.acked(seq)
 
     def acked_run(self, spans: list[Range]) -> list[Range]:
-        """Messages are settled; those of which something was known."""
+        """Acknowledge messages; return those that were known."""
         known = self.log.acked_run(spans)
         for first, last in known if self.queue else ():
             for seq in range(first, last + 1):
@@ -90,7 +90,7 @@ class Outstanding:
         return known
 
     def acked_within(self, ranges: Sequence[Range]) -> bool:
-        """Everything in these ascending ranges is settled; False if nothing was known of any."""
+        """Acknowledge everything in these ascending ranges; False if all of it was unknown."""
         state = self.log.state
         if state.redelivered:
             known = self.within(ranges)
@@ -101,29 +101,29 @@ class Outstanding:
         return bool(spans and self.acked_run(spans))
 
     def acked_through(self, consumer_seq: int, seq: int) -> None:
-        """Everything up to here is settled."""
+        """Acknowledge everything up to here."""
         for queued in [s for s in self.queue if s <= seq]:
             del self.queue[queued]
         self.log.acked_through(consumer_seq, seq)
 
     def wait_from(self, seq: int, ts_ns: int) -> None:
-        """The wait of an outstanding message counts from this time; it may lie in the past."""
+        """Start the wait of an ack-pending message at this time, which may be in the past."""
         self.queue.pop(seq, None)
         self.restart(seq, ts_ns)
 
     def restart(self, seq: int, ts_ns: int) -> None:
-        """As `wait_from`, but what is queued already stays queued."""
+        """As `wait_from`, but a queued message stays queued."""
         self.log.nacked(seq, ts_ns)
         if seq not in self.queue:
             self._arm(seq, ts_ns + self.wait_ns(self.redeliveries(seq)))
 
     def requeue(self, seqs: Iterable[int]) -> None:
-        """To be delivered again, as soon as somebody takes it."""
+        """Queue messages for redelivery."""
         for seq in seqs:
             self.queue.setdefault(seq, None)
 
     def dropped(self, seq: int, redeliveries: int) -> None:
-        """Delivered too often: not outstanding any more, but remembered with its count."""
+        """Give up a message over max_deliver: no longer ack-pending, but its count is kept."""
         self.queue.pop(seq, None)
         entry = self.log.state.pending.get(seq)
         if entry is None:
@@ -139,20 +139,20 @@ class Outstanding:
             self.log.acked(seq)
 
     def reset(self, consumer_seq: int, seq: int) -> None:
-        """Nothing is outstanding; deliveries go on behind these sequences."""
+        """Clear all ack-pending messages; deliveries continue after these sequences."""
         self.log.reset(consumer_seq, seq)
         self.queue.clear()
         self._given_up.clear()
         self._rebuild()
 
-    # -- questions
+    # -- queries
 
     def redeliveries(self, seq: int) -> int:
-        """How often a message was delivered after the first time."""
+        """Return how often a message was delivered after the first time."""
         return self.log.state.redelivered.get(seq, 0)
 
     def within(self, ranges: Sequence[Range]) -> list[int]:
-        """Sequences in these ascending ranges of which anything is known, ascending."""
+        """Return the known sequences in these ascending ranges, ascending."""
         state = self.log.state
         known = {s for s in state.redelivered if _covers(ranges, s)} if state.redelivered else set()
         for first, last in self._pending_spans(ranges):
@@ -160,7 +160,7 @@ class Outstanding:
         return sorted(known)
 
     def _pending_spans(self, ranges: Sequence[Range]) -> list[Range]:
-        """What is outstanding in these ascending ranges."""
+        """Return the ack-pending messages in these ascending ranges."""
         pending = self.log.state.pending
         spans: list[Range] = []
         lowest = pending.lowest()
@@ -173,8 +173,8 @@ class Outstanding:
         return spans
 
     def take_due(self, now_ns: int) -> list[int]:
-        """Outstanding messages whose wait is over, ascending. They have no deadline any more:
-        the caller queues or drops each."""
+        """Return the ack-pending messages whose wait is over, ascending. They have no deadline any
+        more: the caller queues or drops each."""
         due: set[int] = set()
         line, heap = self._line, self._heap
         while line and line[0][0] <= now_ns:
@@ -184,7 +184,7 @@ class Outstanding:
         return sorted(due)
 
     def _true_ones(self, at_ns: int, first: int, last: int) -> Iterator[int]:
-        """Those of some messages whose wait is over then."""
+        """Yield the messages of a deadline entry for which the deadline is still valid."""
         pending = self.log.state.pending
         seq = pending.at_least(first)
         while 0 < seq <= last:
@@ -193,13 +193,13 @@ class Outstanding:
             seq = pending.at_least(seq + 1)
 
     def next_deadline_ns(self) -> int | None:
-        """When the first wait is over."""
+        """Return when the first wait ends, or None."""
         self._trim()
         heads = [timers[0][0] for timers in (self._line, self._heap) if timers]
         return min(heads, default=None)
 
     def last_deadline_ns(self) -> int:
-        """When the last wait is over; 0 if none is."""
+        """Return when the last wait ends; 0 if there is none."""
         state = self.log.state
         waits = (ts + self.wait_ns(self.redeliveries(s)) for s, (_, ts) in state.pending.items())
         return max(waits, default=0)
@@ -207,7 +207,7 @@ class Outstanding:
     # -- deadlines
 
     def _arm(self, first: int, at_ns: int, last: int = 0) -> None:
-        """A message waits until then, or all from the first to the last that are outstanding."""
+        """Set a deadline for a message, or for all ack-pending ones from `first` to `last`."""
         if not self._ack_wait_ns:
             return
         line, deadline = self._line, (at_ns, first, last or first)
@@ -225,7 +225,7 @@ class Outstanding:
         return entry[1] + self.wait_ns(self.redeliveries(seq)) == at_ns
 
     def _trim(self) -> None:
-        """Take entries out of date from the front, so that the first one is a true deadline."""
+        """Remove stale entries from the front, so that the first one is a valid deadline."""
         line, heap = self._line, self._heap
         while line:
             at_ns, first, last = line[0]
@@ -252,6 +252,6 @@ class Outstanding:
 
 
 def _covers(ranges: Sequence[Range], seq: int) -> bool:
-    """Whether one of some ascending ranges has a sequence in it."""
+    """Return whether one of the ascending ranges contains a sequence."""
     at = bisect_right(ranges, seq, key=lambda each: each[0])
     return at > 0 and seq <= ranges[at - 1][1]

@@ -1,4 +1,4 @@
-"""C surface of the acknowledgement lane."""
+"""C interface of the ack lane."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -8,7 +8,7 @@ from penstock.broker.router cimport Lane, Message
 cdef struct AckSpan:
     uint64_t first            # stream sequences
     uint64_t last
-    uint64_t consumer_seq     # of the last
+    uint64_t consumer_seq     # of the last one
 
 
 cdef class AckBox:
@@ -23,10 +23,10 @@ cdef class AckBox:
 
 
 cdef class AckLane(Lane):
-    cdef bytes scope          # "domain.hash" of the account, in the longer form
+    cdef bytes scope          # "domain.hash" of the account, in v2 ack subjects
     cdef dict boxes           # "stream.consumer" -> AckBox
-    cdef AckBox latest        # most acks are for the consumer of the one before
-    cdef list filled          # boxes with something in them
+    cdef AckBox latest        # most acks are for the same consumer as the previous one
+    cdef list filled          # boxes that contain acks
 
     cdef bint is_ours(self, const char* scope, size_t n) noexcept
     cdef AckBox find(self, const char* key, size_t n)

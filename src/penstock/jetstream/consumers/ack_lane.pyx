@@ -1,11 +1,12 @@
-"""The lane of acknowledgements: plain ones are read and collected in C, for each consumer.
+"""The ack lane: parses plain acks in C and collects them per consumer.
 
-Plain is an ack without reply that says no more than that a message is done with. At the end of
-the turn its consumer takes all of them at once. Everything else, and what a turn brings after it,
-goes to the callback in the order it came, which first takes what was collected before.
+An ack is plain if it has no reply subject and only acknowledges its message. At the end of the turn
+the consumer takes all collected acks at once. Every other ack, and all that follows it in the turn,
+goes to the callback in order; the callback first takes what was collected before.
 
 An ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.
-<pending>`, or has `<domain>.<account hash>` in front of the stream and anything behind.
+<pending>`; the v2 form has `<domain>.<account hash>` before the stream and may have more tokens at
+the end.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -17,8 +18,8 @@ from penstock.subjects.trie_nodes cimport xrealloc
 cdef enum:
     V1_TOKENS = 9
     V2_TOKENS_MIN = 11
-    TOKENS_KEPT = 10         # in front of which a token's place is needed
-    DIGITS_MAX = 19          # of a sequence; longer ones are for the other lane to judge
+    TOKENS_KEPT = 10         # tokens whose start positions are recorded
+    DIGITS_MAX = 19          # of a sequence; longer ones are left to the Python path
 
 
 cdef class AckBox:
@@ -47,8 +48,8 @@ cdef class AckBox:
         self.count += 1
 
     def take(self) -> list:
-        """What was collected, in the order it came: (first and last stream sequence, consumer
-        sequence of the last); within a span both rise by one."""
+        """Return and clear the collected acks in order: (first and last stream sequence, consumer
+        sequence of the last). Both rise by one within a span."""
         cdef uint32_t i
         taken = [(self.spans[i].first, self.spans[i].last, self.spans[i].consumer_seq)
                  for i in range(self.count)]
@@ -65,22 +66,22 @@ cdef class AckLane(Lane):
         self.filled = []
 
     def open(self, str stream not None, str consumer not None) -> None:
-        """From now on it collects plain acks of a consumer."""
+        """Start to collect the plain acks of a consumer."""
         cdef bytes key = key_of(stream, consumer)
         if key not in self.boxes:
             self.boxes[key] = AckBox(stream, consumer)
 
     def close(self, str stream not None, str consumer not None) -> None:
-        """A consumer is gone, or wants to see every ack."""
+        """Stop collecting for a consumer that was deleted or must see every ack."""
         self.latest = None
         self.boxes.pop(key_of(stream, consumer), None)
 
     def __len__(self) -> int:
-        """How many consumers it collects for."""
+        """Return how many consumers it collects for."""
         return len(self.boxes)
 
     def take_filled(self) -> list:
-        """The boxes with something in them, each of them to be emptied."""
+        """Return the boxes that contain acks; the caller empties each."""
         filled, self.filled = self.filled, []
         return filled
 
@@ -134,7 +135,7 @@ cdef bint is_plain(const char* body, size_t n) noexcept nogil:
 
 
 cdef int stream_token(const char* subject, size_t n, size_t* starts) noexcept nogil:
-    """Which token names the stream, and where tokens begin; 0 if it is no ack subject."""
+    """Return which token names the stream, and the token positions; 0 if it is no ack subject."""
     cdef size_t i
     cdef int tokens = 1
     starts[0] = 0
@@ -149,7 +150,7 @@ cdef int stream_token(const char* subject, size_t n, size_t* starts) noexcept no
 
 
 cdef uint64_t number_at(const char* digits, size_t n) noexcept nogil:
-    """A sequence; 0 if it is none, or none that is sure to fit."""
+    """Parse a sequence; 0 if it is invalid or may overflow."""
     cdef uint64_t value = 0
     cdef size_t i
     if n > DIGITS_MAX:

@@ -1,8 +1,8 @@
-"""What acknowledgements do: settle, send again, wait longer, give up.
+"""Acks of one consumer: ack, nak, in-progress, term, and giving up at max_deliver.
 
-Only sequences count: an ack is not asked which delivery of its message it means. An ack beyond
-what was delivered changes nothing and is not answered, as in the reference. Settled sequences are
-gathered for a stream that keeps messages for its consumers, and for no other.
+Only the stream sequence counts: an ack applies to its message, whichever delivery it names. An ack
+beyond what was delivered has no effect and gets no reply, as in the reference. Acknowledged
+sequences are collected only for a stream that keeps messages for its consumers.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _PERCENT: Final = 100
 
 
 AckSpan: TypeAlias = tuple[int, int, int]
-"""First and last stream sequence, consumer sequence of the last; within, both rise by one."""
+"""First and last stream sequence, consumer sequence of the last; both rise by one within a span."""
 
 
 class Acked(NamedTuple):
-    """What an acknowledgement brings about."""
+    """The result of an ack."""
 
     effects: list[Effect]
     settled: tuple[Range, ...] = ()
-    """Sequences this consumer needs no more; empty unless the stream keeps by interest."""
+    """Sequences this consumer no longer needs; empty unless the stream keeps by interest."""
 
 
 class Settling:
-    """The acknowledgements of one consumer."""
+    """Processes the acks of one consumer."""
 
     __slots__ = (
         "_cfg",
@@ -67,36 +67,36 @@ class Settling:
         self._outstanding = outstanding
         self._events = events
         self.by_interest = by_interest
-        """Whether the stream wants to know of each that is settled."""
+        """Whether the stream needs to know which sequences are done."""
         self._sampled = 0
         self.last_ns = 0
-        """When an acknowledgement last counted."""
+        """When an ack last had an effect."""
         self.settled: list[Range] = []
         self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
-        """From now on this configuration."""
+        """Apply a new configuration."""
         self._cfg = cfg
         self._share = min(sampled_percent(cfg.sample_freq), _PERCENT)
 
     @property
     def samples(self) -> bool:
-        """Whether some acks are reported."""
+        """Return whether some acks are sampled."""
         return self._share > 0
 
     def keep_by_interest(self, by_interest: bool) -> None:
-        """Whether the stream wants to know what is settled, from now on."""
+        """Set whether the stream needs to know which sequences are done."""
         self.by_interest = by_interest
 
     def note(self, first: int, last: int) -> None:
-        """These sequences are needed no more."""
+        """Record that the consumer no longer needs these sequences."""
         if self.by_interest and first <= last:
             self.settled.append((first, last))
 
     # -- verbs
 
     def obey(self, ref: AckRef, ack: Ack, now_ns: int, out: list[Effect]) -> bool:
-        """Do what an ack says; whether it is to be answered."""
+        """Apply an ack; return whether to reply to it."""
         match ack.verb:
             case Verb.ACK:
                 self._sample(ref, now_ns, out)
@@ -118,8 +118,8 @@ class Settling:
         return ref.stream_seq > 0
 
     def _settle(self, ref: AckRef, now_ns: int) -> bool:
-        """A message is done with, and with it those before if acks are for all. Whether it was
-        delivered at all."""
+        """Acknowledge a message, and with policy `all` those before it. Return whether the message
+        was delivered."""
         if ref.stream_seq <= 0 or self._is_ahead(ref.stream_seq):
             return False
         if self._cfg.ack_policy is AckPolicy.EXPLICIT:
@@ -130,7 +130,7 @@ class Settling:
         return True
 
     def settle_many(self, spans: list[AckSpan], now_ns: int) -> None:
-        """As plain acks for each message in these spans, in their order."""
+        """Process a plain ack for each message in these spans, in order."""
         if not self._cfg.flow_control:
             end = self._cursor.next - 1
             spans = [_clipped(span, end) for span in spans if span[0] <= end]
@@ -144,7 +144,7 @@ class Settling:
             self.last_ns = now_ns
 
     def _is_ahead(self, seq: int) -> bool:
-        # What a flow-controlled consumer knows of its deliveries may be behind its reader.
+        # The state of a flow-controlled consumer may lag the progress of its reader.
         return seq >= self._cursor.next and not self._cfg.flow_control
 
     def _settle_one(self, seq: int) -> None:
@@ -152,11 +152,11 @@ class Settling:
             self.note(seq, seq)
 
     def settle_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
-        """Everything delivered up to here is done with."""
+        """Acknowledge everything delivered up to here."""
         state = self._outstanding.log.state
         if consumer_seq <= 0 or seq <= state.floor_stream:
             return
-        # An ack may know of deliveries that a power cut took out of the state.
+        # An ack may refer to deliveries that a power cut removed from the state.
         consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
         if self.by_interest:
             self.settled += state.pending.spans_within(0, seq)
@@ -173,8 +173,8 @@ class Settling:
         if delay_ns is None:
             self._outstanding.requeue((ref.stream_seq,))
         else:
-            # Counted from a time at which the ordinary wait would end now; with backoff the
-            # wait is another one, and so is the delay. The reference does the same.
+            # The wait restarts from a time such that ack_wait ends after the delay. With backoff
+            # the wait has another length, so the delay differs too. The reference does the same.
             since_ns = now_ns - self._cfg.ack_wait + delay_ns
             since_ns = max(-TIME_NS_MAX, min(since_ns, TIME_NS_MAX))
             self._outstanding.wait_from(ref.stream_seq, since_ns)
@@ -182,7 +182,7 @@ class Settling:
     # -- without an ack
 
     def lost(self, seq: int, now_ns: int, out: list[Effect]) -> None:
-        """The stream has no such message any more; what was known of it is forgotten."""
+        """Forget a message that the stream no longer has."""
         outstanding = self._outstanding
         entry = outstanding.log.state.pending.get(seq)
         deliveries = max(outstanding.redeliveries(seq), 1)
@@ -192,7 +192,8 @@ class Settling:
             out.append(self._events.terminated(entry[0], seq, deliveries, REASON_DELETED))
 
     def give_up(self, seq: int, deliveries: int, out: list[Effect]) -> None:
-        """A message was delivered as often as allowed. It stays with a stream that keeps it."""
+        """Give up a message that reached max_deliver. A stream that keeps by interest still keeps
+        it."""
         out.append(self._events.exhausted(seq, deliveries))
         self._outstanding.dropped(seq, deliveries)
 
@@ -211,7 +212,7 @@ class Settling:
 
 
 def _clipped(span: AckSpan, end: int) -> AckSpan:
-    """A span up to a sequence."""
+    """Return the part of a span up to `end`."""
     first, last, consumer_seq = span
     beyond = max(last - end, 0)
     return first, last - beyond, consumer_seq - beyond

@@ -1,10 +1,10 @@
-"""One consumer: messages of a stream to those who ask for them, until each is acknowledged.
+"""One consumer: delivers the messages of a stream to clients until each message is acknowledged.
 
-Every call takes the time, changes the state and returns what the edge shall do; none waits. Here
-is what the world may tell a consumer; how messages move is `Delivery`'s, what acks mean is
-`Settling`'s. Invariants: a message is delivered before its successors unless it is redelivered;
-what is delivered and not settled is delivered again; the floor never passes a message that is
-outstanding. It reads its stream's store and writes only its own state, through the `StateLog`.
+Every call takes the current time, updates the state and returns effects for the server to perform;
+no call blocks. This module handles the events; `Delivery` moves messages, `Settling` processes
+acks. Invariants: first deliveries are in stream order; a message that is delivered and not
+acknowledged is delivered again; the ack floor never passes an ack-pending message. A consumer reads
+its stream's store and writes only its own state, through the `StateLog`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _ANSWERING = (AckPolicy.EXPLICIT, AckPolicy.ALL)
 
 
 class Reset(NamedTuple):
-    """A reset was done: the sequence delivery goes on at, and what follows at once."""
+    """The result of a reset: the sequence that delivery continues at, and the effects."""
 
     seq: int
     effects: list[Effect]
 
 
 class Consumer:
-    """A consumer as its stream's host sees it."""
+    """A consumer as its stream host uses it."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Consumer:
         now_ns: int,
         recovered: bool,
     ) -> None:
-        """`recovered`: the log has the state of an earlier life, so the start is not chosen."""
+        """`recovered`: the log has the state of an earlier run, so no start is selected."""
         self.name = name
         self.stream_name = around.stream_name
         self.cfg = cfg
@@ -97,14 +97,15 @@ class Consumer:
         start = CursorStart(position_changes.reconcile(self._outstanding, self._around.store))
         if not self.cfg.sourcing:
             return start
-        # A stream that feeds on this one counts deliveries from its own start.
+        # A stream that sources from this one counts deliveries from its own start.
         floor = self.log.state.floor_stream
         self._outstanding.reset(0, floor)
         return CursorStart(floor + 1)
 
     @property
     def busy(self) -> bool:
-        """Whether the last call stopped with more to deliver: `wake` it again soon."""
+        """Return whether the last call stopped with more to deliver: the caller wakes it again
+        soon."""
         return self._delivery.busy
 
     # -- from clients
@@ -112,8 +113,8 @@ class Consumer:
     def wake(self, now_ns: int, *, direct: bool = False) -> list[Effect]:
         """Deliver what may be delivered, up to a bound.
 
-        With `direct` everything that was decided before has left, so that messages may go to the
-        outboxes without becoming effects.
+        With `direct` the caller guarantees that all earlier effects have been performed, so that
+        messages may go to the outboxes without becoming effects.
         """
         out: list[Effect] = []
         self._delivery.pump(now_ns, out, direct=direct)
@@ -121,11 +122,11 @@ class Consumer:
 
     @property
     def has_lane(self) -> bool:
-        """Whether it can use a `direct` wake."""
+        """Return whether the consumer can use a `direct` wake."""
         return self._delivery.lane is not None
 
     def request(self, reply: str, header: bytes, body: bytes, now_ns: int) -> list[Effect]:
-        """Queue a pull request, or return the status that refuses it.
+        """Queue a pull request, or return the status that rejects it.
 
         The caller wakes the consumer once all requests of its turn are queued: priorities decide
         between requests that arrived together.
@@ -141,7 +142,7 @@ class Consumer:
         return out
 
     def ack(self, ref: AckRef, reply: str, header: bytes, payload: bytes, now_ns: int) -> Acked:
-        """An acknowledgement of any kind. Its effects may be sent once the state is durable."""
+        """Process an ack of any kind. The server sends its effects once the state is durable."""
         if not self.takes_acks:
             return Acked([])
         out: list[Effect] = []
@@ -159,16 +160,16 @@ class Consumer:
 
     @property
     def takes_acks(self) -> bool:
-        """Whether clients acknowledge messages one by one; else nobody listens for acks."""
+        """Return whether clients acknowledge messages; otherwise acks are ignored."""
         return self.cfg.ack_policy in _ANSWERING
 
     @property
     def takes_plain_acks(self) -> bool:
-        """Whether acks that only say that a message is done may come as `ack_many`."""
+        """Return whether plain acks may come through `ack_many`."""
         return self.takes_acks and not self._settling.samples
 
     def ack_many(self, spans: list[AckSpan], now_ns: int) -> Acked:
-        """Acknowledgements that nobody waits for and that say nothing else, as they came."""
+        """Process plain acks without a reply subject, in order of arrival."""
         if not self.takes_acks:
             return Acked([])
         out: list[Effect] = []
@@ -180,7 +181,7 @@ class Consumer:
         return Acked(out, self.take_settled())
 
     def flow_reply(self, subject: str, header: bytes, now_ns: int) -> list[Effect]:
-        """A subscriber's answer to a flow control request."""
+        """Process a subscriber's reply to a flow control request."""
         if self._push is None or not self._push.answered(subject):
             return []
         if self.cfg.ack_policy is AckPolicy.FLOW_CONTROL and header:
@@ -191,7 +192,7 @@ class Consumer:
         return self.wake(now_ns)
 
     def interest_changed(self, now_ns: int) -> list[Effect]:
-        """Somebody came to listen, or stopped, where this consumer sends to."""
+        """Handle a change of the subscriptions to the consumer's delivery subjects."""
         out: list[Effect] = []
         if self._pull is not None:
             self._pull.sweep(now_ns, out)
@@ -206,7 +207,8 @@ class Consumer:
         return out
 
     def closing(self, *, is_deleted: bool) -> list[Effect]:
-        """The consumer goes, or else the server does: what waiting requests are told."""
+        """Return the statuses for waiting requests: the consumer is deleted, or the server
+        stops."""
         out: list[Effect] = []
         if self._pull is not None:
             self._pull.close(out, is_deleted=is_deleted)
@@ -220,16 +222,17 @@ class Consumer:
     # -- from the stream
 
     def stored(self, seq: int, subject: str, now_ns: int) -> bool:
-        """A message became visible; whether it is one to `wake` this consumer for."""
+        """Record a message that became visible; return whether to `wake` this consumer."""
         return self._cursor.stored(seq, subject)
 
     def stored_some(self) -> bool:
-        """Messages became visible, nobody says which; whether to `wake` this consumer."""
+        """Record that unspecified messages became visible; return whether to `wake` this
+        consumer."""
         self._cursor.stored_some()
         return True
 
     def removed(self, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:
-        """The stream lost messages, but not by a purge."""
+        """Handle the removal of messages, other than by a purge."""
         self._cursor.removed(ranges)
         out: list[Effect] = []
         known = self._outstanding.within(ranges)
@@ -242,7 +245,7 @@ class Consumer:
         return out
 
     def purged(self, subject: str | None, ranges: tuple[Range, ...], now_ns: int) -> list[Effect]:
-        """The stream was purged, of everything or of what a filter matches."""
+        """Handle a purge of everything or of the subjects that a filter matches."""
         start = position_changes.start_after_purge(
             subject, self._cursor.filters, self._around.store
         )
@@ -253,15 +256,16 @@ class Consumer:
         return self.wake(now_ns)
 
     def wants(self, subject: str) -> bool:
-        """Whether its filters let a subject through."""
+        """Return whether the filters match a subject."""
         return self._cursor.matches(subject)
 
     def needs(self, seq: int, subject: str) -> bool:
-        """Whether a stream that keeps messages for its consumers must keep this one for it."""
+        """Return whether a stream that keeps messages for its consumers must keep this one for
+        it."""
         return self._cursor.matches(subject) and self.holds(seq)
 
     def holds(self, seq: int) -> bool:
-        """As `needs`, of a message its filters let through."""
+        """As `needs`, for a message that the filters match."""
         state = self.log.state
         if seq in state.redelivered:
             return True
@@ -273,7 +277,7 @@ class Consumer:
 
     @property
     def holds_all_from(self) -> int:
-        """The sequence from which on it holds every message; 0 if its filters leave some out."""
+        """The sequence from which it holds every message; 0 if its filters exclude some."""
         if self._cursor.filters:
             return 0
         is_explicit = self.cfg.ack_policy is AckPolicy.EXPLICIT
@@ -281,14 +285,14 @@ class Consumer:
         return max(self._cursor.next, floor + 1) if is_explicit else floor + 1
 
     def has_passed(self, seq: int) -> bool:
-        """Whether it holds nothing up to here, for sure."""
+        """Return whether it certainly holds nothing up to this sequence."""
         state = self.log.state
         return seq <= state.floor_stream and not state.redelivered
 
     def take_settled(self) -> tuple[Range, ...]:
-        """What was settled since the last call; empty unless the stream keeps by interest.
+        """Return the sequences done since the last call; empty unless the stream keeps by interest.
 
-        A range may cover messages its filters do not let through.
+        A range may cover messages that the filters do not match.
         """
         settled = self._settling.settled
         if not settled:
@@ -317,7 +321,8 @@ class Consumer:
         return out
 
     def _again(self, seqs: Iterable[int], out: list[Effect]) -> None:
-        """Queue what is to be delivered again, unless once was all that is allowed."""
+        """Queue messages for redelivery; give up those with max_deliver of 1 or already
+        exceeded."""
         for seq in seqs:
             redeliveries = self._outstanding.redeliveries(seq)
             if 0 < self.cfg.max_deliver <= max(redeliveries, 1):
@@ -334,7 +339,7 @@ class Consumer:
             if pull.queue:
                 lifetime.start(now_ns)
                 return
-            # Who has a message may be at work on it until the wait for its ack is over.
+            # A client may work on a delivered message until its ack wait ends.
             used_ns = max(pull.last_active_ns, self._outstanding.last_deadline_ns())
             lifetime.start(used_ns)
             if lifetime.due_ns > now_ns:
@@ -343,11 +348,12 @@ class Consumer:
         self._abandoned_ns = now_ns
 
     def is_abandoned(self, now_ns: int) -> bool:
-        """Whether nobody used it for as long as its configuration allows: it is to be deleted."""
+        """Return whether the consumer was unused for its inactive threshold: the caller deletes
+        it."""
         return self._abandoned_ns is not None and now_ns >= self._abandoned_ns
 
     def next_deadline_ns(self) -> int | None:
-        """When `tick` will have something to do; None if it needs no ticks."""
+        """Return when `tick` has something to do; None if it needs no tick."""
         delivery, push, pull = self._delivery, self._push, self._pull
         times = [
             self._outstanding.next_deadline_ns(),
@@ -364,7 +370,7 @@ class Consumer:
     # -- from administrators
 
     def update(self, cfg: ConsumerConfig, now_ns: int) -> list[Effect]:
-        """From now on this configuration; that it is allowed has been checked."""
+        """Apply a new configuration that the caller has checked."""
         old, self.cfg = self.cfg, cfg
         out: list[Effect] = []
         if cfg.filters != old.filters:
@@ -392,11 +398,12 @@ class Consumer:
         return out + self.interest_changed(now_ns)
 
     def retention_changed(self, *, by_interest: bool) -> None:
-        """The stream keeps messages for its consumers from now on, or does not any more."""
+        """Set whether the stream keeps messages for its consumers."""
         self._settling.keep_by_interest(by_interest)
 
     def reset(self, seq: int, now_ns: int) -> Reset | ApiError:
-        """Go on at a sequence, or with 0 at the first one not acknowledged; all is forgotten."""
+        """Restart at a sequence, or with 0 at the first unacknowledged one; forgets all ack-pending
+        messages."""
         state = self.log.state
         target = position_changes.reset_target(
             seq, self.cfg, state.floor_stream, self._around.store
@@ -413,19 +420,19 @@ class Consumer:
         self._delivery.last_ns = self._settling.last_ns = 0
 
     def news(self, now_ns: int) -> list[Effect]:
-        """What is told of it when it has been made, besides that it was."""
+        """Return the advisories at creation, besides the creation advisory itself."""
         until_ns = self.cfg.pause_until or 0
         return [self._events.paused(until_ns, paused=True)] if until_ns > now_ns else []
 
     def unpin(self, group: str, now_ns: int) -> list[Effect]:
-        """Set the pinned client of a group free; it is told even if there was none."""
+        """Unpin the client of a group; the advisory is sent even if no client was pinned."""
         if self._pull is None:
             return []
         self._pull.pin.release()
         return [self._events.unpinned(group, "admin"), *self.wake(now_ns)]
 
     def info(self, now_ns: int) -> ConsumerInfo:
-        """Where it is."""
+        """Return the consumer info for the API."""
         state, cfg = self.log.state, self.cfg
         remaining = pause_remaining(cfg.pause_until, now_ns)
         return ConsumerInfo(
@@ -455,7 +462,7 @@ class Consumer:
         )
 
     def _groups(self) -> tuple[PriorityGroupState, ...]:
-        """The one group that is in effect."""
+        """Return the state of the one priority group in effect."""
         if not self.cfg.priority_groups or self._pull is None:
             return ()
         pin = self._pull.pin
@@ -465,7 +472,7 @@ class Consumer:
 
 
 def _asks_too_much(header: bytes) -> bool:
-    """Whether a request wants an API level that this server has not, or that is none."""
+    """Return whether a request needs an API level that is unsupported or invalid."""
     wanted = headers.get(header, REQUIRED_LEVEL_HEADER.encode())
     return wanted is not None and demands_too_much(wanted.decode(errors="replace"))
 

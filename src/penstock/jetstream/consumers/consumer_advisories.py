@@ -1,4 +1,4 @@
-"""What a consumer tells the world about itself: advisories and samples, under its own name."""
+"""The advisories and ack samples that a consumer publishes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Events:
-    """Makes the events of one consumer."""
+    """Builds the advisories of one consumer."""
 
     __slots__ = ("_account", "_consumer", "_stream", "_tail")
 
@@ -32,7 +32,7 @@ class Events:
         self._tail = f"{stream}.{consumer}"
 
     def acked(self, ref: AckRef, ack_time_ns: int) -> Advise:
-        """A sample: how long an acknowledgement took."""
+        """Return an ack sample: how long the ack took."""
         event = ConsumerAck(
             stream=self._stream,
             consumer=self._consumer,
@@ -44,7 +44,7 @@ class Events:
         return Advise(api_subjects.CONSUMER_ACK + self._tail, event)
 
     def refused(self, ref: AckRef) -> Advise:
-        """A client sent a message back."""
+        """Return the advisory of a nak."""
         event = MsgNaked(
             stream=self._stream,
             consumer=self._consumer,
@@ -55,7 +55,7 @@ class Events:
         return Advise(api_subjects.MSG_NAKED + self._tail, event)
 
     def terminated(self, consumer_seq: int, seq: int, deliveries: int, reason: str) -> Advise:
-        """A message will not be delivered again."""
+        """Return the advisory of a message that will not be delivered again."""
         event = MsgTerminated(
             stream=self._stream,
             consumer=self._consumer,
@@ -67,14 +67,14 @@ class Events:
         return Advise(api_subjects.MSG_TERMINATED + self._tail, event)
 
     def exhausted(self, seq: int, deliveries: int) -> Advise:
-        """A message was delivered as often as allowed."""
+        """Return the advisory of a message that reached max_deliver."""
         event = MaxDeliveries(
             stream=self._stream, consumer=self._consumer, stream_seq=seq, deliveries=deliveries
         )
         return Advise(api_subjects.MAX_DELIVERIES + self._tail, event)
 
     def pinned(self, group: str, pin_id: str) -> Advise:
-        """A client is pinned."""
+        """Return the advisory of a newly pinned client."""
         event = GroupPinned(
             account=self._account,
             stream=self._stream,
@@ -85,7 +85,7 @@ class Events:
         return Advise(api_subjects.CONSUMER_PINNED + self._tail, event)
 
     def unpinned(self, group: str, reason: str) -> Advise:
-        """A client is pinned no longer."""
+        """Return the advisory of a client that is no longer pinned."""
         event = GroupUnpinned(
             account=self._account,
             stream=self._stream,
@@ -96,7 +96,7 @@ class Events:
         return Advise(api_subjects.CONSUMER_UNPINNED + self._tail, event)
 
     def paused(self, until_ns: int, *, paused: bool) -> Advise:
-        """The consumer pauses, or goes on."""
+        """Return the advisory of a pause or a resume."""
         event = ConsumerPause(
             stream=self._stream, consumer=self._consumer, paused=paused, pause_until=until_ns
         )

@@ -1,4 +1,4 @@
-"""What a consumer needs of the world it is in: values that stay, and questions it may ask."""
+"""What a consumer needs from its stream and server: constant values, and functions to call."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ if TYPE_CHECKING:
     from penstock.subjects.trie import SubList
 
 PAYLOAD_BYTES_MAX: Final = 1_048_576
-"""The server's default for the largest message, which a rate limit lets through in one go."""
+"""The server's default maximum payload, which a rate limit passes in one burst."""
 
 
 class Outlet(NamedTuple):
-    """Where compiled code puts deliveries: the router, and who listens in the account."""
+    """Where compiled code writes deliveries: the router, and the account's subscriptions."""
 
     router: Router
     interest: SubList
 
 
 class ConsumerContext(NamedTuple):
-    """Where a consumer lives."""
+    """The stream, account and server of a consumer."""
 
     stream_name: str
     store: Store
-    """The stream's messages; a consumer only reads."""
+    """The stream's messages; a consumer only reads them."""
     has_interest: Callable[[str, str | None], bool]
-    """Whether somebody listens on a subject, in a queue group if one is named."""
+    """Return whether a subject has a subscriber, in the queue group if one is given."""
     nuid: Callable[[], str]
     account: str = "$G"
     account_hash: str = ""
     domain: str = ""
     ack_v2: bool = False
-    """Whether ack subjects name the domain and the account."""
+    """Whether ack subjects contain the domain and the account."""
     max_msgs_per_subject: int = -1
-    """The stream's; it decides what the last message of each subject is."""
+    """The stream's setting; it decides how `last_per_subject` starts."""
     by_interest: bool = False
-    """Whether the stream keeps messages for its consumers, so that it wants to know of each
-    that is settled."""
+    """Whether the stream keeps messages for its consumers and so needs to know which sequences are
+    done."""
     burst_bytes: int = PAYLOAD_BYTES_MAX
-    """The largest message the stream may hold."""
+    """The largest message that the stream may hold."""
     outlet: Outlet | None = None
     """None: every delivery is an effect."""
 
     def ack_prefix(self, consumer: str) -> str:
-        """Ack subjects of a consumer up to the first number."""
+        """Return the ack subjects of a consumer up to the first number."""
         return f"$JS.ACK.{self._scope()}{self.stream_name}.{consumer}."
 
     def flow_prefix(self, consumer: str) -> str:
-        """Subjects of a consumer's flow control up to the id."""
+        """Return the flow control subjects of a consumer up to the id."""
         return f"$JS.FC.{self._scope()}{self.stream_name}.{consumer}."
 
     def _scope(self) -> str:

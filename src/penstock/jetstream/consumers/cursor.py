@@ -1,9 +1,9 @@
-"""Where a consumer reads: its filters, the next sequence to look at, how much is still to come.
+"""Cursor: a consumer's filters, the next sequence to read, and the count of undelivered messages.
 
-`next` only moves forward, save by a reset, and never past a message that the filters match and
-that was not handed out; what is stored but not visible yet is never passed over. The number of
-messages to come is counted once and then kept by what the stream reports; it is counted anew
-after removals whose subjects are not known. Reads the store, changes nothing in it.
+Invariant: `next` only moves forward, except by a reset, and never past a matching message that was
+not handed out; messages that are stored but not visible yet are never skipped. The undelivered
+messages are counted once; then the stream's reports update the count. They are counted again after
+removals of messages with unknown subjects. The cursor only reads the store.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 EVERYTHING: Final = ">"
 SCAN_MAX: Final = 32
-"""Messages looked at one by one before the index is asked: it answers a wildcard by looking at
-every subject that matches, which costs more than a few neighbours where most of them match."""
+"""Messages scanned one by one before the index is used. For a wildcard the index visits every
+subject that matches, which costs more than a few neighbours where most of them match."""
 TAIL_SCAN_MAX: Final = 256
-"""New messages counted one by one instead of counting everything anew."""
+"""New messages counted one by one instead of recounting everything."""
 DOUBT_MAX: Final = 256
-"""Removals after which messages to come are counted anew in any case."""
+"""Removals after which undelivered messages are always recounted."""
 CHEAP_SUBJECTS_MAX: Final = 256
-"""Up to so many subjects counting anew costs about as much as delivering a message."""
+"""Up to this many subjects a recount costs about as much as delivering a message."""
 
 
 NO_LIMIT: Final = 2**62
 
 
 class CursorStart(NamedTuple):
-    """Where to begin: at a sequence, or with a row of them and then behind the stream's end."""
+    """Where to start: at a sequence, or with a row of sequences and then after `resume`."""
 
     seq: int
     row: array[int] | None = None
     resume: int = 0
-    """The last sequence that only the row may reach."""
+    """The last sequence that only the row covers."""
 
 
 def select_start(cfg: ConsumerConfig, store: Store, per_subject_max: int) -> CursorStart:
-    """What the deliver policy means for the stream as it is now."""
+    """Return the start that the deliver policy selects in the current stream."""
     state = store.state()
     filters = effective_filters(cfg)
     if cfg.opt_start_seq:
@@ -72,7 +72,7 @@ def _first_wanted(
         case DeliverPolicy.LAST:
             return state.last_seq
         case DeliverPolicy.LAST_PER_SUBJECT:
-            # Either every subject has but one message, or none has any.
+            # Either every subject has exactly one message, or there are no messages.
             return state.first_seq if state.num_subjects else state.last_seq
         case DeliverPolicy.BY_START_TIME:
             return _first_since(cfg.opt_start_time or 0, store, state, filters)
@@ -81,19 +81,20 @@ def _first_wanted(
 
 
 def _first_since(ts_ns: int, store: Store, state: StoreState, filters: tuple[str, ...]) -> int:
-    """The first message not older; where filters leave a gap before the first, it is jumped."""
+    """Return the first message at or after a time; skip a gap that the filters leave before the
+    first match."""
     seq = store.seq_at_time(ts_ns)
     later = store.first_since(filters, seq) or seq
     return later if later < state.last_seq else seq
 
 
 def effective_filters(cfg: ConsumerConfig) -> tuple[str, ...]:
-    """The filters as the store takes them: none if one of them matches everything."""
+    """Return the filters for the store: none if one of them matches everything."""
     return () if EVERYTHING in cfg.filters else cfg.filters
 
 
 class Cursor:
-    """The reading position of one consumer."""
+    """The read position of one consumer."""
 
     __slots__ = (
         "_count",
@@ -115,33 +116,33 @@ class Cursor:
         self._store = store
         self.next = start.seq
         self.row = start.row
-        """Sequences to hand out before those that follow `_resume`; None when that is done."""
+        """Sequences to hand out before those after `_resume`; None when that is done."""
         self.row_at = 0
         self._resume = start.resume
         self._count = 0
         self._counted_to = 0
         self._doubt = 0
-        """How many of `_count` may be gone: removed, and nobody said whether they matched."""
+        """How many of `_count` may be removed: it is unknown whether removed messages matched."""
         self._tail_unknown = False
-        """Whether there may be messages behind `_counted_to` that were not announced."""
+        """Whether there may be unannounced messages after `_counted_to`."""
         self._stale = True
         self.set_filters(cfg)
 
     def set_filters(self, cfg: ConsumerConfig) -> None:
-        """From now on these; what was handed out stays so."""
+        """Set the filters; what was handed out stays so."""
         self.filters = effective_filters(cfg)
         self._filter = SubjectFilter(self.filters)
         self._scans = SCAN_MAX
         self._stale = True
 
     def matches(self, subject: str) -> bool:
-        """Whether the filters let a subject through."""
+        """Return whether the filters match a subject."""
         return self._filter.matches(subject)
 
     # -- reading
 
     def peek(self) -> MessageRecord | Cold | None:
-        """The next message to hand out, which stays the next until `passed`; None at the end."""
+        """Return the next message to hand out, the same one until `passed`; None at the end."""
         if self.row is not None:
             found = self._peek_row(self.row)
             if found is not None:
@@ -155,14 +156,14 @@ class Cursor:
         return record
 
     def _search(self) -> MessageRecord | Cold | None:
-        """The next match among the neighbours, or else by the index."""
+        """Return the next match: scan the next messages first, then use the index."""
         at = self.next
         for _ in range(self._scans):
             record = self._store.next_match((), at)
             if record is None:
                 return None
             if isinstance(record, Cold):
-                break  # the index may know that nothing in that block is wanted
+                break  # the index may show that the block has no match
             if self._filter.matches(record.subject):
                 self._scans = SCAN_MAX
                 return record
@@ -180,7 +181,7 @@ class Cursor:
         return None
 
     def reached_end(self) -> None:
-        """All that is visible has been looked at."""
+        """Record that every visible message has been examined."""
         end = self._store.visible_seq + 1
         if end > self.next:
             self.next = end
@@ -188,24 +189,24 @@ class Cursor:
             self._stale = True
 
     def passed(self, seq: int) -> None:
-        """The message `peek` gave has been handed out."""
+        """Record that the message from `peek` was handed out."""
         self._leave_row_entries(1, seq)
         if seq <= self._counted_to:
             self._count -= 1
         else:
             self._counted_to = seq  # it was read before it was announced
 
-    # -- runs of the compiled lane
+    # -- runs of the pump
 
     def counts(self) -> tuple[int, int, int]:
-        """How many are to come, up to where that is counted, and how many messages it may be
-        counted down for before it must be asked again."""
+        """Return the undelivered messages, the sequence up to which they are counted, and how many
+        messages a run may count down before the count must be checked again."""
         self.pending_after(self.next)
         doubtless = self._count - self._doubt - 1 if self._doubt else NO_LIMIT
         return self._count, self._counted_to, doubtless
 
     def ran(self, run: DeliveryRun) -> None:
-        """A run handed messages out, of the row or from `next` on."""
+        """Record a run that handed out messages of the row or from `next` on."""
         if run.sent:
             self._leave_row_entries(run.sent, run.last_seq)
             self._count, self._counted_to = run.to_come, run.counted_to
@@ -213,7 +214,7 @@ class Cursor:
             self.reached_end()
 
     def _leave_row_entries(self, number: int, seq: int) -> None:
-        """Go on behind `seq`, and in the row, if there is one, by so many."""
+        """Continue after `seq`; in a row advance by `number` entries."""
         self.next = seq + 1
         if self.row is None:
             return
@@ -223,7 +224,7 @@ class Cursor:
             self.next = self._resume + 1
 
     def jump(self, seq: int) -> None:
-        """Go on at a sequence, forward or back; a row that was begun is given up."""
+        """Continue at a sequence, forward or back; drops the rest of a row."""
         self.row = None
         self.next = seq
         self._stale = True
@@ -231,7 +232,7 @@ class Cursor:
     # -- counting
 
     def pending(self) -> int:
-        """How many messages are still to come."""
+        """Return the number of undelivered messages."""
         if self._tail_unknown:
             self._count_tail()
         if self._stale or self._doubt:
@@ -239,10 +240,10 @@ class Cursor:
         return max(self._count, 0)
 
     def pending_after(self, seq: int) -> int:
-        """As `pending`, once this message has been handed out for the first time.
+        """Return `pending` as it is once this message has been handed out for the first time.
 
-        Where counting is dear it may include what was removed a moment ago, as long as that does
-        not turn none into some: clients take 0 for the end.
+        If counting is expensive, the result may include messages removed recently, unless that
+        would turn zero into more than zero: clients take 0 for the end.
         """
         if self._tail_unknown:
             self._count_tail()
@@ -266,7 +267,7 @@ class Cursor:
         self._stale = self._tail_unknown = False
 
     def _count_tail(self) -> None:
-        """Add what came behind `_counted_to`, or see that everything must be counted."""
+        """Add the messages after `_counted_to`, or mark the count for a full recount."""
         self._tail_unknown = False
         behind = self.next if self.row is None else self._resume + 1
         start = max(self._counted_to + 1, behind)
@@ -290,21 +291,21 @@ class Cursor:
             start = record.seq + 1
 
     def stored(self, seq: int, subject: str) -> bool:
-        """A message became visible; whether it is one for this consumer."""
+        """Record a message that became visible; return whether it is for this consumer."""
         if self.filters and not self._filter.matches(subject):
             return False
-        # While the tail is unknown it is counted from `_counted_to` on, with this message.
+        # While the tail is unknown it is counted from `_counted_to` on, including this message.
         if seq > self._counted_to and not self._tail_unknown:
             self._count += 1
             self._counted_to = seq
         return True
 
     def stored_some(self) -> None:
-        """Messages became visible, nobody says which."""
+        """Record that unspecified messages became visible."""
         self._tail_unknown = True
 
     def removed(self, ranges: Sequence[Range]) -> None:
-        """The stream lost what was in these ascending ranges."""
+        """Record the removal of the messages in these ascending ranges."""
         if not ranges or ranges[-1][1] < self.next:
             return
         for at in range(max(bisect_left(ranges, (self.next, 0)) - 1, 0), len(ranges)):
@@ -312,7 +313,7 @@ class Cursor:
             if last < self.next:
                 continue
             if self._stale:
-                return  # everything is counted again anyway
+                return  # everything is recounted anyway
             if first != last or self.row is not None or last > self._counted_to:
                 self._stale = True
             elif self.filters:

@@ -1,13 +1,12 @@
-"""How messages get from the stream to those who take them.
+"""Delivery: moves messages from the stream to the clients of one consumer.
 
-The parts of a consumer and the loop over them: redeliveries first, in their order, then what
-`Cursor` has next, as long as somebody may get it. Everything a message needs is decided before
-anything changes, so a message that finds no taker is as untouched as if nobody had looked. A call
-delivers a bounded number of bytes.
+Delivers redeliveries first, in order, then what `Cursor` returns next, as long as a client may get
+it. Invariant: everything is decided before anything changes, so a message that no client takes
+leaves no trace. A call delivers a bounded number of bytes.
 
-There are two lanes that mean the same. Ordinary messages go in runs through the compiled `Pump`,
-which puts them into outboxes at once: only when everything decided before has left (`direct`).
-All others, one by one, become effects.
+There are two paths with the same result. First deliveries go in runs through the compiled `Pump`,
+which writes them to outboxes at once, but only after all earlier effects were performed (`direct`).
+All other messages become effects, one by one.
 """
 
 from __future__ import annotations
@@ -40,31 +39,31 @@ if TYPE_CHECKING:
     from penstock.store.contract import MessageRecord
 
 PUMP_BYTES_MAX: Final = 524_288
-"""Delivered by one call; what is left waits for the next, so that nobody hogs the turn."""
+"""Bytes that one call delivers; the rest waits, so that one consumer does not fill the turn."""
 PUMP_BYTES_FIRST: Final = 16_384
-"""By the first call, and twice as much by each that follows: whoever asked for the consumer reads
-the answer, and may set its own bounds, before much has come."""
+"""Bytes that the first call delivers; each later call delivers twice as much. The client that
+created the consumer can read the reply, and set its own limits, before many messages arrive."""
 
 
 class Stop(enum.Enum):
     """Why delivering stopped."""
 
     END = enum.auto()
-    """Nothing to deliver, or nobody who may get it."""
+    """No message to deliver, or no client may get it."""
     ACKS = enum.auto()
-    """As many are outstanding as may be."""
+    """The limit of ack-pending messages is reached."""
     COLD = enum.auto()
     """The next message is not in memory."""
     HELD = enum.auto()
-    """The next message has its time."""
+    """The next message must wait for its replay or rate limit time."""
     BOUND = enum.auto()
-    """Enough for one call."""
+    """The byte limit of one call is reached."""
     RUN = enum.auto()
-    """A run comes next, and not everything before it has left."""
+    """A run comes next, but earlier effects must be performed before it."""
 
 
 class Delivery:
-    """The moving parts of one consumer."""
+    """The delivery state of one consumer."""
 
     def __init__(
         self,
@@ -97,13 +96,13 @@ class Delivery:
         self._call_bytes = PUMP_BYTES_FIRST
         self.busy = False
         self.hold_ns: int | None = None
-        """When a message that was held back may go."""
+        """When a held message may be sent."""
         self.last_ns = 0
-        """When the last message went."""
+        """When the last message was sent."""
         self.configure(cfg, now_ns)
 
     def configure(self, cfg: ConsumerConfig, now_ns: int) -> None:
-        """Take over what is kept ready of a configuration."""
+        """Apply a configuration."""
         self._cfg = cfg
         limit = cfg.max_ack_pending
         self._outstanding_max = limit if 0 < limit < OUTSTANDING_MAX else OUTSTANDING_MAX
@@ -120,29 +119,29 @@ class Delivery:
         until_ns = cfg.pause_until or 0
         self.pause_end_ns = until_ns if until_ns > now_ns else None
 
-    # -- what others ask
+    # -- queries
 
     def position(self) -> tuple[int, int]:
-        """How many deliveries there were, and up to where the stream has been read."""
+        """Return the number of deliveries, and the stream sequence read so far."""
         return self.log.state.delivered_consumer, self.cursor.next - 1
 
     def to_come(self) -> int:
-        """How many messages are still to be delivered for the first time."""
+        """Return how many messages are undelivered."""
         return self.cursor.pending()
 
     def on_the_way(self) -> int:
-        """How many are delivered and not settled."""
+        """Return how many messages are ack-pending."""
         return len(self.log.state.pending)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether as many are outstanding as may be."""
+        """Return whether the limit of ack-pending messages is reached."""
         return len(self.log.state.pending) >= self._outstanding_max
 
     # -- delivering
 
     def pump(self, now_ns: int, out: list[Effect], *, direct: bool = False) -> None:
-        """Deliver what may be delivered, up to a bound; `busy` if there is more."""
+        """Deliver what may be delivered, up to a bound; sets `busy` if there is more."""
         self.hold_ns = None
         stop = self._deliver_all(now_ns, out, direct=direct)
         self.busy = stop is Stop.BOUND or stop is Stop.RUN
@@ -150,8 +149,8 @@ class Delivery:
         if at_end and self.replay is not None and self.replay.is_over(self.cursor.next):
             self.replay = None
         if self.pull is not None and self.pull.must_sweep(now_ns, at_end=at_end):
-            # At the ack limit requests that do not wait are held, but only until the first
-            # expiry or heartbeat of any request is due.
+            # At the ack limit no-wait requests are held, but only until the first expiry or
+            # heartbeat of any request is due.
             self.pull.sweep(now_ns, out, at_end=at_end or stop is Stop.ACKS)
 
     def _deliver_all(self, now_ns: int, out: list[Effect], *, direct: bool) -> Stop:
@@ -184,8 +183,8 @@ class Delivery:
     def _run_next(
         self, lane: Pump, room: int, now_ns: int, out: list[Effect], *, direct: bool
     ) -> int | Stop:
-        """A run, if nothing must leave before it; 0 if the next message is one for the other
-        lane."""
+        """Deliver a run, if no effect must be performed before it; return 0 if the next message
+        needs `_deliver_one`."""
         if self.is_stalled:
             return Stop.ACKS
         if out or not direct:
@@ -197,7 +196,7 @@ class Delivery:
         return Stop.END if run.at_end else run.size
 
     def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> DeliveryRun:
-        """A run to whoever takes it without questions."""
+        """Deliver a run to the takers that need no further checks."""
         to_come, counted_to, at_most = self.cursor.counts()
         if self._acks:
             at_most = min(at_most, self._outstanding_max - len(self.log.state.pending))
@@ -270,7 +269,8 @@ class Delivery:
         return Stop.END if self.hold_ns is None else Stop.HELD
 
     def _next_again(self, now_ns: int, out: list[Effect]) -> MessageRecord | Cold | None:
-        """The next message to redeliver; those that are gone or were out too often are not."""
+        """Return the next message to redeliver; skip removed ones and those that reached
+        max_deliver."""
         queue = self.outstanding.queue
         while queue:
             seq = next(iter(queue))
@@ -287,7 +287,7 @@ class Delivery:
     def _offer(
         self, record: MessageRecord, redeliveries: int, now_ns: int, out: list[Effect]
     ) -> int:
-        """Give a message to whoever is next; its size, or 0 if nobody gets it now."""
+        """Give a message to the next client; return its size, or 0 if no client gets it now."""
         seq, ts_ns, subject, header, payload = record
         consumer_seq = self.log.state.delivered_consumer + 1
         cursor = self.cursor
@@ -331,7 +331,7 @@ class Delivery:
         self.push.sent(size, at_ack_limit=at_limit, now_ns=now_ns, out=out)
 
     def _is_held(self, ts_ns: int, size: int, now_ns: int) -> bool:
-        """Whether pace or rate say that a message must wait; if not, that it goes now."""
+        """Return whether replay or rate limit hold a message; if not, record it as sent."""
         until_ns = 0
         if self.replay is not None:
             until_ns = self.replay.may_go_ns(ts_ns)
@@ -348,7 +348,7 @@ class Delivery:
 
 
 def make_pump(around: ConsumerContext, ack_prefix: str) -> Pump | None:
-    """The compiled lane; None where there is no router, or a store that it cannot read."""
+    """Create the pump; None without a router, or with a store that it cannot read."""
     if around.outlet is None or not isinstance(around.store, IndexedStore):
         return None
     log = around.store.lane_parts()["log"]

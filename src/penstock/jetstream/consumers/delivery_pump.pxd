@@ -1,4 +1,4 @@
-"""C surface of the pump."""
+"""C interface of the delivery pump."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -9,7 +9,7 @@ from penstock.subjects.trie cimport SubList
 
 
 cdef enum:
-    SIZE_MARK_MAX = 48    # the line that tells a payload's size, and the end of a header
+    SIZE_MARK_MAX = 48    # the size header line and the end of the header
 
 
 cdef struct Taker:
@@ -17,7 +17,7 @@ cdef struct Taker:
     size_t to_len
     uint64_t left         # messages it may still get
     uint64_t given
-    int64_t bytes_left    # bytes it may still get; 0 if it does not count them
+    int64_t bytes_left    # bytes it may still get; 0 if it has no byte limit
 
 cdef struct Span:
     uint64_t first
@@ -26,13 +26,13 @@ cdef struct Span:
 cdef struct Body:
     const char* head
     size_t head_len
-    size_t mark_len       # what is sent behind the head
-    size_t header_len     # of both together
+    size_t mark_len       # sent after the head
+    size_t header_len     # of head and mark together
     char mark[SIZE_MARK_MAX]
 
 cdef struct Scratch:
     char* data
-    char* small           # `data` while that is enough
+    char* small           # `data` as long as that is large enough
     size_t cap
 
 
@@ -42,17 +42,17 @@ cdef class Pump:
     cdef SubList interest
     cdef bytes prefix             # of every ack subject, up to the stream sequence
     cdef tuple filters
-    cdef bytes literal            # the one subject that is wanted
-    cdef SubList wanted           # or the patterns, where it takes more to say
-    cdef bint are_many            # or so many that the log knows what they match
+    cdef bytes literal            # the one subject to deliver
+    cdef SubList wanted           # or the patterns, if that is not enough
+    cdef bint are_many            # or too many: the log's index finds matches
     cdef bint headers_only
-    # of the run
+    # state of the current run
     cdef uint64_t* memo
-    cdef const uint64_t* row      # sequences to go by, instead of what follows
+    cdef const uint64_t* row      # sequences to deliver, instead of all that follow `start`
     cdef size_t row_left
     cdef Taker* takers
     cdef uint32_t ntakers
-    cdef uint32_t turn            # of which taker it is
+    cdef uint32_t turn            # index of the next taker
     cdef Span* spans
     cdef uint32_t nspans
     cdef uint32_t spans_cap

@@ -1,13 +1,14 @@
-"""The pump: a run of ordinary deliveries in C, from block images into the subscribers' outboxes.
+"""The delivery pump: a run of first deliveries in C, from block images into the subscribers'
+outboxes.
 
-Ordinary is a message that goes out for the first time, as it is stored or its headers alone, to
-whoever is next: the messages that follow, or those of a row of sequences. How long a run may be, and
-who takes it, `Delivery` decides before; what it changes, `Delivery` notes after, from what `run`
-answers. Both lanes mean the same: a property test holds them to it. A run stops before whatever it
-cannot read (cold, damaged, gone from the row), and leaves that to the other lane.
+It handles first deliveries of whole messages, or of headers only: all messages from a sequence on,
+or a given row of sequences. `Delivery` decides the length of a run and its takers before, and
+records the result of `run` after. Runs and single deliveries have the same result; a property test
+checks this. A run stops before a message that it cannot read (not in memory, damaged, or removed
+from the row) and leaves it to `Delivery`.
 
-Ack subjects are written digit by digit behind a prefix; no Python object is made per message.
-Nothing is sent here, only put into outboxes, and nothing in the log changes.
+Ack subjects are written digit by digit after a prefix; no Python object is created per message. The
+pump only writes to outboxes and does not change the log.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -27,16 +28,16 @@ from typing import NamedTuple
 from penstock.subjects.trie import Subscription
 
 cdef enum:
-    NUMBERS_BYTES_MAX = 160    # all numbers of a delivery line, and what is between them
-    SCRATCH_BYTES = 8192       # a delivery up to this is put together on the stack
-    MEMO_SLOTS = 1024          # subjects of which a run remembers whether they are wanted
-    SCAN_MAX = 1024            # messages passed over before the index is asked
+    NUMBERS_BYTES_MAX = 160    # all numbers of a delivery line, and their separators
+    SCRATCH_BYTES = 8192       # deliveries up to this size are assembled on the stack
+    MEMO_SLOTS = 1024          # subjects whose match result a run caches
+    SCAN_MAX = 1024            # messages scanned before the index is used
     ROW_MAX = 64               # takers of one run
 
 cdef enum Stop:
-    END = 0          # there is nothing more
-    ENOUGH = 1       # as much as was allowed
-    UNREADABLE = 2   # the next message is cold, damaged, or in a row and gone
+    END = 0          # no more messages
+    ENOUGH = 1       # a bound was reached
+    UNREADABLE = 2   # the next message is not in memory, damaged, or removed from the row
     GO_ON = 3
 
 cdef const char* NO_HEADERS = b"NATS/1.0\r\n"
@@ -47,29 +48,29 @@ TAKERS_MAX = ROW_MAX
 
 
 class DeliveryRun(NamedTuple):
-    """What a run did."""
+    """The result of a run."""
 
     sent: int
     size: int
-    """As a pump's bound counts: subjects, ack subjects, headers and payloads."""
+    """As the pump's bound counts: subjects, ack subjects, headers and payloads."""
     flow: int
-    """As flow control counts: with the deliver subject for the message's own."""
+    """As flow control counts: with the deliver subject instead of the message's subject."""
     last_flow: int
-    """Of that, the last message."""
+    """The part of `flow` that the last message has."""
     last_seq: int
     to_come: int
-    """How many are still to come, if the caller's number was right."""
+    """Undelivered messages after the run, if the caller's number was right."""
     counted_to: int
     at_end: bool
-    """Nothing more is there that may be read."""
+    """No more visible messages match."""
     spans: list[tuple[int, int]]
-    """The stream sequences, if they were to be kept."""
+    """The delivered stream sequences, if requested."""
     given: list[int]
-    """How many each taker got."""
+    """How many messages each taker got."""
     next_taker: int
-    """Whose turn it is."""
+    """Index of the next taker."""
     bytes_left: list[int]
-    """What each taker that counts bytes may still get; 0 for the others."""
+    """Remaining bytes of each taker with a byte limit; 0 for the others."""
 
 
 cdef class Pump:
@@ -85,7 +86,7 @@ cdef class Pump:
         free(self.spans)
 
     def set_filters(self, tuple filters not None) -> None:
-        """From now on only what one of these matches; () is everything."""
+        """Deliver only what any of these filters matches; () matches everything."""
         cdef bytes raw
         self.filters = filters
         self.literal = self.wanted = None
@@ -103,20 +104,20 @@ cdef class Pump:
                 self.wanted.insert(Subscription(pattern))
 
     def set_headers_only(self, bint headers_only) -> None:
-        """From now on a payload's size, in a header, goes out for it."""
+        """Set whether to send the payload's size, in a header, instead of the payload."""
         self.headers_only = headers_only
 
     def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
             uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
             bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
             size_t row_at=0) -> DeliveryRun:
-        """Delivers from `start` on to the takers, (subject, messages, bytes) each, in order.
+        """Deliver from `start` on to the takers, (subject, messages, bytes) each, in order.
 
-        With a row only its sequences, from the place `row_at` on.
+        With a row deliver only its sequences, from index `row_at` on.
 
-        With `in_turns` the first follows the last as long as it may get more; without, everybody
-        gets one at most. Ends with the message that reaches one of the bounds, and before one that
-        might exceed a taker's bytes: 0 bytes are no bound.
+        With `in_turns` the first taker follows the last as long as it may get more; without, each
+        taker gets one message at most. The run ends with the message that reaches one of the
+        bounds, and before a message that might exceed a taker's bytes; 0 bytes means no byte limit.
         """
         cdef uint64_t memo[MEMO_SLOTS]
         cdef char small[SCRATCH_BYTES]
@@ -163,7 +164,7 @@ cdef class Pump:
                    self.counted_to, stop == END, spans, given, self.turn, bytes_left)
 
     def has_next(self, uint64_t start) -> bool:
-        """Whether there is a message to deliver from `start` on."""
+        """Return whether there is a message to deliver from `start` on."""
         cdef uint64_t memo[MEMO_SLOTS]
         cdef uint64_t seq
         if self.wanted is not None:
@@ -189,7 +190,7 @@ cdef class Pump:
             self.send(&view, self.takers + self.turn, scratch)
             if self.takers[self.turn].bytes_left and self.takers[self.turn].left == 0:
                 self.turn += 1
-                return ENOUGH    # the end of a request that counts bytes has a status line
+                return ENOUGH    # a request with a byte limit ends with a status line
             seq += 1
             self.turn += 1
             if in_turns:
@@ -197,7 +198,7 @@ cdef class Pump:
         return ENOUGH
 
     cdef int pick(self, uint64_t* seq, RecordView* view) noexcept:
-        """Finds the next message of the row, or from `seq` on."""
+        """Find the next message of the row, or from `seq` on."""
         if self.row != NULL:
             if self.row_left == 0:
                 return ENOUGH
@@ -213,13 +214,13 @@ cdef class Pump:
         return GO_ON if self.find(seq[0], view) == 0 else UNREADABLE
 
     cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept:
-        """False if the message might exceed the taker's bytes: the one-by-one lane decides then."""
+        """Return False if the message might exceed the taker's bytes; `Delivery` then decides."""
         cdef size_t most = (PyBytes_GET_SIZE(self.prefix) + NUMBERS_BYTES_MAX + view.subject_len
                             + view.header_len + view.payload_len + SIZE_MARK_MAX)
         return taker.bytes_left == 0 or <int64_t>most < taker.bytes_left
 
     cdef void skip_sated(self) noexcept nogil:
-        """The turn goes to the next who may get more, if there is one."""
+        """Move the turn to the next taker that may get more, if there is one."""
         cdef uint32_t i
         for i in range(self.ntakers):
             if self.turn == self.ntakers:
@@ -228,10 +229,10 @@ cdef class Pump:
                 return
             self.turn += 1
 
-    # -- which
+    # -- selection
 
     cdef uint64_t following(self, uint64_t start) noexcept:
-        """The first sequence from `start` on that is wanted; 0 if there is none."""
+        """Return the first matching sequence from `start` on; 0 if there is none."""
         cdef Subject* subject
         if self.wanted is not None:
             return self.search(start)
@@ -244,8 +245,8 @@ cdef class Pump:
         return 0 if subject == NULL else seqs_at_least(&subject.seqs, start)
 
     cdef uint64_t search(self, uint64_t start) noexcept:
-        """As `following`, among the neighbours first: the index answers a wildcard by looking at
-        every subject that matches."""
+        """As `following`, but scan the next messages first: for a wildcard the index visits every
+        subject that matches."""
         cdef Block* block = NULL
         cdef Entry* entry
         cdef uint64_t seq = start
@@ -261,7 +262,7 @@ cdef class Pump:
         return self.log.find_next(self.filters, seq)
 
     cdef bint is_wanted(self, uint32_t subject) noexcept:
-        """Whether a subject matches, by its number; remembered for the rest of the run."""
+        """Return whether a subject matches, by its id; cached for the rest of the run."""
         cdef uint64_t* slot = self.memo + subject % MEMO_SLOTS
         cdef Subject* found
         if slot[0] >> 1 != <uint64_t>subject + 1:
@@ -280,10 +281,10 @@ cdef class Pump:
             return -1
         return 0 if view.kind == MESSAGE and view.seq == seq else -1
 
-    # -- what
+    # -- sending
 
     cdef void fill(self, RecordView* view, Body* body) noexcept nogil:
-        """What is sent of a message."""
+        """Set the parts of a message that are sent."""
         cdef char* at = body.mark
         body.head = view.header
         if not self.headers_only:
@@ -302,7 +303,7 @@ cdef class Pump:
         body.header_len = body.head_len + body.mark_len
 
     cdef void send(self, RecordView* view, Taker* taker, Scratch* scratch) noexcept:
-        """Puts the end of a delivery line and its body together, and routes it."""
+        """Assemble the end of a delivery line and its body, and route it."""
         cdef Message msg
         cdef Body body
         cdef char* at

@@ -1,8 +1,8 @@
-"""The subjects a consumer wants, as one question: does this one match?
+"""Subject filters of a consumer: decides whether a subject matches any of them.
 
-Patterns are sorted by what it takes to match them: whole subjects are looked up, a few of the form
-`prefix.>` compare the beginning, a few others are matched token by token. Many are kept in a trie,
-so that the time for a subject does not grow with the number of filters.
+Patterns are grouped by the cost of matching: literal subjects are looked up, a few patterns of the
+form `prefix.>` compare the prefix, a few others are matched token by token. More patterns go into a
+trie, so that the time per subject does not grow with the number of filters.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.subjects.trie import SubList, Subscription
 
 TAIL: Final = f".{ANY_TAIL}"
 FEW_PATTERNS_MAX: Final = 8
-"""Patterns with wildcards that are compared one by one."""
+"""Wildcard patterns that are matched one by one; with more, a trie is used."""
 
 
 class SubjectFilter:
-    """A row of patterns; the empty row lets everything through."""
+    """A tuple of patterns. A subject matches if any pattern matches; () matches everything."""
 
     __slots__ = ("_literals", "_others", "_prefixes", "_trie", "is_wild", "patterns")
 
@@ -42,7 +42,7 @@ class SubjectFilter:
         self._others = tuple(p for p in wild if p not in tails)
 
     def matches(self, subject: str) -> bool:
-        """Whether some pattern lets a literal subject through."""
+        """Return whether any pattern matches a literal subject."""
         if not self.patterns or subject in self._literals or subject.startswith(self._prefixes):
             return True
         if self._trie is not None:

@@ -1,7 +1,7 @@
-"""Which client is pinned: the only one served until it is silent too long or set free.
+"""The pinned client of a consumer: the only client served until it times out or is unpinned.
 
-Whoever is pinned learns its id from the messages and shows it in its next requests. One group is
-in effect at a time, as in the reference.
+The pinned client learns its pin id from the messages and sends it in its next requests. One
+priority group is in effect at a time, as in the reference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pin:
-    """The pin of one consumer. `id` is empty while nobody is pinned."""
+    """The pin of one consumer. `id` is empty while no client is pinned."""
 
     __slots__ = ("_events", "_group", "_nuid", "id", "since_ns", "until_ns")
 
@@ -29,7 +29,7 @@ class Pin:
         self.until_ns: int | None = None
 
     def assign(self, group: str, timeout_ns: int, now_ns: int, out: list[Effect]) -> str:
-        """Pin whoever asked; its new id."""
+        """Pin the client of the current request; return its new pin id."""
         self._group = group
         self.id = self._nuid()
         self.since_ns = now_ns
@@ -38,17 +38,17 @@ class Pin:
         return self.id
 
     def prolong(self, timeout_ns: int, now_ns: int) -> None:
-        """The pinned client showed itself."""
+        """Extend the pin: the pinned client sent a request."""
         self.until_ns = now_ns + timeout_ns
 
     def release(self) -> None:
-        """Nobody is pinned."""
+        """Remove the pin."""
         self.id = ""
         self.since_ns = 0
         self.until_ns = None
 
     def expire(self, now_ns: int, out: list[Effect]) -> None:
-        """Set free who was silent too long."""
+        """Remove the pin of a client that was idle too long."""
         if self.until_ns is not None and now_ns >= self.until_ns:
             self.release()
             out.append(self._events.unpinned(self._group, "timeout"))

@@ -1,7 +1,7 @@
-"""What happens to a consumer's position from outside: recovery, purges, resets.
+"""Changes to a consumer's position from outside: recovery, purge, reset.
 
-Each function moves cursor, state and queue together, so that afterwards everything the consumer
-knows is of messages the stream has, or will have.
+Each function updates cursor, state and redelivery queue together. Afterwards the state refers only
+to messages that the stream has or will have.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def reconcile(outstanding: Outstanding, store: Store) -> int:
-    """Forget what the stream no longer has, after a restart; where to go on reading.
+    """Forget what the stream no longer has, after a restart; return the sequence to read next.
 
-    A stream may have lost messages while the consumer was not there, at its front or, after a
-    disk took back what it had promised, at its end.
+    The stream may have lost messages while the consumer was not loaded: at its start, or at its end
+    if the disk lost synced data.
     """
     state, stored = outstanding.log.state, store.state()
     first, last = stored.first_seq, stored.last_seq
@@ -44,7 +44,8 @@ def reconcile(outstanding: Outstanding, store: Store) -> int:
 
 
 def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Store) -> int | None:
-    """The first sequence a consumer with these filters may still find; None: not concerned."""
+    """Return the first sequence that a consumer with these filters may still find; None if the
+    purge does not affect it."""
     first = store.state().first_seq
     if subject in (None, "", ">"):
         return first
@@ -58,8 +59,8 @@ def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Stor
 
 
 def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], start: int) -> bool:
-    """The stream lost these ranges in a purge, and has nothing for the consumer below `start`.
-    Whether something outstanding was among them."""
+    """Apply a purge of these ranges; the stream has nothing for the consumer below `start`. Return
+    whether an ack-pending or redelivered message was among them."""
     cursor.removed(ranges)
     if start > cursor.next:
         cursor.jump(start)
@@ -74,7 +75,8 @@ def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], s
 
 
 def reset_target(seq: int, cfg: ConsumerConfig, floor_stream: int, store: Store) -> int | ApiError:
-    """Where a reset leads; the deliver policy bounds how far back a client may go."""
+    """Return the target of a reset, or an error: the deliver policy bounds how far back a client
+    may go."""
     if not seq:
         return floor_stream + 1
     if seq > SEQ_MAX:

@@ -1,8 +1,8 @@
-"""The pull side of a consumer: requests in, and for each message the request that takes it.
+"""Pull side of a consumer: queues pull requests and chooses the request that gets each message.
 
-Says everything a request is told: refusals, time-outs, heartbeats, the end of a batch. Priority
-policies are applied here: who is pinned, who waits until others are overrun, who comes first.
-The order of the checks is the reference's, since it shows in which status a client gets.
+Sends every status a request can get: errors, timeouts, heartbeats, the end of a batch. Applies the
+priority policies: pinned client, overflow, prioritized. The order of the checks matches the
+reference, because it decides which status a client gets.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from penstock.jetstream.consumers.delivery_pump import DeliveryRun
 
 SWEEP_PAUSE_NS: Final = 1_000_000_000
-"""A full queue is searched for requests that can go no more often than this."""
+"""Minimum time between two searches of a full queue for expired requests."""
 
 
 class PullVerdict(enum.Enum):
-    """What becomes of the request at the head of the queue."""
+    """What to do with the request at the head of the queue."""
 
     SERVE = enum.auto()
     SKIP = enum.auto()
@@ -38,16 +38,16 @@ class PullVerdict(enum.Enum):
 
 
 class Supply(Protocol):
-    """What requests are weighed against."""
+    """The counts that requests are checked against."""
 
     def to_come(self) -> int:
-        """Messages not delivered yet."""
+        """Return the number of undelivered messages."""
 
     def on_the_way(self) -> int:
-        """Messages delivered and not settled."""
+        """Return the number of ack-pending messages."""
 
     def position(self) -> tuple[int, int]:
-        """Sequences of consumer and stream up to which was delivered."""
+        """Return the consumer and stream sequences of the last delivery."""
 
 
 class PullSide:
@@ -82,7 +82,7 @@ class PullSide:
         self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
-        """From now on this configuration; requests that wait stay."""
+        """Apply a new configuration; waiting requests stay."""
         self._cfg = cfg
         kept = list(self.queue)
         prioritized = cfg.priority_policy is PriorityPolicy.PRIORITIZED
@@ -97,7 +97,8 @@ class PullSide:
     def submit(
         self, reply: str, body: bytes, queued_again: int, now_ns: int, out: list[Effect]
     ) -> bool:
-        """Queue a request, or say why not; whether it waits. `queued_again`: redeliveries due."""
+        """Queue a request, or send its error; return whether it waits. `queued_again`: redeliveries
+        due."""
         request = parse_pull(body)
         if isinstance(request, str):
             out.append(Send(reply, header=status_lines.line(bad_request(request))))
@@ -118,7 +119,7 @@ class PullSide:
     def _refusal(
         self, request: PullRequest, queued_again: int, now_ns: int, out: list[Effect]
     ) -> bytes | None:
-        """What speaks against a well-formed request now; empty: it is refused in silence."""
+        """Return the status that rejects a valid request now; empty: reject it without a reply."""
         if self._grouped(request) and self.pin.id:
             if request.id == self.pin.id:
                 self.pin.prolong(self._cfg.priority_timeout, now_ns)
@@ -131,7 +132,8 @@ class PullSide:
             if said is not None:
                 return said
         if self.queue.is_full:
-            # A client with heartbeats notices by itself; an answer would make it ask at once.
+            # A client with heartbeats detects this itself; a reply would make it send a new request
+            # at once.
             return b"" if request.idle_heartbeat else status_lines.EXCEEDED_MAX_WAITING
         return None
 
@@ -153,13 +155,14 @@ class PullSide:
     # -- messages
 
     def take(self, size: int, now_ns: int, out: list[Effect]) -> Waiting | None:
-        """Who gets a message of this size; None if nobody who waits may."""
+        """Return the request that gets a message of this size; None if no request may get it."""
         waiting = self.queue.head()
         if waiting is not None and self._is_plain and waiting.is_ready(now_ns):
             self.queue.serve(waiting)
             self.last_active_ns = now_ns
             return waiting
-        # Asked once: a pin given away in vain is given anew to the next.
+        # Computed once: if the request that got the pin cannot be served, the next one gets a new
+        # pin.
         need_pin = not self.pin.id and self._cfg.priority_policy is PriorityPolicy.PINNED_CLIENT
         cycled = 0
         while (waiting := self.queue.head()) is not None:
@@ -180,12 +183,13 @@ class PullSide:
         return None
 
     def is_ready(self, now_ns: int) -> bool:
-        """Whether the next request takes any message without further questions."""
+        """Return whether the next request takes any message without further checks."""
         waiting = self.queue.head() if self._is_plain else None
         return waiting is not None and self._is_simple(waiting, now_ns)
 
     def ready(self, now_ns: int, at_most: int) -> list[Waiting]:
-        """Requests from the head on that do; there is one."""
+        """Return the requests from the head on that need no further checks. The caller checked the
+        first."""
         found: list[Waiting] = []
         for waiting in self.queue:
             if len(found) >= at_most or not self._is_simple(waiting, now_ns):
@@ -197,7 +201,7 @@ class PullSide:
         return not waiting.is_over(now_ns) and self._listens(waiting, now_ns)
 
     def ran(self, served: list[Waiting], run: DeliveryRun, now_ns: int, out: list[Effect]) -> None:
-        """Record what a run gave to each request; requests that have all they wanted leave."""
+        """Record what a run gave to each request; remove completed requests."""
         self.last_active_ns = now_ns
         for waiting, got, bytes_left in zip(served, run.given, run.bytes_left, strict=True):
             if got and waiting.heartbeat_ns:
@@ -236,7 +240,8 @@ class PullSide:
         if self._listens(waiting, now_ns):
             return PullVerdict.SERVE
         if need_pin:
-            # The reference leaves the pin with whoever is gone, and all wait until it times out.
+            # The reference leaves the pin with the client that stopped listening, and all requests
+            # wait until the pin times out.
             self.pin.release()
         return PullVerdict.DROP
 
@@ -256,7 +261,7 @@ class PullSide:
         return PullVerdict.DROP
 
     def _must_wait(self, waiting: Waiting) -> bool:
-        """Whether others are not overrun yet: neither so many to come, nor so many out."""
+        """Return whether an overflow request must wait: neither of its thresholds is reached."""
         request = waiting.request
         if request.min_pending <= 0 and request.min_ack_pending <= 0:
             return False
@@ -273,16 +278,17 @@ class PullSide:
         return True
 
     def served(self, waiting: Waiting, out: list[Effect]) -> None:
-        """Its message is on the way: say so if that was the last one and bytes remain."""
+        """Send the final status if that was the last message of a request with bytes left."""
         if waiting.left <= 0 and waiting.bytes_left > 0:
             self._end(waiting, status_lines.BATCH_COMPLETED, out)
 
     # -- time
 
     def sweep(self, now_ns: int, out: list[Effect], *, at_end: bool = False) -> int:
-        """Let go of requests that are over, send heartbeats; how many messages the rest want.
+        """Remove expired requests and send heartbeats; return how many messages the remaining
+        requests want.
 
-        `at_end`: there is nothing to deliver now, so those who would not wait are told.
+        `at_end`: there is nothing to deliver now, so no-wait requests end with a status.
         """
         self._swept_ns = now_ns
         kept = [w for w in self.queue if self._stays(w, now_ns, out, at_end=at_end)]
@@ -305,16 +311,16 @@ class PullSide:
         return True
 
     def must_sweep(self, now_ns: int, *, at_end: bool) -> bool:
-        """Whether a sweep would have anything to say."""
+        """Return whether a sweep would send anything."""
         due_ns = self.queue.next_event_ns
         return (at_end and self.queue.no_waits > 0) or (due_ns is not None and due_ns <= now_ns)
 
     def count_waiting(self, now_ns: int) -> int:
-        """How many requests are still good."""
+        """Return how many requests are still valid."""
         return sum(1 for w in self.queue if not w.is_over(now_ns) and self._listens(w, now_ns))
 
     def close(self, out: list[Effect], *, is_deleted: bool) -> None:
-        """Every request ends: the consumer is deleted, or the server stops."""
+        """End every request: the consumer is deleted, or the server stops."""
         for waiting in self.queue:
             if is_deleted:
                 out.append(Send(waiting.reply, header=status_lines.CONSUMER_DELETED))
@@ -324,7 +330,7 @@ class PullSide:
 
     def _time_out(self, waiting: Waiting, out: list[Effect]) -> None:
         self._end(waiting, status_lines.REQUEST_TIMEOUT, out)
-        # A request that waited to its end was in use until then.
+        # A request that waited until its expiry kept the consumer in use until then.
         self.last_active_ns = max(self.last_active_ns, waiting.expires_ns)
 
     def _end(self, waiting: Waiting, text: str, out: list[Effect]) -> None:
@@ -333,7 +339,7 @@ class PullSide:
 
 
 def _fits(waiting: Waiting, size: int) -> bool:
-    """Take a message's size off what a request has left; False if it is too large."""
+    """Subtract a message's size from the request's remaining bytes; False if it is too large."""
     if size > waiting.bytes_left:
         return False
     waiting.bytes_left -= size

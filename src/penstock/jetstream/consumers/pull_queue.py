@@ -1,8 +1,8 @@
-"""Pull requests that wait for messages, in the order in which they are served.
+"""Queue of waiting pull requests, in the order in which they are served.
 
-Served one message at a time in turns: who was served goes behind all others, or, where requests
-have priorities, behind those of its own. Bounded by the consumer's `max_waiting`. The queue knows
-when it must be looked at next; it decides nothing about messages.
+Requests take turns, one message each: a served request moves to the end, or, with priorities, to
+the end of its priority. The consumer's `max_waiting` bounds the queue. The queue knows its next
+event time; it makes no decisions about messages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from penstock.api.pull_request import PullRequest
 
 WITHOUT_PRIORITY: Final = PRIORITY_MAX + 1
-"""The lane of requests that say none."""
+"""The priority lane of requests without a priority."""
 
 
 class Waiting:
-    """One request and what is left of it."""
+    """One request and what remains of it."""
 
     __slots__ = (
         "bytes_left",
@@ -45,7 +45,7 @@ class Waiting:
         self.bytes_left = request.max_bytes
         self.given = 0
         self.listened_ns = 0
-        """When somebody was last known to listen for it."""
+        """When a subscriber of its reply subject was last seen."""
         self.no_wait = request.no_wait
         self.pin_id = request.id
         self.expires_ns = now_ns + request.expires if request.expires else 0
@@ -53,12 +53,12 @@ class Waiting:
         self.next_heartbeat_ns = now_ns + self.heartbeat_ns if self.heartbeat_ns else 0
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether its time is up."""
+        """Return whether the request has expired."""
         return self.expires_ns > 0 and now_ns >= self.expires_ns
 
     def is_ready(self, now_ns: int) -> bool:
-        """Whether it takes a message without further questions: it was asked them this turn, and
-        counts no bytes, nor seconds to its next heartbeat."""
+        """Return whether it takes a message without further checks: interest was checked this turn,
+        and it has no byte limit and no heartbeat."""
         return (
             self.listened_ns == now_ns
             and not self.bytes_left
@@ -67,13 +67,13 @@ class Waiting:
         )
 
     def next_event_ns(self) -> int | None:
-        """When something must be said to it if no message comes before."""
+        """Return when it needs a status if no message comes before."""
         times = [at_ns for at_ns in (self.expires_ns, self.next_heartbeat_ns) if at_ns]
         return min(times, default=None)
 
 
 class WaitingQueue:
-    """Requests of one consumer. With `prioritized` the lower number is served first."""
+    """The requests of one consumer. With `prioritized` lower numbers are served first."""
 
     __slots__ = ("_lanes", "_size", "next_event_ns", "no_waits", "size_max")
 
@@ -84,9 +84,9 @@ class WaitingQueue:
         )
         self._size = 0
         self.no_waits = 0
-        """How many want to know at once when there is nothing."""
+        """Number of no-wait requests."""
         self.next_event_ns: int | None = None
-        """Nothing must be said to any of them before this time."""
+        """No request needs a status before this time."""
 
     def __len__(self) -> int:
         return self._size
@@ -97,32 +97,33 @@ class WaitingQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether another request would be too many."""
+        """Return whether the queue is full."""
         return self._size >= self.size_max
 
     def add(self, waiting: Waiting) -> None:
-        """The last of its lane."""
+        """Append a request to its lane."""
         self._lane_of(waiting).append(waiting)
         self._size += 1
         self.no_waits += waiting.no_wait
         self._note_event(waiting)
 
     def head(self) -> Waiting | None:
-        """Who is served next."""
+        """Return the request to serve next."""
         for lane in self._lanes:
             if lane:
                 return lane[0]
         return None
 
     def cycle(self) -> None:
-        """The next one goes to the end of its lane, not served."""
+        """Move the head to the end of its lane, unserved."""
         for lane in self._lanes:
             if lane:
                 lane.rotate(-1)
                 return
 
     def serve(self, waiting: Waiting) -> None:
-        """The head gets a message: it goes behind the others, or out if that was its last."""
+        """Count a message for the head: move it to the end of its lane, or remove it if
+        complete."""
         waiting.given += 1
         waiting.left -= 1
         if waiting.left <= 0:
@@ -131,14 +132,14 @@ class WaitingQueue:
             self._lane_of(waiting).rotate(-1)
 
     def drop_head(self) -> None:
-        """The head is done with."""
+        """Remove the head."""
         for lane in self._lanes:
             if lane:
                 self._forget(lane.popleft())
                 return
 
     def keep_only(self, kept: list[Waiting]) -> None:
-        """These stay, in the order they had."""
+        """Keep only these requests, in this order."""
         for lane in self._lanes:
             lane.clear()
         self._size = self.no_waits = 0

@@ -1,8 +1,8 @@
-"""The push side of a consumer: whether somebody listens, how much may be on the way, heartbeats.
+"""Push side of a consumer: subscriber interest, the flow control window, heartbeats.
 
-With flow control the bytes on the way are bounded by a window that starts small and doubles with
-every answer. When more than half of it is used the subscriber is asked to answer, and only the
-answer to the question asked last counts. An answer that never comes is waited for; heartbeats then
+With flow control a window bounds the bytes in flight. It starts small and doubles with every reply.
+When more than half of it is used, the consumer sends a flow control request; only the reply to the
+latest request counts. The consumer waits for a missing reply without a timeout; heartbeats then
 name the subject it is expected on.
 """
 
@@ -26,7 +26,8 @@ FLOW_ID_CHARS: Final = 4
 
 
 class PushSide:
-    """Delivery to one subject. `flow_prefix` is the subject of answers but for their id."""
+    """Delivery to one subject. `flow_prefix` is the subject of flow control replies without the
+    id."""
 
     __slots__ = (
         "_around",
@@ -50,18 +51,19 @@ class PushSide:
         self._on_the_way = 0
         self._asked_bytes = 0
         self.asked = ""
-        """The subject on which an answer is expected; empty if none is."""
+        """The subject on which a reply is expected; empty if none is."""
         self.heartbeat_at_ns: int | None = None
         self.active = False
-        """Whether somebody listens on the deliver subject."""
+        """Whether the deliver subject has a subscriber."""
         self.look(now_ns)
 
     def configure(self, cfg: ConsumerConfig) -> None:
-        """From now on this configuration, perhaps with another deliver subject; then `look`."""
+        """Apply a new configuration. The caller then calls `look`: the deliver subject may
+        differ."""
         self._cfg = cfg
 
     def look(self, now_ns: int) -> bool:
-        """See whether somebody listens; whether that changed."""
+        """Check whether the deliver subject has a subscriber; return whether that changed."""
         before, cfg = self.active, self._cfg
         self.active = self._around.has_interest(cfg.deliver_subject, cfg.deliver_group or None)
         if self.active and self.heartbeat_at_ns is None and cfg.idle_heartbeat:
@@ -72,12 +74,12 @@ class PushSide:
 
     @property
     def ready(self) -> bool:
-        """Whether a message may go now."""
+        """Return whether a message may be sent now."""
         return self.active and not (self._window and self._on_the_way > self._window)
 
     @property
     def room(self) -> int:
-        """Bytes that may be on the way before a message must be told of by `sent`."""
+        """Bytes that may be sent before `sent` must be called for a message."""
         if not self._window:
             return NO_LIMIT
         look_at = self._window if self.asked else self._window // 2 + 1
@@ -86,13 +88,13 @@ class PushSide:
     def sent_run(
         self, size: int, last: int, *, at_ack_limit: bool, now_ns: int, out: list[Effect]
     ) -> None:
-        """Messages are on the way; all but the last are within `room`."""
+        """Record sent messages; all but the last are within `room`."""
         if self._window:
             self._on_the_way += size - last
         self.sent(last, at_ack_limit=at_ack_limit, now_ns=now_ns, out=out)
 
     def sent(self, size: int, *, at_ack_limit: bool, now_ns: int, out: list[Effect]) -> None:
-        """A message is on the way; ask for an answer if it is time."""
+        """Record a sent message; send a flow control request if it is time."""
         if self.heartbeat_at_ns is not None:
             self.heartbeat_at_ns = now_ns + self._cfg.idle_heartbeat
         if not self._window:
@@ -115,7 +117,7 @@ class PushSide:
         out.append(Send(to, header=status_lines.FLOW_CONTROL_REQUEST, reply=self.asked))
 
     def answered(self, subject: str) -> bool:
-        """An answer came; whether it was the one expected."""
+        """Handle a flow control reply; return whether it was the expected one."""
         if not self.asked or subject != self.asked:
             return False
         self._window = min(self._window * 2, WINDOW_BYTES_MAX)
@@ -132,5 +134,5 @@ class PushSide:
         said = status_lines.heartbeat(*position, stalled_on=self.asked)
         out.append(Send(self._cfg.deliver_subject, header=said))
         if outstanding and self._acks_by_flow and not self.asked:
-            self._ask(out)  # at the end of the stream nothing else would make it acknowledge
+            self._ask(out)  # at the end of the stream nothing else triggers an ack
         self.heartbeat_at_ns = now_ns + self._cfg.idle_heartbeat

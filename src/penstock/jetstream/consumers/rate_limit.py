@@ -1,7 +1,7 @@
-"""How fast a consumer may deliver: at the pace of the original, or below a rate.
+"""Delivery pace of a consumer: original replay, and the rate limit.
 
-Answers when the next message may go; a message held back is asked about again then. Time is the
-caller's. With the original's pace a gap starts when the message before it has left.
+Both return when the next message may be sent; the caller asks again at that time and passes the
+current time in. In original replay a gap starts when the previous message was sent.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 SECOND_NS: Final = 1_000_000_000
 GAP_MIN_NS: Final = 1_000_000
-"""Gaps of the original up to this are not reproduced."""
+"""Original gaps up to this length are not reproduced."""
 
 
 class ReplayPace:
-    """Reproduces the gaps between messages that were there when it began, up to `last_seq`."""
+    """Reproduces the gaps between the messages that existed at the start, up to `last_seq`."""
 
     __slots__ = ("_last_seq", "_left_ns", "_ts_ns")
 
@@ -24,22 +24,22 @@ class ReplayPace:
         self._left_ns = 0
 
     def may_go_ns(self, ts_ns: int) -> int:
-        """When a message of that time may go; 0: at once."""
+        """Return when a message with this timestamp may be sent; 0: at once."""
         gap_ns = ts_ns - self._ts_ns
         return self._left_ns + gap_ns if self._ts_ns and gap_ns > GAP_MIN_NS else 0
 
     def left(self, ts_ns: int, now_ns: int) -> None:
-        """A message of that time has gone."""
+        """Record that a message with this timestamp was sent."""
         self._ts_ns = ts_ns
         self._left_ns = now_ns
 
     def is_over(self, next_seq: int) -> bool:
-        """Whether the consumer has caught up."""
+        """Return whether the consumer has caught up."""
         return next_seq > self._last_seq
 
 
 class RateLimit:
-    """A bucket of bytes that fills at a rate; a message larger than it waits for a full one."""
+    """Token bucket of bytes; a message larger than the bucket waits until the bucket is full."""
 
     __slots__ = ("_burst", "_bytes", "_per_second", "_seen_ns")
 
@@ -50,7 +50,7 @@ class RateLimit:
         self._seen_ns = now_ns
 
     def may_go_ns(self, size: int, now_ns: int) -> int:
-        """When so many bytes may go; 0: at once."""
+        """Return when this many bytes may be sent; 0: at once."""
         self._fill(now_ns)
         short = min(size, self._burst) - self._bytes
         if short <= 0:
@@ -58,7 +58,7 @@ class RateLimit:
         return now_ns + max(int(short * SECOND_NS / self._per_second), 1)
 
     def left(self, size: int) -> None:
-        """So many bytes have gone."""
+        """Record that this many bytes were sent."""
         self._bytes -= size
 
     def _fill(self, now_ns: int) -> None:

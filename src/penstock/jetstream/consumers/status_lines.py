@@ -1,7 +1,7 @@
-"""Status lines: what a consumer says to its readers that is no message.
+"""Status lines: what a consumer sends to its clients besides messages.
 
-Each is a whole header block, byte for byte the reference's; they travel without payload. What the
-client still had coming is told in two headers, undelivered messages and bytes.
+Each is a complete header block, byte for byte as in the reference, sent without a payload. Two
+headers report what a request did not get: undelivered messages and bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WRONG_PIN_ID: Final = "423 Nats-Wrong-Pin-Id"
 
 
 def line(status: str) -> bytes:
-    """A status without more."""
+    """Return a status without more headers."""
     return f"NATS/1.0 {status}\r\n\r\n".encode()
 
 
 def line_with_rest(status: str, messages: int, size: int) -> bytes:
-    """A status that ends a request, with what was not delivered of it."""
+    """Return a status that ends a request, with what was not delivered of it."""
     return (
         f"NATS/1.0 {status}\r\n"
         f"Nats-Pending-Messages: {messages}\r\nNats-Pending-Bytes: {size}\r\n\r\n"
@@ -38,7 +38,8 @@ def line_with_rest(status: str, messages: int, size: int) -> bytes:
 
 
 def heartbeat(consumer_seq: int, stream_seq: int, stalled_on: str = "") -> bytes:
-    """A sign of life: where the consumer is, and which flow control answer it waits for."""
+    """Return a heartbeat: the consumer's position, and the flow control subject it waits for a
+    reply on."""
     stalled = f"Nats-Consumer-Stalled: {stalled_on}\r\n" if stalled_on else ""
     return (
         "NATS/1.0 100 Idle Heartbeat\r\n"

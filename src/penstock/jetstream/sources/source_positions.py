@@ -1,10 +1,11 @@
-"""How far the sources of a stream have been copied, kept beside its messages.
+"""Source positions: a file that records how far each source of a stream has been copied.
 
-The copies say it themselves, in their headers. But limits may have taken the last copy of a source
-out, and looking for it takes as long as the stream is; so what is known is written down now and
-then, with the last sequence it speaks of: only what is stored behind that must be looked through.
-Invariant: nothing is written down that is not durable in the stream. A file that speaks of more
-than the stream has, because a power cut took it, is worth nothing and is replaced at once.
+The headers of the sourced messages contain the positions. But limits may have removed the last
+message of a source, and a search costs time proportional to the stream's length. So the positions
+are written from time to time, with the stream sequence they cover; recovery scans only messages
+after that sequence. Invariant: the file never covers a message that is not durable in the stream.
+If the file covers more than the stream has, because a power cut lost messages, it is ignored and
+rewritten at once. The caller runs `KeepPositions` only after the stream's sync.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.jetstream.streams.source_progress import SourceRef  # noqa: TC001 - msgspec reads the annotation
+from penstock.jetstream.streams.source_progress import SourceRef  # noqa: TC001 - msgspec needs it
 from penstock.store.errors import CorruptRecord, NotFound, StoreError
 from penstock.store.io.slots import SlotFile, state_key
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "sources"
 BYTES_MAX: Final = 1 << 24
 KEEP_EVERY_NS: Final = 5_000_000_000
-"""Between two writes, in the time of the stream's messages."""
+"""Minimum time between two writes, measured in message timestamps."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What the file holds."""
+    """The content of the file."""
 
     at_seq: int
     sources: list[SourceRef]
@@ -36,7 +37,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeepPositions:
-    """Writes what was known when it was made."""
+    """Disk job that writes the positions captured at construction."""
 
     __slots__ = ("_positions", "_value")
 
@@ -49,7 +50,7 @@ class KeepPositions:
 
 
 class Positions:
-    """The file of one stream; it is made when there is something to write."""
+    """The positions file of one stream; created on the first write."""
 
     def __init__(self, disk: Disk, incarnation: int) -> None:
         self._disk = disk
@@ -60,7 +61,7 @@ class Positions:
         self._is_given_up = False
 
     def recall(self, stream: Stream) -> None:
-        """Tells a stream that has yet to recover what was written down of its sources."""
+        """Pass the stored positions to a stream that has not recovered yet."""
         try:
             self._slots, reading = SlotFile.open(
                 self._disk, FILE_NAME, self._key, value_bytes_max=BYTES_MAX
@@ -76,12 +77,13 @@ class Positions:
         stream.recall_sources({ref.index_name: ref for ref in kept.sources}, kept.at_seq)
 
     def settle(self, stream: Stream) -> None:
-        """The stream has recovered: a file that speaks of more than it has must not be believed."""
+        """After recovery: rewrite a file that covers more than the stream has."""
         if self._kept_seq > stream.last_seq:
             self.write(self._value(stream))
 
     def pending_sync(self, stream: Stream) -> KeepPositions | None:
-        """What to run once everything stored so far is durable; None if it can wait."""
+        """Return the job to run once everything stored so far is durable; None if nothing is
+        due."""
         if stream.last_seq == self._kept_seq or not stream.known_sources:
             return None
         if stream.last_ts_ns - self._kept_ns < KEEP_EVERY_NS or self._is_given_up:
@@ -89,10 +91,10 @@ class Positions:
         return KeepPositions(self, self._value(stream))
 
     def synced(self, work: KeepPositions, failure: Exception | None) -> None:
-        """The work has run, or what came before it did not."""
+        """The job has run, or the sync before it failed. Nothing to do."""
 
     def keep_now(self, stream: Stream) -> None:
-        """Everything the stream has is durable: writes down how far its sources are."""
+        """Write the positions now. The caller guarantees that the whole stream is durable."""
         if stream.known_sources and self._kept_seq != stream.last_seq:
             self.write(self._value(stream))
 
@@ -102,7 +104,8 @@ class Positions:
         return msgspec.json.encode(kept)
 
     def write(self, value: bytes) -> None:
-        """Blocks for a sync. What cannot be written is found in the messages, if more slowly."""
+        """Write the file; blocks for a sync. After a failure recovery falls back to scanning the
+        messages."""
         if len(value) > BYTES_MAX:
             self._is_given_up = True
             return

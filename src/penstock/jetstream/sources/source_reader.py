@@ -1,13 +1,13 @@
-"""One mirror or source: asks its origin for a consumer, takes what comes, asks again if it must.
+"""One mirror or source: requests a consumer from its origin and stores what it delivers.
 
-A feed is in one of three states: it waits until `due_ns` to ask; it has asked and listens for the
-answer; it takes what the origin delivers. It listens where the origin delivers before it asks, and
-keeps what comes before the answer: others may listen there as well, so the origin need not wait
-for this feed. Whatever goes wrong leads back to the first state, with a pause that grows while the
-origin refuses. Where to go on is always read off what is stored here, so an attempt that was broken
-off costs nothing but time. Answers to flow control wait until what they answer for is durable: an
-origin may delete what it was told is here. Which of the origin's messages are stored, and as what,
-is `streams.sourcing`'s.
+A reader is in one of three states: it waits until `due_ns` to send a request; it has sent a request
+and listens for the reply; it receives deliveries. It subscribes to the delivery subject before it
+sends the request, and queues deliveries that arrive before the reply: other subscribers may listen
+on that subject, so the origin may start before this reader is ready. Every failure leads back to
+the first state, with a pause that grows while the origin refuses. The start position always comes
+from what is stored here, so an aborted attempt costs only time. Invariant: replies to flow control
+wait until the messages they cover are durable, because the origin may delete messages after the
+reply. `streams.source_progress` decides which messages are stored, and in which form.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ if TYPE_CHECKING:
 
 ANSWER_NS_MAX: Final = 30 * SECOND_NS
 RESET_NS_MAX: Final = 5 * SECOND_NS
-"""The answer of a consumer that is there already comes sooner."""
+"""The origin replies to a reset of an existing consumer faster than to a creation."""
 ASK_EVERY_NS: Final = 2 * SECOND_NS
-"""An origin is not asked more often than this."""
+"""Minimum time between two requests to an origin."""
 BACKOFF_NS: Final = 10 * SECOND_NS
-"""Waited for each time in a row that it failed."""
+"""Added to the pause for each consecutive failure."""
 BACKOFF_NS_MAX: Final = 120 * SECOND_NS
 JITTER_NS: Final = 100_000_000
-"""So that copies that lost the same origin do not all come back at once."""
+"""Spreads the retries of readers that lost the same origin."""
 CAUGHT_UP: Final = 10
-"""A mirror with fewer messages to come may answer for its origin."""
+"""A mirror with fewer pending messages may serve reads for its origin."""
 ARRIVED_MAX: Final = 100_000
 """Messages that may wait for a block of this stream to be read."""
 TIME_NS_MAX: Final = 2**63 - 1
-"""The latest time that a stored message can have."""
+"""The latest timestamp that a stored message can have."""
 _CONTROL: Final = b"NATS/1.0 100 "
 NOWHERE: Final = ""
 
 
 class Listen(NamedTuple):
-    """What the edge shall do about a subject: hand its messages over, or (None) no longer."""
+    """A request to the runtime: pass messages on this subject to `take`, or (None) unsubscribe."""
 
     subject: str
     feed: SourceReader
@@ -76,7 +76,7 @@ class Listen(NamedTuple):
 
 
 class SourceReader:
-    """One upstream of a stream. What it does is in the host's lists, and in `wires`."""
+    """One mirror or source of a stream. Its effects go to the host's lists and to `wires`."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class SourceReader:
         """When to call `tick`; None before `start`."""
         self.error: ApiError | None = None
         self.is_caught_up = False
-        """Whether the mirror had, at some time, nearly everything its origin had."""
+        """Whether the mirror has at some time had nearly all messages of its origin."""
         self.listening = NOWHERE
-        """The inbox of the answer that it waits for, or where the origin delivers."""
+        """The inbox of the reply it waits for, or the subject the origin delivers to."""
         self._delivery = NOWHERE
-        """Where it asked the origin to deliver; listened to from then on."""
+        """The delivery subject it requested; subscribed from then on."""
         self.has_siblings = False
         """Whether the stream has other sources with the same origin."""
         self._is_feeding = False
@@ -117,34 +117,34 @@ class SourceReader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it neither reads nor has asked."""
+        """Return whether the reader waits to send a request: no reply expected, no deliveries."""
         return not self.listening
 
     def hears(self, subject: str) -> bool:
         return subject in (self.listening, self._delivery)
 
-    # -- asking
+    # -- requests
 
     def start(self, now_ns: int) -> None:
-        """Begins, where what is stored here says."""
+        """Start at the position that the stored messages give."""
         ref = None if self._is_mirror else self._host.stream.source_ref(self.progress.index_name)
         if ref is not None:
             self.progress.seq, self.progress.identity = ref.seq, ref.identity
         self.due_ns = now_ns
 
     def hurry(self, now_ns: int) -> None:
-        """There is reason to ask the origin now."""
+        """Retry at once, if the reader waits to send a request."""
         if self.is_waiting and self.due_ns is not None:
             self._fails, self.due_ns = 0, now_ns
 
     def lost(self, now_ns: int) -> None:
-        """The origin is gone; nothing will come until it is asked again."""
+        """The origin was deleted; schedule a new request."""
         if self._is_feeding:
             self._consumer = ""
             self._again(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """What is due: to ask, or to give up waiting for an answer or a sign of life."""
+        """Do what is due: send a request, or give up waiting for a reply or a heartbeat."""
         if self.due_ns is None or now_ns < self.due_ns:
             return
         self._host.hear_lane()
@@ -188,7 +188,7 @@ class SourceReader:
         )
 
     def _begin(self) -> SourceStart:
-        """Behind what is here already; if nothing is, where the configuration says."""
+        """Return where to start: after what is stored here; if nothing is, as configured."""
         source = self.source
         if self.progress.seq > 0:
             return SourceStart(seq=min(self.progress.seq + 1, SEQ_MAX))
@@ -198,14 +198,15 @@ class SourceReader:
         state = self._host.stream.store.state()
         if self._is_mirror or not state.last_ts_ns:
             return SourceStart(ts_ns=start_ns)
-        # Copies of this source may have been here, and gone: then only what is new is taken.
+        # Earlier messages of this source may have been stored and removed. Then copy only newer
+        # messages.
         had_more = state.first_seq > 1 and not self._is_recreated
         if start_ns or had_more:
             return SourceStart(ts_ns=max(start_ns, state.last_ts_ns))
         return SourceStart()
 
     def _again(self, now_ns: int, *, failed: bool = False) -> None:
-        """Lets go of the origin, to ask it again after a while."""
+        """Disconnect from the origin and schedule the next request."""
         self._let_go()
         self._fails += failed
         pause_ns = min(self._fails * BACKOFF_NS, BACKOFF_NS_MAX)
@@ -215,7 +216,7 @@ class SourceReader:
 
     def _let_go(self) -> None:
         self._host.hear_lane()
-        self.hear()  # of a feed that is not among those of the host any more
+        self.hear()  # covers a reader that the host no longer lists
         self._listen(NOWHERE)
         self._drop_delivery()
         self._is_feeding = False
@@ -237,16 +238,16 @@ class SourceReader:
         self._delivery = NOWHERE
 
     def close(self) -> None:
-        """The upstream is not wanted any more; what was made for it goes, too."""
+        """Stop reading and delete the consumer that this reader created."""
         if self._consumer and self.source.consumer is None:
             self._host.now.append(self._copier().deletion(self._consumer))
         self._let_go()
         self.due_ns = None
 
-    # -- the answer
+    # -- the reply
 
     def answered(self, msg: Inbound, now_ns: int) -> None:
-        """The origin has answered the request."""
+        """Handle the origin's reply to the request."""
         said = read_answer(msg.header, msg.payload)
         if isinstance(said, str):
             said = self._failed(said)
@@ -272,7 +273,7 @@ class SourceReader:
 
     def _refused(self, said: ApiError, now_ns: int) -> None:
         if said.err_code == refusals.CONSUMER_STREAM_IDENTITY_MISMATCH.err_code:
-            # The origin was deleted and made anew: nothing of it is here.
+            # The origin was deleted and created again: nothing of the new stream is stored here.
             self.progress.restart()
             self._is_recreated = True
             self._again(now_ns)
@@ -310,7 +311,7 @@ class SourceReader:
             self._listen(subject, self.arrived)
 
     def _skip_to(self, seq: int) -> None:
-        """What the origin has lost, its mirror never gets."""
+        """Skip the sequences that the origin no longer has."""
         stream = self._host.stream
         if seq > stream.last_seq:
             self._host.propose(Skip(stream.last_ts_ns, (stream.last_seq + 1, seq)))
@@ -322,7 +323,7 @@ class SourceReader:
     # -- messages
 
     def arrived(self, msg: Inbound, now_ns: int) -> None:
-        """The origin's consumer has delivered something, or gives a sign of life."""
+        """Handle a delivery, a heartbeat or a flow control request of the origin's consumer."""
         self._heard_ns = now_ns
         if self._stuck is None and self._is_feeding:
             self._take(msg, now_ns)
@@ -333,7 +334,7 @@ class SourceReader:
         self.tend_lane()
 
     def resume(self, now_ns: int) -> None:
-        """A block that a message may have waited for is in memory."""
+        """Continue after a block was read that a message may have waited for."""
         if self._stuck is not None:
             stuck, self._stuck = self._stuck, None
             self._store(*stuck, now_ns)
@@ -344,8 +345,8 @@ class SourceReader:
     # -- the compiled lane
 
     def make_lane(self, subject: str, call: object) -> CopyLane | None:
-        """A lane for the messages that come on this subject, which gives to `call` what it
-        leaves; None if there is none for them."""
+        """Return a lane for the messages on this subject, which passes to `call` what it does not
+        take; None if a lane cannot take them."""
         stream = self._host.lane
         is_delivery = subject == (self.listening if self._is_feeding else self._delivery)
         if stream is None or not is_delivery or not self.progress.is_unchanged:
@@ -356,25 +357,26 @@ class SourceReader:
         return self._lane
 
     def _begin_lane(self) -> None:
-        """Says whose deliveries the lane takes, once the origin has answered."""
+        """Pass the consumer to the lane once the origin has replied."""
         if self._lane is not None and self._is_feeding:
             note = None if self._is_mirror else self.progress.note_parts()
             self._lane.begin(self._consumer, note)
 
     def configured(self) -> None:
-        """The stream's configuration may be another one."""
+        """Apply the stream's current configuration."""
         cfg = self._host.stream.cfg
         self._is_ordinary = is_ordinary(replace(cfg, mirror=None))
         self.tend_lane()
 
     def tend_lane(self) -> None:
-        """Lets the lane take what comes, unless something must wait, or more is to be done."""
+        """Open the lane if the reader receives deliveries, no message waits for a block, and plain
+        messages need only an append."""
         if self._lane is not None:
             is_free = self._is_feeding and self._stuck is None
             self._lane.is_open = is_free and self._is_ordinary
 
     def hear(self) -> None:
-        """Takes note of what the lane has stored."""
+        """Record what the lane has stored."""
         if self._lane is not None and self._lane.take_news():
             self._heard_ns = self._lane.heard_ns
             self._note_lag(self.progress.lag + 1)
@@ -430,7 +432,8 @@ class SourceReader:
         return stream.plan_copy(msg, ref.stream_seq, progress, now_ns)
 
     def _control(self, msg: Inbound, now_ns: int) -> None:
-        """A question of flow control, or a heartbeat, which may say that one was not answered."""
+        """Handle a flow control request, or a heartbeat, which may repeat a flow control request
+        that got no reply."""
         asked = msg.reply
         if not asked:
             last = number_in(headers.get(msg.header, b"Nats-Last-Consumer"))
@@ -444,10 +447,10 @@ class SourceReader:
             answer = Send(asked, header=where % self.progress.position)
             self._host.commits.promise((answer,))
 
-    # -- what it is like
+    # -- info
 
     def info(self, now_ns: int) -> StreamSourceInfo:
-        """How far it has come."""
+        """Return the state for the API."""
         source, progress = self.source, self.progress
         heard_ns = self._heard_ns
         ref = None if self._is_mirror else self._host.stream.source_ref(progress.index_name)

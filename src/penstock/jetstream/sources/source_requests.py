@@ -1,9 +1,8 @@
-"""What a copy asks its origin for, and what the answer says.
+"""Requests of a mirror or source to its origin, and the parser of the reply.
 
-A mirror or source reads its origin through a consumer that it has made over the API, whether the
-origin is here or elsewhere: the request and its answer are messages. Names, metadata and headers
-are the reference's, so that either server can be the origin of the other. Pure: builds one
-message, reads another.
+A mirror or source reads its origin through a consumer that it creates over the API, whether the
+origin is local or remote: the request and the reply are messages. Names, metadata and headers match
+the reference server, so that either server can be the origin of the other. Pure functions: no IO.
 """
 
 from __future__ import annotations
@@ -35,36 +34,37 @@ if TYPE_CHECKING:
     from penstock.jetstream.environment import Environment
 
 SILENCE_NS_MAX: Final = 10 * SECOND_NS
-"""An origin that says nothing for so long is asked again; it forgets its consumer as soon."""
+"""A reader repeats its request after this much silence. The origin's consumer has the same inactive
+threshold."""
 ACK_WAIT_NS: Final = 22 * 3600 * SECOND_NS
 INBOX_LENGTH: Final = 8
 MIRROR_LEVEL: Final = 4
 SOURCE_LEVEL: Final = 5
-"""The first API level whose origins tell their identity."""
+"""The first API level whose origins report their identity."""
 
 
 class SourceStart(NamedTuple):
-    """Where in the origin to begin: a sequence, a time, or (neither) its first message."""
+    """Where in the origin to start: a sequence, a time, or (neither) its first message."""
 
     seq: int = 0
     ts_ns: int = 0
 
 
 class ConsumerCreated(NamedTuple):
-    """The origin has made the consumer."""
+    """The origin has created the consumer."""
 
     consumer: str
     deliver_subject: str
     delivered_seq: int
-    """The consumer begins behind this sequence of the origin."""
+    """The consumer starts after this sequence of the origin."""
     pending: int
     acks_by_flow: bool
     identity: str
-    """Tells the origin from others of its name; empty if it does not say."""
+    """Distinguishes the origin from other streams of the same name; empty if not reported."""
 
 
 class Copier:
-    """Who asks: one stream, for its mirror or for one of its sources."""
+    """Builds the requests of one stream for its mirror or for one of its sources."""
 
     def __init__(
         self,
@@ -83,21 +83,21 @@ class Copier:
         self._has_siblings = has_siblings
 
     def answer_inbox(self) -> str:
-        """A new subject for one answer."""
+        """Return a new subject for one reply."""
         return f"$JSC.R.{self._token()}"
 
     def _token(self) -> str:
         return self._ambient.nuid()[-INBOX_LENGTH:]
 
     def deliver_subject(self) -> str:
-        """A new subject for the deliveries of one consumer."""
+        """Return a new subject for the deliveries of one consumer."""
         kind = "M" if self._is_mirror else "S"
         external = self.source.external
         prefix = external.deliver if external is not None and external.deliver else "$JS"
         return f"{prefix}.{kind}.{self._token()}".replace("..", ".")
 
     def consumer_name(self, index_name: str) -> str:
-        """The name asked for; it stays the same from one attempt to the next."""
+        """Return the consumer name to request; it stays the same across attempts."""
         parts = (self.stream, self._ambient.account, self._ambient.domain)
         stable = short_hash(" ".join(part for part in parts if part))
         if self._is_mirror:
@@ -108,7 +108,8 @@ class Copier:
     def request(
         self, index_name: str, start: SourceStart, identity: str, reply: str, deliver_subject: str
     ) -> Send:
-        """The message that asks for a consumer, or for the given one to start over."""
+        """Return the message that requests a new consumer, or resets the consumer the configuration
+        names."""
         header = self._header(identity)
         given = self.source.consumer
         if given is not None:
@@ -122,11 +123,11 @@ class Copier:
         return Send(self.api(subject), body, header, reply)
 
     def deletion(self, consumer: str) -> Send:
-        """The message that takes a consumer away; nobody waits for the answer."""
+        """Return the message that deletes a consumer; the sender ignores the reply."""
         return Send(self.api(f"CONSUMER.DELETE.{self.source.name}.{consumer}"))
 
     def api(self, request: str) -> str:
-        """The subject of a request, where the origin is."""
+        """Return the subject of an API request to the origin."""
         external = self.source.external
         if external is None:
             return f"{API}.{request}"
@@ -202,7 +203,7 @@ NOT_AN_ANSWER: Final = "invalid consumer create response"
 
 
 def read_answer(header: bytes, payload: bytes) -> ConsumerCreated | ApiError | str:
-    """What the origin says; words if it says nothing that can be used."""
+    """Parse the origin's reply: a consumer, an API error, or an error text if it is unusable."""
     try:
         check_nesting(payload)
         said = _ANSWER.decode(payload)

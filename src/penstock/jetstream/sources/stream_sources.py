@@ -1,9 +1,9 @@
-"""What feeds a stream: its mirror, or its sources, as the configuration has them now.
+"""The source readers of one stream: its mirror, or its sources, as configured now.
 
-Owns the feeds of one host: makes them, gives them their turns, and lets go of those that the
-configuration no longer names. Sources begin when it is known how far each has been copied, which
-is read off the stored messages and may need blocks that are not in memory. No IO: what to listen
-on is in `wires` for the edge to take, everything else in the host's lists.
+Creates the readers, runs them when they are due, and closes those that the configuration no longer
+names. A source starts only when its position is known. The position comes from the stored messages,
+so finding it may need blocks that are not in memory. No IO: the runtime takes the subscriptions to
+add and remove from `wires`; all other effects go to the lists of the stream host.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from penstock.jetstream.host.stream_host import StreamHost
 
 FEEDS_PER_TICK: Final = 32
-"""Feeds that ask their origins, or give up waiting, before others are served."""
+"""Source readers that one tick runs before other work is served."""
 
 
 class StreamSources:
-    """All feeds of one stream."""
+    """All source readers of one stream."""
 
     def __init__(self, host: StreamHost, ambient: Environment) -> None:
         self._host = host
@@ -37,7 +37,7 @@ class StreamSources:
         self._mirror: SourceReader | None = None
         self._sources: dict[str, SourceReader] = {}
         self._unplaced: list[SourceReader] = []
-        """Sources of which it is not known yet where they stand."""
+        """Sources whose position is not known yet."""
         self._agenda: DeadlineQueue[SourceReader] = DeadlineQueue()
         self.wires: list[Listen] = []
 
@@ -46,18 +46,18 @@ class StreamSources:
 
     @property
     def origins(self) -> frozenset[str]:
-        """The names of the streams that are copied, here or elsewhere."""
+        """Return the names of the origin streams, on this server or elsewhere."""
         return frozenset(feed.source.name for feed in self._feeds())
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether this mirror may answer for its origin."""
+        """Return whether this mirror may serve reads for its origin."""
         return self._mirror is not None and self._mirror.is_caught_up
 
     # -- the configuration
 
     def follow(self, now_ns: int) -> None:
-        """The stream's configuration may be another one."""
+        """Create and close readers to match the stream's current configuration."""
         cfg = self._host.stream.cfg
         if self._mirror is not None and cfg.mirror is None:
             self._drop(self._mirror)
@@ -96,7 +96,8 @@ class StreamSources:
         feed.close()
 
     def _place(self, now_ns: int) -> None:
-        """Starts the sources, if where they stand can be read."""
+        """Start the waiting sources if their positions can be read; else request the missing
+        block."""
         if not self._unplaced:
             return
         cold = self._host.stream.recover(now_ns)
@@ -109,7 +110,7 @@ class StreamSources:
             self._note(feed)
 
     def close(self) -> None:
-        """The stream is deleted."""
+        """Close all readers: the stream is deleted."""
         for feed in self._feeds():
             self._agenda.forget(feed)
             feed.close()
@@ -121,19 +122,20 @@ class StreamSources:
         return self._agenda.next_ns
 
     def tick(self, now_ns: int) -> None:
-        """Lets feeds whose time has come do what is due; those that are left are due at once."""
+        """Run the readers that are due, at most FEEDS_PER_TICK; the rest stay due now."""
         for feed in self._agenda.due(now_ns, at_most=FEEDS_PER_TICK):
             feed.tick(now_ns)
             self._agenda.note(feed, feed.due_ns)
         self._host.note(self)
 
     def hear(self) -> None:
-        """Takes note of what lanes of feeds have stored."""
+        """Record what the readers' lanes have stored."""
         for feed in self._feeds():
             feed.hear()
 
     def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
-        """A message came where a feed wanted to listen; perhaps it no longer does."""
+        """Pass a message to the reader of this subscription, unless the reader no longer listens
+        there."""
         feed, due_ns = wire.feed, wire.feed.due_ns
         if wire.take is None or not feed.hears(wire.subject):
             return
@@ -142,26 +144,26 @@ class StreamSources:
             self._note(feed)
 
     def resume(self, now_ns: int) -> None:
-        """A block of the stream was read."""
+        """Continue after a block of the stream was read."""
         self._place(now_ns)
         for feed in self._feeds():
             feed.resume(now_ns)
             self._note(feed)
 
     def origin_came(self, name: str, now_ns: int) -> None:
-        """A stream of this name is there now; who waits for it need not wait longer."""
+        """A local stream of this name now exists: its readers retry at once."""
         for feed in self._reading(name):
             feed.hurry(now_ns)
             self._note(feed)
 
     def origin_left(self, name: str, now_ns: int) -> None:
-        """The stream of this name is deleted; nobody has to find out by waiting."""
+        """The local stream of this name was deleted: its readers do not wait for a timeout."""
         for feed in self._reading(name):
             feed.lost(now_ns)
             self._note(feed)
 
     def _reading(self, name: str) -> list[SourceReader]:
-        """The feeds whose origin is the stream of this name here."""
+        """Return the readers whose origin is the local stream of this name."""
         return [
             feed
             for feed in self._feeds()
@@ -172,12 +174,12 @@ class StreamSources:
         self._agenda.note(feed, feed.due_ns)
         self._host.note(self)
 
-    # -- what it is like
+    # -- info
 
     def mirror_info(self, now_ns: int) -> StreamSourceInfo | None:
-        """How far the mirror has come."""
+        """Return the state of the mirror, or None."""
         return None if self._mirror is None else self._mirror.info(now_ns)
 
     def source_infos(self, now_ns: int) -> tuple[StreamSourceInfo, ...]:
-        """How far each source has been copied, in the order of the configuration."""
+        """Return the state of each source, in the order of the configuration."""
         return tuple(feed.info(now_ns) for feed in self._sources.values())

@@ -1,8 +1,8 @@
-"""Carrying out entries: the only code that changes a stream.
+"""Applier: the only code that applies entries to a stream.
 
-Nothing here refuses: what an entry says was allowed when it was planned, and holds no less later
-or elsewhere. Every transition returns what it did. Answers are part of it, because they tell
-sequences that only exist now; they are sent once the store has made everything durable.
+It rejects nothing: an entry was allowed when it was planned, and applies the same way later or on
+another server. Every call returns what it did, including the replies, because sequences are
+assigned here. The server sends the replies after the store's sync.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PLAIN = Special()
 
 
 class Applier:
-    """Changes the ledger, the store and the schedules of one stream."""
+    """Changes the plan state, the store and the schedules of one stream."""
 
     def __init__(
         self, ledger: PlanState, acks: PubAcks, schedules: Schedules, fast: FastBatches
@@ -56,14 +56,14 @@ class Applier:
         self.configure()
 
     def configure(self) -> None:
-        """The configuration in the ledger is another one."""
+        """Apply the configuration in the plan state."""
         cfg = self._ledger.cfg
         self._acked = not cfg.no_ack
         self._republisher = self._ledger.parts.republisher
         self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
 
     def apply(self, entry: Entry) -> Applied:
-        """Carries out one entry."""
+        """Apply one entry."""
         if isinstance(entry, Publish):
             if entry.special is None and self._is_plain:
                 return self._store_plain(entry)
@@ -85,7 +85,7 @@ class Applier:
     # -- messages
 
     def _store_plain(self, entry: Publish) -> Applied:
-        """As `_publish`, without all that most messages do not need."""
+        """Store a plain message: a fast version of `_publish`."""
         ledger = self._ledger
         subject = entry.subject
         appended = ledger.store.append(
@@ -116,7 +116,8 @@ class Applier:
         return applied._replace(effects=applied.effects + answers) if answers else applied
 
     def _passed_over(self, entry: Publish, special: Special) -> Applied:
-        """Nobody wants the message: it has a sequence and does what it says, but is not kept."""
+        """Assign a sequence and apply the rollup, without storing the message: no consumer is
+        interested."""
         ledger = self._ledger
         seq = ledger.last_seq + 1
         ledger.store.skip(seq, seq, entry.ts_ns)
@@ -180,7 +181,7 @@ class Applier:
     def _roll_up(
         self, entry: Publish, special: Special, before_seq: int
     ) -> tuple[Removed, tuple[Purge, ...]]:
-        """Take out a slice of what the message replaces; return the slices that follow, too."""
+        """Remove one slice of what the message replaces; return it and the remaining slices."""
         removed, rest, purges = NOTHING_REMOVED, list[Purge](), list[Purge]()
         if special.rollup:
             pattern = entry.subject if special.rollup == ROLLUP_SUBJECT else ""
@@ -218,7 +219,7 @@ class Applier:
         return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk, rest=rest)
 
     def _store_packed(self, entry: BatchEntry) -> Removed:
-        """As `_store_plain` for each of them."""
+        """Store the packed messages, as `_store_plain` does for each."""
         ledger = self._ledger
         removed = ledger.store.append_packed(entry.packed, entry.ts_ns)
         ledger.look_again()
@@ -236,7 +237,7 @@ class Applier:
                 subject=subject, before_seq=entry.before_seq or None, keep=entry.keep
             )
         removed, following = ledger.store.purge_slice(step)
-        # A purge up to a sequence after the last one moves the stream on.
+        # A purge up to a sequence after the last one advances the stream's last sequence.
         ledger.last_seq = ledger.store.last_seq
         if following is None:
             return Applied(removed=removed)
@@ -258,7 +259,8 @@ class Applier:
         for seq in entry.seqs:
             gone = store.erase(seq)
             if isinstance(gone, Cold):
-                # Planned when the block was in memory; what cannot be overwritten now is removed.
+                # The block was in memory when this was planned. If it no longer is, remove the
+                # message without overwriting it.
                 gone = store.remove(seq)
             if gone is not None:
                 removed = merged(removed, gone)
@@ -282,5 +284,5 @@ class Applier:
 
 
 def _publishes(entry: BatchEntry) -> tuple[Publish, ...]:
-    """The packed messages of a batch as entries of their own."""
+    """Return the packed messages of a batch as single entries."""
     return tuple(Publish(entry.ts_ns, *message) for message in unpacked(entry.packed))

@@ -1,9 +1,9 @@
-"""Counters: a stream whose messages are increments and whose bodies are totals.
+"""Counters: a stream whose messages are increments and whose stored bodies are totals.
 
-A publisher sends `Nats-Incr` and no body; what is stored is the running total of the subject,
-`{"val":"13"}`. A copy from another counter stream carries a total, not an increment: how far each
-origin had counted is kept in `Nats-Counter-Sources`, so that the difference is added once.
-Numbers are whole and without bounds but those of their digits.
+A publisher sends `Nats-Incr` without a body; the stream stores the running total of the subject,
+`{"val":"13"}`. A message sourced from another counter stream carries a total, not an increment.
+`Nats-Counter-Sources` records the last total of each origin, so that each difference is added
+exactly once. Values are integers of at most DIGITS_MAX characters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 DIGITS_MAX: Final = 4_000
-"""Of an increment: below what Python reads and writes as a number without being asked twice."""
+"""Length limit of a number; below the size at which Python refuses int/str conversion."""
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
 _CLASHING: Final = (
@@ -39,7 +39,7 @@ _CLASHING: Final = (
 
 
 class CounterValue(msgspec.Struct):
-    """The body of a counter."""
+    """The body of a counter message."""
 
     val: str = ""
 
@@ -49,14 +49,15 @@ _SOURCES: Final = msgspec.json.Decoder(dict[str, dict[str, str]])
 
 
 def number(text: bytes) -> int | None:
-    """A whole number of any size, or None."""
+    """Parse an integer; None if it is invalid or longer than DIGITS_MAX."""
     if len(text) > DIGITS_MAX or not _NUMBER.fullmatch(text):
         return None
     return int(text)
 
 
 def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
-    """An increment is a number, and goes to a counter without anything beside it."""
+    """Check that the increment is a number, and that the message has no payload and no clashing
+    header."""
     value = draft.fields.get(publish_headers.INCR)
     if not value:
         return None
@@ -74,7 +75,7 @@ def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
 
 
 def count(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
-    """Adds the increment to the total of its subject, and makes that the message."""
+    """Add the increment to the total of its subject and store the total in the draft."""
     if not ledger.cfg.allow_msg_counter:
         return None
     step = number(draft.fields.get(publish_headers.INCR, b""))
@@ -93,7 +94,8 @@ def count(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
 
 
 def _add(draft: Draft, step: int, header: bytes, payload: bytes) -> None:
-    """Header and payload are those of the subject's last message; empty if there is none."""
+    """Update the draft from the subject's last message; `header` and `payload` are empty if
+    none."""
     check_nesting(payload)
     total = (number(_VALUE.decode(payload).val.encode()) or 0) if payload or header else 0
     listed = headers.get(header, publish_headers.COUNTER_SOURCES)
@@ -113,7 +115,8 @@ def _add(draft: Draft, step: int, header: bytes, payload: bytes) -> None:
 
 
 def _step_of_copy(draft: Draft, origin: str, sources: dict[str, dict[str, str]]) -> int:
-    """How far the origin's counter has come since it was last copied; notes it in `sources`."""
+    """Return the origin's increase since the last sourced total; record the new total in
+    `sources`."""
     parts = origin.split(" ")
     subject = parts[4] if len(parts) > 4 else draft.subject
     now = number(_VALUE.decode(draft.payload).val.encode()) or 0

@@ -1,9 +1,9 @@
 """Cron patterns of six fields: second, minute, hour, day of month, month, day of week.
 
-A field is a list of numbers, names, ranges and steps; `*` and `?` are everything. A day matches
-if day of month and day of week both do, when one of them is open; if both are narrowed, one of
-them is enough. An hour that the clocks skip has no times in it, one that they repeat has them
-twice. What Go's widely used parser takes is taken here, and nothing else.
+A field is a list of numbers, names, ranges and steps; `*` and `?` match everything. If day of month
+or day of week is open, a day must match both; if both are restricted, one match is enough. An hour
+that a time change skips has no times; an hour that it repeats has them twice. The parser accepts
+exactly what Go's widely used cron parser accepts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 YEARS_AHEAD: Final = 5
-"""A pattern that has no time within so many years has none."""
+"""The search for the next time stops after this many years."""
 
 _MONTHS: Final = {
     name: number
@@ -41,14 +41,14 @@ _FIELDS: Final[tuple[tuple[int, int, Mapping[str, int]], ...]] = (
 
 
 class Field(NamedTuple):
-    """The values of a field, and whether it was left open."""
+    """The values of a field, and whether it is open (`*` or `?`)."""
 
     values: frozenset[int]
     is_open: bool
 
 
 class Cron(NamedTuple):
-    """A pattern that was read."""
+    """A parsed pattern."""
 
     second: Field
     minute: Field
@@ -59,7 +59,7 @@ class Cron(NamedTuple):
 
 
 def parse_cron(pattern: str) -> Cron | None:
-    """The pattern, or None if it is none."""
+    """Parse a pattern; None if it is invalid."""
     texts = pattern.split()
     if len(texts) != len(_FIELDS):
         return None
@@ -80,7 +80,7 @@ def _field(text: str, least: int, most: int, names: Mapping[str, int]) -> Field:
 
 
 def _span(part: str, least: int, most: int, names: Mapping[str, int]) -> tuple[range, bool]:
-    """The values of one item of a list, and whether it is everything. ValueError if it is none."""
+    """Return the values of one list item, and whether it is open. ValueError if it is invalid."""
     body, *steps = part.split("/")
     low, *highs = body.split("-")
     step = _number(steps[0]) if steps else 1
@@ -111,7 +111,8 @@ def _number(text: str) -> int:
 
 
 def next_fire(cron: Cron, after: datetime) -> datetime | None:
-    """The first time of a pattern after this one, in its zone, to the second; None if never."""
+    """Return the pattern's first time after `after`, in its zone, to the second; None if there is
+    none."""
     start = after.replace(microsecond=0).astimezone(UTC) + timedelta(seconds=1)
     begin = start.astimezone(after.tzinfo)
     day = begin.date()
@@ -140,12 +141,12 @@ def _day_matches(cron: Cron, day: date) -> bool:
 
 
 def _within(cron: Cron, day: date, begin: datetime) -> datetime | None:
-    """The first time of a day that matches, but not before `begin`."""
+    """Return the first matching time of a day, not before `begin`."""
     zone = begin.tzinfo
     assert zone is not None
     at = (begin if begin.date() == day else _midnight(day, zone)).astimezone(UTC)
     while (local := at.astimezone(zone)).date() <= day:
-        # Counted on from the hour, not set: the hour may be the one that is repeated.
+        # Add to the UTC hour instead of setting local fields: the local hour may occur twice.
         hour = at - timedelta(minutes=local.minute, seconds=local.second)
         if local.hour in cron.hour.values and local.date() == day:
             found = _within_hour(cron, local)

@@ -1,10 +1,10 @@
-"""C surface of the window of message ids."""
+"""C interface of the duplicate window."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
 cdef struct SeenId:
-    SeenId* chained       # the next one of its slot
+    SeenId* chained       # next entry in the same slot
     SeenId* older
     SeenId* newer
     uint64_t seq
@@ -17,13 +17,13 @@ cdef struct SeenId:
 cdef class DuplicateWindow:
     cdef int64_t _window_ns
     cdef uint64_t seed
-    cdef SeenId** slots       # a power of two of them, as many as there are ids, or more
+    cdef SeenId** slots       # a power of two; at least as many slots as ids
     cdef uint32_t nslots
     cdef uint32_t count
     cdef SeenId* oldest
     cdef SeenId* newest
-    cdef char* last           # the id of the stream's last message
-    cdef uint32_t last_len    # 0: it has none
+    cdef char* last           # id of the stream's last message
+    cdef uint32_t last_len    # 0: the last message has no id
     cdef uint32_t last_cap
 
     cdef uint64_t seq_of(self, const char* text, size_t n, int64_t now_ns) noexcept nogil

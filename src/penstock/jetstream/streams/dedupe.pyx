@@ -1,10 +1,12 @@
-"""Message ids a stream has seen lately: a publish that repeats one is answered, not stored.
+"""Duplicate window: recent message ids, so that the stream acks a repeated publish without storing
+it.
 
-An id counts for the length of the window from the time of its message on. The window is a cache
-of what the stored messages say: after a restart it is filled from them again. Time comes in.
+An id is valid for the window's length, counted from the timestamp of its message. The window is a
+cache of the stored messages: stream recovery refills it after a restart. It reads no clock.
 
-The one owner of ids, for both lanes of a stream: a hash table, its ids linked from the oldest to
-the newest. The id of the stream's last message is kept beside it, for as long as it is the last.
+It is the only owner of ids; the fast lane and `Stream.plan` both use it. It is a hash table whose
+entries are linked from the oldest to the newest. The id of the stream's last message is kept beside
+the table for as long as that message is the last one.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -14,7 +16,7 @@ from libc.string cimport memcmp, memcpy
 from penstock.subjects.trie_nodes cimport hash_bytes, xalloc, xrealloc, xzalloc
 
 cdef enum:
-    FORGOTTEN_PER_STORE = 2       # the window never waits for a timer to shrink
+    FORGOTTEN_PER_STORE = 2       # expired ids removed per insert, so that shrinking needs no timer
     LEAST_SLOTS = 64
 
 
@@ -23,11 +25,11 @@ cdef inline char* text_of(SeenId* seen) noexcept nogil:
 
 
 cdef class DuplicateWindow:
-    """Ids and their sequences, oldest first. A window of 0 remembers nothing."""
+    """Ids and their sequences, oldest first. A window of 0 stores nothing."""
 
     def __cinit__(self, int64_t window_ns):
         self._window_ns = window_ns
-        # Of this process alone, so that nobody can choose ids that share a slot.
+        # Seeded per process, so that a client cannot choose ids that collide.
         self.seed = <uint64_t><int64_t>hash(b"message ids")
 
     def __dealloc__(self):
@@ -39,7 +41,7 @@ cdef class DuplicateWindow:
 
     @property
     def window_ns(self) -> int:
-        """How long an id counts; setting it judges what is remembered anew."""
+        """How long an id is valid; a change also applies to stored ids."""
         return self._window_ns
 
     @window_ns.setter
@@ -58,19 +60,19 @@ cdef class DuplicateWindow:
         self.note_last(PyBytes_AS_STRING(msg_id), PyBytes_GET_SIZE(msg_id))
 
     def find(self, bytes msg_id not None, int64_t now_ns) -> int:
-        """The sequence of the message that had this id within the window; 0 if none had."""
+        """Return the sequence of the message with this id within the window; 0 if there is none."""
         return self.seq_of(PyBytes_AS_STRING(msg_id), PyBytes_GET_SIZE(msg_id), now_ns)
 
     def add(self, bytes msg_id not None, uint64_t seq, int64_t ts_ns) -> None:
-        """A message with this id was stored. Times never fall from one call to the next."""
+        """Record the id of a stored message. Timestamps never decrease between calls."""
         self.put(PyBytes_AS_STRING(msg_id), PyBytes_GET_SIZE(msg_id), seq, ts_ns)
 
     def expire(self, int64_t now_ns) -> None:
-        """Forgets all ids that no longer count."""
+        """Remove all expired ids."""
         self.forget(now_ns, self.count)
 
     def next_deadline_ns(self) -> int | None:
-        """When the oldest id stops counting."""
+        """Return when the oldest id expires, or None."""
         if self.oldest == NULL:
             return None
         return <object>self.oldest.ts_ns + <object>self._window_ns
@@ -129,7 +131,7 @@ cdef class DuplicateWindow:
     # -- the table
 
     cdef SeenId** place_of(self, const char* text, size_t n, uint32_t hashed) noexcept nogil:
-        """Where the id is pointed at, or would be."""
+        """Return the pointer that refers to the id, or the one that would."""
         cdef SeenId** place = self.slots + (hashed & (self.nslots - 1))
         while place[0] != NULL and not (place[0].hash == hashed and place[0].length == n
                                         and memcmp(text_of(place[0]), text, n) == 0):

@@ -1,8 +1,9 @@
-"""What a stream decides, as values: entries that change it, answers that do not.
+"""Entries and answers: the decisions of a stream, as values.
 
-`Stream.plan` makes them, `Stream.apply` carries entries out. An entry holds all that applying it
-needs, its time included, so that it can be written down, sent elsewhere and applied there with
-the same result. The tag of an entry is part of that form: it is never given another meaning.
+`Stream.plan` creates them; `Stream.apply` applies entries. An entry holds everything that applying
+it needs, including its time, so that it can be stored, sent to another server and applied there
+with the same result. The tag of an entry is part of its serialized form: a tag is never reused with
+another meaning.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROLLUP_ALL: Final = "all"
 
 
 class FastMark(msgspec.Struct, frozen=True, gc=False):
-    """Where a message stands in a fast batch."""
+    """Position of a message in a fast batch."""
 
     id: str
     seq: int
@@ -36,25 +37,25 @@ class FastMark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Special(msgspec.Struct, frozen=True, gc=False):
-    """What only some messages have."""
+    """Properties that only some messages have."""
 
     ttl_ns: int = 0
     msg_id: bytes = b""
     rollup: str = ""
-    """Which older messages go: ROLLUP_SUBJECT, ROLLUP_ALL, or none."""
+    """Which older messages are removed: ROLLUP_SUBJECT, ROLLUP_ALL, or none."""
     purged: str = ""
-    """A subject whose messages go, too: the schedule that has done its work."""
+    """Another subject whose messages are removed: that of a finished schedule."""
     skip: bool = False
-    """Nobody wants it: it uses a sequence and is not stored."""
+    """No consumer is interested: the message uses a sequence and is not stored."""
     value: str = ""
-    """The total of a counter, for its acknowledgement."""
+    """The counter total to report in the publish ack."""
     fast: FastMark | None = None
     origin_seq: int = 0
-    """Of a mirror: the sequence it has, and must have here; earlier ones stay empty."""
+    """For a mirror: the sequence the message must get; sequences before it stay empty."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True):
-    """A message to be stored, its header as it will be read back."""
+    """A message to store, with its header in stored form."""
 
     ts_ns: int
     subject: str
@@ -65,9 +66,9 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True)
 
 
 class BatchEntry(msgspec.Struct, frozen=True, tag="batch", array_like=True):
-    """Messages that are stored together or not at all; `count` is what its publisher counts.
+    """Messages stored together or not at all; `count` is the number its publisher counts.
 
-    Those that are nothing but stored are packed (`store.packed`), and before the others.
+    Messages that need only an append are packed (`store.index.message_pack`) and precede the items.
     """
 
     ts_ns: int
@@ -79,10 +80,10 @@ class BatchEntry(msgspec.Struct, frozen=True, tag="batch", array_like=True):
 
 
 class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
-    """One slice of a purge, as `Store.purge_slice`; the empty subject is every subject.
+    """One slice of a purge, as in `Store.purge_slice`; the empty subject means every subject.
 
-    The first says what was asked for. Those that follow have a `bound` besides: `keep`, `bound` and
-    `start` are then where the purge stands.
+    The first slice contains the request. Later slices also have a `bound`; `keep`, `bound` and
+    `start` then hold the progress of the purge.
     """
 
     ts_ns: int
@@ -94,12 +95,13 @@ class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
 
     @property
     def is_of_all(self) -> bool:
-        """Whether nothing stays, so that the stream has begun even if nothing was there."""
+        """Return whether the purge removes everything; the stream then reports a first sequence
+        even if it was empty."""
         return self.subject in ("", ">") and not self.keep and self.before_seq != 1
 
 
 class Remove(msgspec.Struct, frozen=True, tag="rm", array_like=True):
-    """Messages to be taken out by sequence; those that are gone already do not matter."""
+    """Remove messages by sequence; sequences that are already removed are ignored."""
 
     ts_ns: int
     seqs: tuple[int, ...]
@@ -107,26 +109,26 @@ class Remove(msgspec.Struct, frozen=True, tag="rm", array_like=True):
 
 
 class Expire(msgspec.Struct, frozen=True, tag="age", array_like=True):
-    """What is due at `ts_ns` goes."""
+    """Remove the messages that are due at `ts_ns`."""
 
     ts_ns: int
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim", array_like=True):
-    """One slice of what is over the limits goes, as `Store.trim`."""
+    """Remove one slice of what exceeds the limits, as in `Store.trim`."""
 
     ts_ns: int
 
 
 class Skip(msgspec.Struct, frozen=True, tag="skip", array_like=True):
-    """Sequences of an origin that hold nothing there any more."""
+    """Sequences that the origin no longer has."""
 
     ts_ns: int
     seqs: Range
 
 
 class Update(msgspec.Struct, frozen=True, tag="cfg", array_like=True):
-    """Another configuration, already checked against the one it replaces."""
+    """A new configuration, already checked against the one it replaces."""
 
     ts_ns: int
     cfg: StreamConfig
@@ -136,44 +138,44 @@ Entry: TypeAlias = Publish | BatchEntry | Purge | Remove | Expire | Trim | Skip 
 
 
 class Answer(NamedTuple):
-    """Nothing changes: the message was refused, is a duplicate, or waits for others."""
+    """No change: the message was rejected, is a duplicate, or waits for the rest of its batch."""
 
     effects: tuple[Effect, ...] = ()
     refusal: ApiError | None = None
     is_duplicate: bool = False
     at_fault: bytes = b""
-    """Header of the message refused, if that is another message of an atomic batch."""
+    """Header of the rejected message, if it is another message of an atomic batch."""
 
 
 class NotLoaded(NamedTuple):
-    """No answer yet: once the block is in memory the same question has one.
+    """A block is not in memory: the caller loads it and repeats the same call.
 
-    Until then nothing behind it may be planned, or messages would overtake each other.
+    Until then the caller must not plan later messages, or messages would be reordered.
     """
 
     cold: Cold
 
 
 class Applied(NamedTuple):
-    """What an entry did. `effects` may leave when everything in it is durable."""
+    """The result of an entry. The server sends `effects` once the entry is durable."""
 
     effects: tuple[Send, ...] = ()
     stored: tuple[tuple[int, str], ...] = ()
-    """Sequence and subject of each message that was stored."""
+    """Sequence and subject of each stored message."""
     removed: Removed = NOTHING_REMOVED
-    """What it took out, by limits, rollup, purge or age."""
+    """What the entry removed, by limits, rollup, purge or age."""
     by_limit: Removed = NOTHING_REMOVED
-    """Of a single message that was stored: the part of `removed` that limits took."""
+    """For a single stored message: the part of `removed` that limits removed."""
     rolled_up: Removed = NOTHING_REMOVED
-    """The part that a rollup took."""
+    """The part of `removed` that a rollup removed."""
     is_bulk: bool = False
-    """Whether more was stored than `stored` tells, before it."""
+    """Whether more messages were stored, before those in `stored`."""
     rest: tuple[Purge, ...] = ()
-    """The slices that follow: to be applied later, when others were served."""
+    """The remaining slices, to be applied later so that other work is served in between."""
 
 
 class Due(NamedTuple):
-    """What time asks for: entries to apply in this order, and effects to perform."""
+    """What is due: entries to apply in this order, and effects to perform."""
 
     entries: tuple[Entry, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -181,5 +183,5 @@ class Due(NamedTuple):
 
 Planned: TypeAlias = Entry | Answer | NotLoaded
 PlanNote: TypeAlias = "Callable[[Planned], None]"
-"""Is shown what a message leads to, before it is performed."""
+"""Called with the plan of a message before the plan is applied."""
 NOTHING: Final = Answer()

@@ -1,8 +1,8 @@
-"""What time does to a stream: messages that are due go, schedules fire, old ids are forgotten.
+"""Stream expiry: messages expire, schedules fire, and old message ids are forgotten.
 
-Nothing is changed here but what is in memory only: whatever touches messages comes out as entries.
-A stream with delete markers asks which messages are due instead of taking them out: the last one
-of a subject is replaced by a marker that says so, for a while.
+`tick` changes only in-memory state; every change to messages is returned as an entry. A stream with
+delete markers does not remove due messages directly: when the last message of a subject expires, a
+marker with a TTL replaces it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import MessageRecord
 
 PER_TICK_MAX: Final = 200
-"""Messages with markers, and schedules, that one tick handles; the rest are still due."""
+"""Messages with markers, and schedules, that one tick handles; the rest stay due."""
 
 
 class StreamExpiry:
@@ -37,7 +37,7 @@ class StreamExpiry:
         self._schedules = schedules
 
     def next_deadline_ns(self) -> int | None:
-        """When something may be due, or earlier."""
+        """Return a time not later than the next deadline; None if there is none."""
         ledger = self._ledger
         deadlines = (
             ledger.store.next_deadline_ns(),
@@ -47,7 +47,7 @@ class StreamExpiry:
         return min((at for at in deadlines if at is not None), default=None)
 
     def tick(self, now_ns: int) -> Due:
-        """Everything that is due."""
+        """Return everything that is due."""
         ledger = self._ledger
         ledger.dedupe.expire(now_ns)
         entries: list[Entry] = []
@@ -82,7 +82,7 @@ class StreamExpiry:
                 marker = self._marker(record.subject, now_ns)
                 entries += [marker] if isinstance(marker, Publish) else []
         if gone:
-            # A marker takes its subject's messages with it; one that was refused does not.
+            # A marker's rollup removes its subject's messages; a rejected marker removes nothing.
             entries.append(Remove(now_ns, tuple(gone)))
 
     def _marker(self, subject: str, now_ns: int) -> object:
@@ -111,7 +111,8 @@ class StreamExpiry:
                 entries.append(made)
 
     def _fired(self, due_ns: int, seq: int, subject: str, now_ns: int) -> Publish | Cold | None:
-        """The message of one schedule, unless it is gone or its message is refused."""
+        """Return the message of one schedule, unless the schedule was removed or the message
+        rejected."""
         record = self._ledger.store.load(seq, unsynced=True)
         if isinstance(record, Cold):
             return record
@@ -133,7 +134,7 @@ class StreamExpiry:
 
 
 def _is_marker(record: MessageRecord) -> bool:
-    """Whether a message already says that its subject is gone."""
+    """Return whether a message already is a delete marker or a KV purge."""
     if headers.get(record.header, publish_headers.MARKER_REASON):
         return True
     return headers.get(record.header, publish_headers.KV_OPERATION) == b"PURGE"

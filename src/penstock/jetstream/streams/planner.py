@@ -1,7 +1,7 @@
-"""From a message to an entry: transform, checks, interest, and the answer if there is none.
+"""Planner: turns a message into an entry, or into the reply that explains why there is none.
 
-Plans ordinary messages, whether a client, a schedule or an upstream sends them. Reads the ledger
-and changes nothing: what it returns either is an entry, or explains why there is none.
+Applies the subject transform, the checks and interest. Plans single messages from clients,
+schedules and sources. Reads the plan state and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Planner:
         self.configure()
 
     def configure(self) -> None:
-        """The configuration in the ledger is another one."""
+        """Apply the configuration in the plan state."""
         self._transform = self._ledger.parts.transform
         self._by_interest = self._ledger.cfg.retention is Retention.INTEREST
 
@@ -49,7 +49,7 @@ class Planner:
         *,
         is_internal: bool = False,
     ) -> Planned:
-        """The entry that stores an ordinary message."""
+        """Return the entry that stores a message, or the reply."""
         draft = self.draft(subject, reply, header, payload, now_ns, is_internal=is_internal)
         verdict = judge(self._ledger, draft)
         if verdict is None:
@@ -59,8 +59,8 @@ class Planner:
     def plan_mirrored(
         self, subject: str, header: bytes, payload: bytes, seq: int, ts_ns: int
     ) -> Planned:
-        """The entry that stores a message of a mirror's origin. It was judged there: only the
-        room it takes here is asked for."""
+        """Return the entry that stores a message of a mirror's origin. The origin has checked it:
+        only rollup, TTL, and the limits of account and stream are checked here."""
         if seq <= self._ledger.last_seq:
             return Answer(is_duplicate=True)
         if seq > SEQ_MAX:
@@ -86,9 +86,9 @@ class Planner:
         is_internal: bool = False,
         fields: dict[bytes, bytes] | None = None,
     ) -> Draft:
-        """The message as the checks take it, under the subject the stream gives it.
+        """Return the message as a draft for the checks, under its stored subject.
 
-        `fields` is its header, where that was parsed before.
+        `fields` is the parsed header, if the caller already has it.
         """
         if fields is None or publish_headers.CLIENT_INFO in fields:
             fields = {}
@@ -100,13 +100,13 @@ class Planner:
         return Draft(subject, reply, header, payload, fields, ts_ns, is_internal=is_internal)
 
     def stored_subject(self, subject: str) -> str:
-        """The subject a message is stored under; one the transform does not match stays."""
+        """Return the stored subject; a subject that the transform does not match stays the same."""
         if self._transform is None:
             return subject
         return self._transform.match(subject) or subject
 
     def entry(self, draft: Draft) -> Planned:
-        """The entry of a draft that passed the checks, unless it is refused on the way in."""
+        """Return the entry of a draft that passed `judge`, or the reply if `admit` rejects it."""
         if self._ledger.is_used_up(1):
             return self.answer(USED_UP, draft.reply)
         skip = self.is_unwanted(draft.subject)
@@ -117,11 +117,11 @@ class Planner:
         return self.publish(draft, skip=skip)
 
     def is_unwanted(self, subject: str) -> bool:
-        """Whether nothing keeps a message of this subject here."""
+        """Return whether interest retention finds no interest in this subject."""
         return self._by_interest and not self._ledger.has_interest(subject)
 
     def publish(self, draft: Draft, *, skip: bool, fast: FastMark | None = None) -> Publish:
-        """The draft as an entry."""
+        """Return the draft as an entry."""
         special = None
         if skip or fast is not None or draft.is_special:
             special = Special(
@@ -138,7 +138,7 @@ class Planner:
         )
 
     def answer(self, verdict: Verdict, reply: str) -> Answer | NotLoaded:
-        """Why a message is not stored, said to its publisher if it asked."""
+        """Return the reply for a message that is not stored, or the block to load."""
         if isinstance(verdict, Cold):
             return NotLoaded(verdict)
         if isinstance(verdict, Duplicate):
@@ -149,7 +149,7 @@ class Planner:
         return NOTHING
 
     def said(self, reply: str, payload: bytes) -> tuple[Send, ...]:
-        """An answer, if the publisher waits for one and the stream gives any."""
+        """Return a reply, if the publisher requested one and the stream sends acks."""
         if not reply or self._ledger.cfg.no_ack:
             return ()
         return (Send(reply, payload),)

@@ -1,8 +1,8 @@
-"""Answers to publishers, byte for byte as the reference writes them.
+"""Publish acks and errors, byte for byte as the reference writes them.
 
 Clients compare some of these as text, so the blank in `"duplicate": true` and the order of fields
-are part of the protocol. An acknowledgement is the stream's prefix and a sequence; nothing here
-decides who gets which.
+are part of the protocol. An ack is the stream's prefix and a sequence. The planner and the applier
+decide which reply a publisher gets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def go_quoted(text: str) -> bytes:
-    """Text in double quotes as Go writes it, which is not quite how JSON would."""
+    """Return text in double quotes as Go writes it, which differs slightly from JSON."""
     return quoted_text(text).encode(errors="replace")
 
 
 def error_json(error: ApiError) -> bytes:
-    """The object that stands for a refusal in every answer."""
+    """Return the JSON object of an error, as contained in every reply."""
     return b'{"code":%d,"err_code":%d,"description":%b}' % (
         error.code,
         error.err_code,
@@ -31,7 +31,7 @@ def error_json(error: ApiError) -> bytes:
 
 
 class PubAcks:
-    """What one stream says to its publishers."""
+    """The replies of one stream to its publishers."""
 
     def __init__(self, stream: str, domain: str = "") -> None:
         where = b',"domain":%b' % go_quoted(domain) if domain else b""
@@ -39,23 +39,23 @@ class PubAcks:
         self._refused: Final = b',"stream":%b,"seq":0}' % encode_plain(stream)
 
     def stored(self, seq: int) -> bytes:
-        """The message has this sequence."""
+        """Return the ack of a message stored under this sequence."""
         return b"%b%d}" % (self.prefix, seq)
 
     def duplicate(self, seq: int) -> bytes:
-        """A message with the same id has this sequence."""
+        """Return the ack of a duplicate; a message with the same id has this sequence."""
         return b'%b%d,"duplicate": true}' % (self.prefix, seq)
 
     def counted(self, seq: int, value: str) -> bytes:
-        """The increment has this sequence, the counter now this value."""
+        """Return the ack of a counter increment, with the new total."""
         return b'%b%d,"val":%b}' % (self.prefix, seq, go_quoted(value))
 
     def committed(self, seq: int, batch_id: str, count: int) -> bytes:
-        """The batch was stored, its last message under this sequence."""
+        """Return the ack of a batch whose last message has this sequence."""
         return b'%b%d,"batch":%b,"count":%d}' % (self.prefix, seq, go_quoted(batch_id), count)
 
     def duplicate_batch(self, seq: int, batch_id: str, count: int) -> bytes:
-        """The only message of a batch is a duplicate."""
+        """Return the ack of a batch whose only message is a duplicate."""
         return b'%b%d,"duplicate": true,"batch":%b,"count":%d}' % (
             self.prefix,
             seq,
@@ -64,5 +64,5 @@ class PubAcks:
         )
 
     def refused(self, error: ApiError) -> bytes:
-        """The message was not stored."""
+        """Return the reply for a message that was not stored."""
         return b'{"error":%b%b' % (error_json(error), self._refused)

@@ -1,8 +1,8 @@
-"""What every published message is asked, in this order: the first refusal is the answer.
+"""The checks of a published message, in order: the first failure is the reply.
 
-Order is compatibility: clients see which of two faults is reported. A check reads the ledger,
-fills in the draft and answers None, a refusal, the duplicate the message is, or the block it
-needs in memory. Checks of one feature live with the feature (`counter`, `schedule`).
+The order is part of compatibility: clients see which of two errors is reported. A check reads the
+plan state, fills in the draft and returns None, an error, the duplicate, or the block it needs in
+memory. The checks of a feature live in its module (`counter`, `schedule`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 HEADER_BYTES_MAX: Final = 65_535
 SEQUENCE_DIGITS_MAX: Final = 20
 SUBJECT_BYTES_MAX: Final = 65_535
-"""Of a stored message: a record counts them in sixteen bits."""
+"""Limit for a stored message: a record stores the length in 16 bits."""
 SUBJECT_LENGTH_MAX: Final = SUBJECT_BYTES_MAX // 4
-"""Characters of a subject that has no more bytes than that for sure."""
+"""A subject of at most this many characters always fits SUBJECT_BYTES_MAX."""
 UNREADABLE: Final = 2**64 - 1
-"""What a sequence nobody can read is taken for: one that no stream has."""
+"""Value of an unparsable sequence; no stream has this sequence."""
 
 USED_UP: Final = refusals.STREAM_STORE_FAILED(err="no sequence is left in the stream")
-"""The refusal of a message that would need a sequence after SEQ_MAX."""
+"""The error for a message that would need a sequence after SEQ_MAX."""
 NOT_PERMITTED: Final = refusals.STREAM_ROLLUP_FAILED(err="rollup not permitted")
 
 
@@ -49,22 +49,22 @@ Check: TypeAlias = "Callable[[PlanState, Draft], Verdict]"
 
 
 def sequence_of(value: bytes) -> int:
-    """The number in an expectation."""
+    """Parse the sequence in an expectation header; UNREADABLE if it is invalid."""
     if not value.isdigit() or len(value) > SEQUENCE_DIGITS_MAX:
         return UNREADABLE
     return int(value)
 
 
 def not_sealed(ledger: PlanState, draft: Draft) -> Verdict:
-    """A sealed stream takes nothing."""
+    """Check that the stream is not sealed."""
     return refusals.STREAM_SEALED if ledger.cfg.sealed else None
 
 
 def small_enough(ledger: PlanState, draft: Draft) -> Verdict:
-    """Header and payload are within what the stream takes."""
+    """Check the sizes of subject, header and payload."""
     size_max = ledger.cfg.max_msg_size
     if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
-        return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM  # a transform made it so long
+        return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM  # a subject transform can exceed the limit
     if 0 < size_max < len(draft.header) + len(draft.payload):
         return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
     if len(draft.header) > HEADER_BYTES_MAX:
@@ -73,7 +73,7 @@ def small_enough(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_stream(ledger: PlanState, draft: Draft) -> Verdict:
-    """The publisher meant this stream."""
+    """Check that the publisher expects this stream."""
     name = draft.fields.get(publish_headers.EXPECTED_STREAM)
     if name and name != ledger.cfg.name.encode():
         return refusals.STREAM_NOT_MATCH
@@ -81,7 +81,7 @@ def expected_stream(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def ttl_allowed(ledger: PlanState, draft: Draft) -> Verdict:
-    """A TTL needs a stream that has them. One nobody can read is refused later."""
+    """Check that the stream allows TTLs. `ttl_value` rejects invalid values later."""
     value = draft.fields.get(publish_headers.TTL)
     if value and not draft.is_internal and not ledger.cfg.allow_msg_ttl and parse_ttl(value):
         return refusals.MESSAGE_TTL_DISABLED
@@ -89,7 +89,7 @@ def ttl_allowed(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
-    """The subject, or another the publisher names, has not moved on."""
+    """Check the expected last sequence of the subject, or of the subject the publisher names."""
     value = draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ)
     other = draft.fields.get(publish_headers.EXPECTED_SUBJECT)
     if not value:
@@ -100,7 +100,7 @@ def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
-    """The stream has not moved on."""
+    """Check the expected last sequence of the stream."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
     if not value or sequence_of(value) == ledger.last_seq:
         return None
@@ -108,14 +108,14 @@ def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def not_forged(ledger: PlanState, draft: Draft) -> Verdict:
-    """Only the server says where a message came from."""
+    """Check that only the server sets the source header."""
     if draft.fields.get(publish_headers.STREAM_SOURCE) and not draft.is_internal:
         return refusals.MESSAGE_SOURCE_HDR_NOT_ALLOWED
     return None
 
 
 def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
-    """Its id is new. A mirror takes what its origin took."""
+    """Check that the message id is new. A mirror stores everything its origin stored."""
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if not draft.msg_id or ledger.cfg.mirror is not None:
         return None
@@ -124,7 +124,7 @@ def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_last_msg_id(ledger: PlanState, draft: Draft) -> Verdict:
-    """The last message stored had this id."""
+    """Check the expected id of the last stored message."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID)
     if not value or value == ledger.last_msg_id:
         return None
@@ -132,7 +132,8 @@ def expected_last_msg_id(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def rollup(ledger: PlanState, draft: Draft) -> Verdict:
-    """A rollup is allowed and makes sense. What the server copies may hold one for nothing."""
+    """Check that a rollup is allowed and valid. In messages that the server itself publishes, a
+    rollup that the stream does not allow is ignored."""
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
     if not value:
         return None
@@ -147,14 +148,15 @@ def rollup(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def resources(ledger: PlanState, draft: Draft) -> Verdict:
-    """Account and server have room."""
+    """Check that the account and the server have room."""
     if ledger.may_store is None:
         return None
     return ledger.may_store(ledger.size_of(draft.subject, draft.header, draft.payload))
 
 
 def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
-    """Its TTL makes sense. It outlives the marker its subject may leave."""
+    """Check the TTL and set it in the draft. A TTL shorter than the delete marker's TTL is raised
+    to it."""
     value = draft.fields.get(publish_headers.TTL)
     if not value:
         return None
@@ -173,7 +175,8 @@ def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def limits(ledger: PlanState, draft: Draft) -> Verdict:
-    """The stream has room. A full subject takes a rollup: it makes the room itself."""
+    """Check the stream's limits. A rollup passes the per-subject limit: it frees the room
+    itself."""
     refused = ledger.store.refusal(draft.subject, draft.header, draft.payload)
     if refused is None:
         return None
@@ -183,8 +186,8 @@ def limits(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 class KeyedChecks:
-    """Checks in their order, each for the keys that call for it: most messages have one special
-    key, or none."""
+    """Checks in order, each run only for the header keys that need it. Most messages have at most
+    one special key."""
 
     def __init__(self, *table: tuple[Check, tuple[bytes, ...]]) -> None:
         self._table = table
@@ -195,7 +198,7 @@ class KeyedChecks:
                 self._bits[key] = self._bits.get(key, 0) | 1 << at
 
     def called_for(self, fields: dict[bytes, bytes]) -> tuple[Check, ...]:
-        """The checks a header calls for."""
+        """Return the checks that these header fields need."""
         bits = 0
         for key in fields:
             bits |= self._bits.get(key, 0)
@@ -221,7 +224,7 @@ HEADER_CHECKS: Final = KeyedChecks(
     (not_forged, (publish_headers.STREAM_SOURCE,)),
     (not_seen, (publish_headers.MSG_ID,)),
     (expected_last_msg_id, (publish_headers.EXPECTED_LAST_MSG_ID,)),
-    # A schedule is rolled up whether or not its publisher says so.
+    # A schedule is always a rollup, with or without the header.
     (rollup, (publish_headers.ROLLUP, publish_headers.SCHEDULE)),
 )
 REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
@@ -229,7 +232,7 @@ STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
 
 def first_verdict(checks: tuple[Check, ...], ledger: PlanState, draft: Draft) -> Verdict:
-    """What the first check says that says anything."""
+    """Return the first result that is not None."""
     for check in checks:
         verdict = check(ledger, draft)
         if verdict is not None:
@@ -238,7 +241,7 @@ def first_verdict(checks: tuple[Check, ...], ledger: PlanState, draft: Draft) ->
 
 
 def judge(ledger: PlanState, draft: Draft) -> Verdict:
-    """Everything that is asked whether or not somebody wants the message."""
+    """Run the checks that apply whether or not the message will be stored."""
     verdict = first_verdict(FIRST_CHECKS, ledger, draft)
     if verdict is None and draft.fields:
         verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), ledger, draft)
@@ -248,5 +251,5 @@ def judge(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def admit(ledger: PlanState, draft: Draft) -> Verdict:
-    """What is asked only of a message that would be stored."""
+    """Run the checks that apply only to a message that will be stored."""
     return first_verdict(STORE_CHECKS, ledger, draft)

@@ -1,11 +1,11 @@
-"""The header keys a stream reads or writes, each spelled once."""
+"""The header keys that a stream reads or writes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SPECIAL_PREFIX: Final = b"\r\nNats-"
-"""A block without it holds nothing a stream would act on."""
+"""A header block without this prefix contains no key that a stream acts on."""
 
 MSG_ID: Final = b"Nats-Msg-Id"
 EXPECTED_PREFIX: Final = b"Nats-Expected-"
@@ -25,7 +25,7 @@ BATCH_SEQ: Final = b"Nats-Batch-Sequence"
 BATCH_COMMIT: Final = b"Nats-Batch-Commit"
 REQUIRED_API_LEVEL: Final = b"Nats-Required-Api-Level"
 SCHEDULE_PREFIX: Final = b"Nats-Schedule"
-"""Starts every key of schedules, `Nats-Scheduler` too."""
+"""The prefix of every schedule key, including `Nats-Scheduler`."""
 SCHEDULE: Final = b"Nats-Schedule"
 SCHEDULE_TIME_ZONE: Final = b"Nats-Schedule-Time-Zone"
 SCHEDULE_TTL: Final = b"Nats-Schedule-TTL"
@@ -36,6 +36,6 @@ SCHEDULE_NEXT: Final = b"Nats-Schedule-Next"
 SCHEDULER: Final = b"Nats-Scheduler"
 STREAM_SOURCE: Final = b"Nats-Stream-Source"
 STREAM_IDENTITY: Final = b"Nats-Stream-Identity"
-"""Of requests and answers: which life of an origin is meant."""
+"""In requests and replies: which incarnation of an origin is meant."""
 CLIENT_INFO: Final = b"Nats-Request-Info"
 KV_OPERATION: Final = b"KV-Operation"

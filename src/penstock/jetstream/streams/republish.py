@@ -1,8 +1,8 @@
-"""Stored messages published again, under another subject and with their place in the stream.
+"""Republish: publishes stored messages again, on another subject and with their stream position.
 
-The copy keeps the stored header and says where it came from; with `headers_only` the body is left
-out and its size stated instead. A subject that cannot be published to stops the copy, not the
-message.
+The copy keeps the stored header and adds stream, subject, sequence and time; with `headers_only`
+the body is omitted and its size stated instead. If the target subject is invalid, no copy is sent;
+the message is still stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Republisher:
-    """Makes the copies of one stream."""
+    """Builds the copies for one stream."""
 
     def __init__(self, stream: str, cfg: Republish) -> None:
         self._stream = stream.encode()
@@ -27,7 +27,7 @@ class Republisher:
         self._headers_only = cfg.headers_only
 
     def destination(self, subject: str) -> str:
-        """Where messages of this subject go; empty if nowhere."""
+        """Return the target subject for messages of this subject; empty if there is none."""
         to = self._transform.match(subject)
         return to if to and is_valid_literal(to) else ""
 
@@ -42,7 +42,8 @@ class Republisher:
         ts_ns: int,
         previous_seq: int,
     ) -> Send:
-        """The copy of a stored message; `previous_seq` is what its subject had before, or 0."""
+        """Return the copy of a stored message; `previous_seq` is the subject's sequence before it,
+        or 0."""
         lines = (
             b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
             b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n"

@@ -1,7 +1,6 @@
-"""What a stream keeps: its limits as the store knows them, and what went, added up.
+"""Retention helpers: the store's limits from a configuration, and merging of removal results.
 
-Limits, discard and age are the store's work; interest is asked when a message is planned. Here is
-only the translation from a configuration, and the sums of what several calls took out.
+The store enforces limits, discard policy and age. The planner checks interest.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def limits_of(cfg: StreamConfig) -> Limits:
-    """The limits a configuration sets."""
+    """Return the store limits that a configuration sets."""
     discard_new = cfg.discard is Discard.NEW
     return Limits(
         msgs_max=cfg.max_msgs,
@@ -31,7 +30,7 @@ def limits_of(cfg: StreamConfig) -> Limits:
 
 
 def merged(one: Removed, other: Removed) -> Removed:
-    """What two calls took out together; they took out different messages."""
+    """Merge the results of two calls that removed different messages."""
     if not other.msgs:
         return one
     if not one.msgs:
@@ -41,7 +40,7 @@ def merged(one: Removed, other: Removed) -> Removed:
 
 
 def spans_of(seqs: Iterable[int]) -> list[Range]:
-    """Sequences as ranges, where one follows the other."""
+    """Convert ascending sequences to ranges of consecutive ones."""
     spans: list[Range] = []
     for seq in seqs:
         if spans and spans[-1][1] + 1 == seq:
@@ -52,7 +51,7 @@ def spans_of(seqs: Iterable[int]) -> list[Range]:
 
 
 def together(parts: list[Removed]) -> Removed:
-    """As `merged`, of any number of calls."""
+    """Merge the results of any number of calls, as `merged`."""
     if len(parts) == 1:
         return parts[0]
     seqs = _joined(sorted(each for part in parts for each in part.seqs))
@@ -62,7 +61,7 @@ def together(parts: list[Removed]) -> Removed:
 def _joined(ranges: list[Range]) -> tuple[Range, ...]:
     joined: list[Range] = []
     for first, last in ranges:
-        # A range may run across sequences that were gone before: those of another call.
+        # A range may span sequences that another call removed.
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:

@@ -1,9 +1,9 @@
-"""Schedules: messages that make the stream publish others, later, once or again and again.
+"""Schedules: messages that make the stream publish other messages later, once or repeatedly.
 
-A message with `Nats-Schedule` is stored as any other, one for each subject; when its time comes
-a copy of its body goes to its target. The copy says which schedule made it and when the next one
-is due, so the stored messages tell all there is to know: `Schedules` is rebuilt from them. A
-schedule missed several times fires once. Time comes in.
+A message with `Nats-Schedule` is stored like any other, at most one per subject. When it is due,
+the stream publishes a copy of its body to the schedule's target. The copy names its schedule and
+the next due time, so `Schedules` can be rebuilt from the stored messages. A schedule that missed
+several times fires once. The caller passes the time in.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from penstock.store.contract import MessageRecord
 
 PURGE: Final = b"purge"
-"""`Nats-Schedule-Next` of a schedule that is over."""
+"""`Nats-Schedule-Next` of a finished schedule."""
 ROLLUP_SUBJECT: Final = b"sub"
 RETRY_NS: Final = SECOND_NS
-"""When a schedule fires again whose message was refused."""
+"""Delay before a schedule whose message was rejected fires again."""
 
 _AT: Final = "@at "
 _EVERY: Final = "@every "
 _SECONDS_MAX: Final = 253_402_300_799
-"""The end of the year 9999: no later time can be written down."""
+"""The end of the year 9999: later times cannot be formatted."""
 _PREDEFINED: Final = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -53,17 +53,17 @@ _PREDEFINED: Final = {
 
 
 class Next(NamedTuple):
-    """When a schedule fires next; `text` is that time as the copy states it, "" if it is over."""
+    """When a schedule fires next; `text` is that time as the copy states it, "" for no more."""
 
     at_ns: int
     text: str
 
 
-# -- reading schedules
+# -- parsing
 
 
 def next_time(fields: Mapping[bytes, bytes], base_ns: int, now_ns: int) -> Next | ApiError | None:
-    """When the schedule in a header fires after `base_ns`; None if there is no schedule."""
+    """Return when the schedule in a header fires after `base_ns`; None without a schedule."""
     zone = _zone(fields.get(publish_headers.SCHEDULE_TIME_ZONE))
     if isinstance(zone, ApiError):
         return zone
@@ -81,7 +81,7 @@ def _zone(name: bytes | None) -> tzinfo | ApiError | None:
     if name is None:
         return None
     if name == b"Local":
-        # Where the server stands is not this stream's to know: everywhere is UTC.
+        # The stream does not know the server's time zone; `Local` means UTC.
         return UTC
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -92,7 +92,7 @@ def _zone(name: bytes | None) -> tzinfo | ApiError | None:
 
 
 def _simple(pattern: str, base_ns: int, now_ns: int) -> Next | None:
-    """`@at` a time, or `@every` so often, on whole seconds."""
+    """Return the next time of an `@at` or `@every` schedule, rounded to whole seconds."""
     try:
         if pattern.startswith(_AT):
             return Next(parse_time(pattern[len(_AT) :]), "")
@@ -126,7 +126,7 @@ def _rounded(ns: int) -> int:
 
 
 def text_of(value: bytes | None) -> str:
-    """A subject in a header."""
+    """Decode a subject in a header."""
     return value.decode("utf-8", "surrogateescape") if value else ""
 
 
@@ -134,7 +134,8 @@ def text_of(value: bytes | None) -> str:
 
 
 def schedule_allowed(ledger: PlanState, draft: Draft) -> ApiError | None:
-    """A schedule is readable and may do what it says. Adds the rollup that keeps it alone."""
+    """Check that a schedule is valid and allowed; add the rollup that keeps one schedule per
+    subject."""
     if draft.is_internal:
         return None
     found = next_time(draft.fields, draft.now_ns, draft.now_ns)
@@ -185,7 +186,7 @@ def _roll_up_schedule(draft: Draft) -> ApiError | None:
 
 
 def scheduler_allowed(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
-    """A client names a scheduler only to end its schedule."""
+    """Check that a client names a scheduler only to end its schedule."""
     following = draft.fields.get(publish_headers.SCHEDULE_NEXT)
     scheduler = text_of(draft.fields.get(publish_headers.SCHEDULER))
     if not draft.is_internal:
@@ -214,11 +215,11 @@ def _ending_fault(
     return None
 
 
-# -- what is due
+# -- due schedules
 
 
 class Fired(NamedTuple):
-    """A message that a schedule makes."""
+    """A message that a schedule publishes."""
 
     subject: str
     header: bytes
@@ -226,7 +227,7 @@ class Fired(NamedTuple):
 
 
 class Schedules:
-    """When which subject's schedule fires. A schedule that is gone is found out when it is due."""
+    """The due time of each subject's schedule. A removed schedule is detected when it is due."""
 
     def __init__(self) -> None:
         self._of_subject: dict[str, tuple[int, int]] = {}  # due time, sequence
@@ -236,7 +237,7 @@ class Schedules:
         return len(self._of_subject)
 
     def stored(self, subject: str, seq: int, header: bytes, ts_ns: int) -> None:
-        """A message was stored: a schedule, the end of one, or the next time of one."""
+        """Record a stored message: a schedule, the end of a schedule, or its next time."""
         fields = headers.parse(header) if header else {}
         found = next_time(fields, ts_ns, ts_ns)
         scheduler = text_of(fields.get(publish_headers.SCHEDULER))
@@ -249,10 +250,11 @@ class Schedules:
             self._move(scheduler, following.decode("utf-8", "replace"))
 
     def restore(self, record: MessageRecord, following: str, now_ns: int) -> None:
-        """A stored schedule was found again; `following` is the time its last copy stated, if
-        there is one. A time that was missed is due at once."""
+        """Record a schedule found during recovery; `following` is the time that its last copy
+        states, or empty. A missed time is due at once."""
         fields = headers.parse(record.header)
-        # Without a copy nobody knows whether it fired: then it goes on from now.
+        # Without a copy it is unknown whether the schedule fired, so a missed time is computed
+        # again from now.
         found = next_time(fields, record.ts_ns, now_ns)
         if isinstance(found, Next) and found.at_ns:
             self._add(record.subject, record.seq, found.at_ns)
@@ -271,17 +273,17 @@ class Schedules:
         heapq.heappush(self._heap, (at_ns, seq, subject))
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Remove all schedules."""
         self._of_subject.clear()
         self._heap.clear()
 
     def next_deadline_ns(self) -> int | None:
-        """When the next one is due."""
+        """Return when the next schedule is due, or None."""
         self._drop_moved()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ns: int) -> tuple[int, int, str] | None:
-        """The next that is due: its time, sequence and subject. It will not be due again unless
+        """Return the time, sequence and subject of the next due schedule. It is not due again until
         it is stored, moved or put back."""
         self._drop_moved()
         if not self._heap or self._heap[0][0] > now_ns:
@@ -289,11 +291,11 @@ class Schedules:
         return heapq.heappop(self._heap)
 
     def put_back(self, subject: str, at_ns: int) -> None:
-        """It did not fire: it is due again at this time."""
+        """Make a schedule that did not fire due again at this time."""
         self._add(subject, self._of_subject[subject][1], at_ns)
 
     def drop(self, subject: str) -> None:
-        """Its message is gone, or is no schedule any more."""
+        """Remove a schedule whose message was removed or is no longer a schedule."""
         self._of_subject.pop(subject, None)
 
     def _drop_moved(self) -> None:
@@ -305,7 +307,7 @@ class Schedules:
 
 
 def fire(ledger: PlanState, record: MessageRecord, due_ns: int, now_ns: int) -> Fired | Cold | None:
-    """The message a due schedule makes; None if it is no schedule (any more)."""
+    """Return the message that a due schedule publishes; None if it is not a schedule."""
     fields = headers.parse(record.header)
     following = next_time(fields, due_ns, now_ns)
     target = text_of(fields.get(publish_headers.SCHEDULE_TARGET))

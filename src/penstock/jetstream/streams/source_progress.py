@@ -1,11 +1,11 @@
-"""Copying from other streams, without the copying: where each one stands, and what may come next.
+"""Progress of a mirror or source: its position in the origin, and which message may come next.
 
-A mirror has the sequences of its origin, a stream with sources gives its own and notes in
-`Nats-Stream-Source` where each message came from. Both read their origin through a consumer, whose
-ack subjects tell the sequence there and the delivery here: a delivery that is missing means that
-the consumer must be made anew, a sequence that is missing only that the origin lost it. The notes
-in the stored messages are all that is needed to go on after a restart. No IO: who asks origins and
-makes consumers is told what a message means.
+A mirror keeps the sequences of its origin. A stream with sources assigns its own sequences and
+records the origin of each message in the `Nats-Stream-Source` header. Both read the origin through
+a consumer whose ack subjects carry the stream sequence and the consumer sequence: a missing
+consumer sequence means that the consumer must be created again; a missing stream sequence only
+means that the origin no longer has the message. The headers of the stored messages are enough to
+resume after a restart. No IO: `sources.source_reader` sends the requests and stores the messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EVERYTHING: Final = ">"
 _JOINT: Final = "\f"
-"""Stands between the filters, and between the destinations, of a source with several."""
+"""Separates the filters, and the destinations, of a source with several transforms."""
 _FIELDS_SHORT: Final = 2
 _FIELDS_MIN: Final = 4
 _IDENTITY_AT: Final = 5
@@ -35,17 +35,17 @@ _DIGITS_MAX: Final = 20
 
 
 class SourceRef(NamedTuple):
-    """Where a copied message came from."""
+    """Where a sourced message came from."""
 
     stream: str
     index_name: str
-    """Which source of the configuration; empty in notes of old servers."""
+    """The source in the configuration; empty in headers that old servers wrote."""
     seq: int
     identity: str
 
 
 def index_name(source: StreamSource) -> str:
-    """What tells one source of a stream from the others: origin, filters and destinations."""
+    """Return the key of a source within its stream: origin, filters and destinations."""
     name = source.name
     if source.external is not None:
         name = f"{name}:{short_hash(source.external.api)}"
@@ -59,14 +59,14 @@ def index_name(source: StreamSource) -> str:
 
 
 def source_note(index: str, seq: int, subject: str, identity: str = "") -> bytes:
-    """The note in a copied message; the subject is the one it had at its origin."""
+    """Return the source header of a sourced message; `subject` is its subject at the origin."""
     name, filters, targets = index.split(" ", 2)
     note = f"{name} {seq} {filters} {targets} {subject}"
     return (f"{note} {identity}" if identity else note).encode("utf-8", "surrogateescape")
 
 
 def parse_note(value: bytes) -> SourceRef | None:
-    """What a note says; None if it says nothing."""
+    """Parse a source header; None if it is invalid."""
     fields = value.decode("utf-8", "surrogateescape").split(" ")
     if len(fields) != _FIELDS_SHORT and len(fields) < _FIELDS_MIN:
         return None
@@ -80,12 +80,12 @@ def parse_note(value: bytes) -> SourceRef | None:
 
 
 def identity_of(created_ns: int) -> str:
-    """What tells a stream from others that had its name before, or will have."""
+    """Return the identity that distinguishes a stream from others of the same name."""
     return short_hash(format_time(created_ns))
 
 
 def mirrored_header(header: bytes) -> bytes:
-    """The header of a mirrored message: nothing in it is expected or batched."""
+    """Return the header of a mirrored message, without expectation and batch keys."""
     if publish_headers.SPECIAL_PREFIX not in header:
         return header
     header = headers.without_prefix(header, publish_headers.EXPECTED_PREFIX)
@@ -93,33 +93,34 @@ def mirrored_header(header: bytes) -> bytes:
 
 
 def copied_header(header: bytes, note: bytes) -> bytes:
-    """The header of a copy: nothing in it is expected, batched, or noted by another stream."""
+    """Return the header of a sourced message: without expectation and batch keys, and with this
+    source header instead of any other stream's."""
     if header:
         header = mirrored_header(headers.without(header, publish_headers.STREAM_SOURCE))
     return headers.added(header, publish_headers.STREAM_SOURCE, note)
 
 
 class SourceStep(enum.Enum):
-    """What to do with a message of an upstream consumer."""
+    """What to do with a message of the origin's consumer."""
 
     STORE = enum.auto()
     IGNORE = enum.auto()
-    """It is known, or of a consumer that is no longer ours."""
+    """It is already known, or comes from a consumer that is no longer ours."""
     RESTART = enum.auto()
-    """Something is missing: make the consumer anew, behind `Progress.seq`."""
+    """A message is missing: create the consumer again, starting after `Progress.seq`."""
 
 
 class Progress:
-    """How far one upstream has been read."""
+    """How far one origin has been read."""
 
     def __init__(self, source: StreamSource, *, is_mirror: bool = False, seq: int = 0) -> None:
         self.source: Final = source
         self.index_name: Final = index_name(source)
         self.place: Final = SourceCursor()
-        """Where it is; a compiled lane moves it, too."""
+        """The position; the compiled lane also advances it."""
         self.place.seq = seq
         self.identity = ""
-        """Tells a stream from another of the same name; empty if the origin does not say."""
+        """Distinguishes the origin from other streams of the same name; empty if not reported."""
         self._is_mirror = is_mirror
         self._consumer = ""
         self._transforms = tuple(
@@ -128,7 +129,7 @@ class Progress:
 
     @property
     def seq(self) -> int:
-        """The last sequence taken from the origin."""
+        """Return the last sequence taken from the origin."""
         return self.place.seq
 
     @seq.setter
@@ -137,21 +138,23 @@ class Progress:
 
     @property
     def lag(self) -> int:
-        """How many messages the origin had beyond it, as it last said."""
+        """Return how many messages the origin had after this position, as last reported."""
         return self.place.lag
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether every message keeps its subject."""
+        """Return whether every message keeps its subject."""
         return not self._transforms
 
     def started(self, consumer: str) -> None:
-        """A consumer was made; an empty name takes over the one that delivers first."""
+        """Record that a consumer was created; with an empty name the first consumer that delivers
+        is adopted."""
         self._consumer = consumer
         self.place.consumer_seq = 0
 
     def take(self, ref: AckRef) -> SourceStep:
-        """A message was delivered. After STORE it counts as taken: `undo` if it was refused."""
+        """Decide what to do with a delivery. STORE advances the position: call `undo` if storing
+        fails."""
         if ref.delivered > 1 or (self._consumer and ref.consumer != self._consumer):
             return SourceStep.IGNORE
         place = self.place
@@ -159,7 +162,8 @@ class Progress:
         if ref.stream_seq <= place.seq:
             place.consumer_seq += is_next
             return SourceStep.IGNORE
-        # A mirror that gets the very next sequence misses nothing, whatever the count says.
+        # A mirror that receives the next stream sequence misses nothing, whatever the consumer
+        # sequence is.
         is_adjacent = self._is_mirror and ref.stream_seq == place.seq + 1
         if not (is_next or is_adjacent or not self._consumer):
             missed = self._is_mirror or ref.consumer_seq > place.consumer_seq
@@ -172,25 +176,25 @@ class Progress:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The last delivery taken, and its sequence at the origin."""
+        """Return the consumer sequence and the stream sequence of the last delivery taken."""
         return self.place.consumer_seq, self.place.seq
 
     def restart(self) -> None:
-        """The origin is another one of the same name: nothing of it is here."""
+        """Reset the position: the origin is a new stream of the same name."""
         self.seq = 0
         self.identity = ""
 
     def undo(self, seq: int) -> None:
-        """The message was not stored: the origin is to be read again behind this sequence."""
+        """Move the position back to `seq`: the message after it was not stored."""
         self.seq = seq
 
     def heartbeat(self, last_consumer_seq: int) -> SourceStep:
-        """The origin is idle and says how many messages it has delivered."""
+        """Handle a heartbeat: the origin is idle and reports its last consumer sequence."""
         missed = last_consumer_seq > 0 and last_consumer_seq != self.place.consumer_seq
         return SourceStep.RESTART if missed else SourceStep.IGNORE
 
     def subject(self, subject: str) -> str:
-        """The subject of a copy: the first transform that matches decides."""
+        """Return the subject of a sourced message: the first transform that matches applies."""
         for transform in self._transforms:
             changed = transform.match(subject)
             if changed is not None:
@@ -199,13 +203,13 @@ class Progress:
 
     @property
     def ref(self) -> SourceRef:
-        """What the note of the last message taken says."""
+        """Return the reference that the header of the last message taken contains."""
         name = self.index_name.split(" ", 1)[0]
         return SourceRef(name, self.index_name, self.place.seq, self.identity)
 
     def note_parts(self) -> tuple[bytes, bytes, bytes]:
-        """The note as a header's last line: what is before the sequence, between it and the
-        subject, and behind that."""
+        """Return the source header as a block's last line, in three parts: before the sequence,
+        between the sequence and the subject, and after the subject."""
         name, targets = self.index_name.split(" ", 1)
         identity = f" {self.identity}" if self.identity else ""
         return (
@@ -215,5 +219,5 @@ class Progress:
         )
 
     def note(self, seq: int, subject: str) -> bytes:
-        """The note for a copy of the origin's message of this sequence and subject."""
+        """Return the source header for the origin's message of this sequence and subject."""
         return source_note(self.index_name, seq, subject, self.identity)

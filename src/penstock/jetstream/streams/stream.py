@@ -1,11 +1,11 @@
-"""One stream: messages and requests in, entries out; entries in, changes and answers out.
+"""One stream: plans messages and requests into entries, and applies entries to its store.
 
-`plan` reads and decides, `apply` changes and cannot refuse; between the two an entry may be
-written down or sent to others. Time is an argument, and what must happen later is asked for by
-`next_deadline_ns` and made by `tick`. A stream knows no consumers: it tells what it stored and
-what it lost, and asks whether anybody wants a subject.
+`plan` reads and decides; `apply` changes state and rejects nothing. Between the two an entry may be
+stored or sent to other servers. The caller passes the time, calls `tick` at `next_deadline_ns`, and
+applies entries in the order they were planned. A stream does not know its consumers: it reports
+what it stored and removed, and calls `has_interest` for a subject.
 
-Only the ordinary message is handled here, because it must be cheap: everything else has its own
+Only plain messages are handled here, because they must be cheap. Everything else has its own
 module.
 """
 
@@ -60,12 +60,13 @@ MAX_PAYLOAD_DEFAULT: Final = 1_048_576
 
 
 def nobody_is_asked(subject: str) -> bool:
-    """Interest in a subject, for a stream whose retention does not ask for it."""
+    """Default `has_interest`: every subject has interest. For streams without interest
+    retention."""
     return True
 
 
 class Stream:
-    """One stream and its store. The configuration is complete and checked before it comes here."""
+    """One stream and its store. The caller passes a complete and checked configuration."""
 
     def __init__(
         self,
@@ -80,9 +81,9 @@ class Stream:
         batch_limits: BatchLimits | None = None,
         in_flight: InFlight | None = None,
     ) -> None:
-        """`has_interest` says whether some consumer wants a subject; it is asked for interest
-        retention only. `may_store` says why account or server have no room for so many bytes.
-        Streams of one server share `in_flight`."""
+        """`has_interest` returns whether a consumer wants a subject; it is called for interest
+        retention only. `may_store` returns an error if the account or the server has no room for
+        this many bytes. All streams of one server share `in_flight`."""
         self.created_ns: Final = created_ns
         self.store: Final = store
         dedupe = DuplicateWindow(cfg.duplicate_window)
@@ -96,38 +97,39 @@ class Stream:
         self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
         self._timing = StreamExpiry(self._ledger, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
-        # Shows its first sequence although it has no message: it was purged, or was given the 1.
+        # Report a first sequence even without messages: the stream was purged, or configured to
+        # start at 1.
         self._begun = cfg.first_seq == 1
         self._configure()
 
     @property
     def cfg(self) -> StreamConfig:
-        """The configuration in force."""
+        """The configuration in effect."""
         return self._ledger.cfg
 
     @property
     def last_seq(self) -> int:
-        """The last sequence given out."""
+        """The last assigned sequence."""
         return self._ledger.last_seq
 
     @property
     def last_ts_ns(self) -> int:
-        """The time of the last message."""
+        """The timestamp of the last message."""
         return self._ledger.last_ts_ns
 
     @property
     def ids(self) -> DuplicateWindow:
-        """The ids it has seen lately: a lane that stores messages notes theirs here."""
+        """The recent message ids; the fast lane records the ids of its messages here."""
         return self._ledger.dedupe
 
     @property
     def gatherings(self) -> Gatherings:
-        """Its batches under way: a lane that meets messages of theirs puts them here."""
+        """The staged atomic batches; the fast lane adds messages of batches here."""
         return self._atomic.gatherings
 
     @property
     def is_timeless(self) -> bool:
-        """Whether nothing in it waits for any time, and nothing will that is ordinary."""
+        """Return whether no deadline is pending and no plain message can create one."""
         return self._is_timeless and not self._ledger.dedupe
 
     def _configure(self) -> None:
@@ -151,7 +153,7 @@ class Stream:
     # -- messages
 
     def plan(self, msg: Inbound, now_ns: int) -> Planned:
-        """What a published message leads to. Changes nothing but batches under way."""
+        """Return the plan of a published message. Changes only batches in flight."""
         subject, reply, header, payload = msg
         if header or not self._is_plain or reply[-4:] == SUFFIX:
             return self._plan_special(msg, now_ns)
@@ -185,48 +187,49 @@ class Stream:
         return self._planner.stored_subject(subject)
 
     def pass_over(self, planned: Publish) -> tuple[Send, ...]:
-        """Forget a planned message; returns what its publisher hears if it is of a fast batch."""
+        """Drop a planned message; return the replies to its publisher if it is of a fast batch."""
         mark = planned.special.fast if planned.special is not None else None
         return self._fast.passed_over(mark) if mark is not None else ()
 
     def plan_copy(self, msg: Inbound, seq: int, source: Progress, now_ns: int) -> Planned:
-        """What a message of a source leads to; it has this sequence at its origin."""
+        """Return the plan of a message from a source; `seq` is its sequence at the origin."""
         header = copied_header(msg.header, source.note(seq, msg.subject))
         subject = source.subject(msg.subject)
         return self._planner.plan(subject, "", header, msg.payload, now_ns, is_internal=True)
 
     def plan_mirrored(self, msg: Inbound, seq: int, ts_ns: int, origin: Progress) -> Planned:
-        """What a message of the origin leads to: it keeps its sequence and its time here."""
+        """Return the plan of a message from a mirror's origin; it keeps its sequence and time."""
         subject = origin.subject(msg.subject)
         header = mirrored_header(msg.header)
         return self._planner.plan_mirrored(subject, header, msg.payload, seq, ts_ns)
 
     def source_ref(self, index_name: str) -> SourceRef | None:
-        """The newest message copied from a source, by the source's index name."""
+        """Return the newest message copied from a source, by the source's index name."""
         return self._ledger.sources.get(index_name)
 
     @property
     def known_sources(self) -> dict[str, SourceRef]:
-        """The newest message copied from each source, whether configured now or not."""
+        """The newest message copied from each source, configured or not."""
         return self._ledger.sources
 
     def recall_sources(self, refs: dict[str, SourceRef], seq: int) -> None:
-        """Before `recover`: how far sources had come when this was the last sequence."""
+        """Set the source positions known when `seq` was the last sequence. Call before
+        `recover`."""
         self._ledger.sources.update(refs)
         self._ledger.recalled_seq = seq
 
     def copied(self, ref: SourceRef) -> None:
-        """A lane has stored messages of a source, up to this one."""
+        """Record that a lane has stored messages of a source, up to this one."""
         self._ledger.sources[ref.index_name] = ref
 
     def passed_by_lane(self) -> None:
-        """Messages were stored that `apply` did not see: ordinary ones."""
+        """Reread the store's end: a lane stored plain messages without `apply`."""
         self._ledger.look_again()
 
     # -- requests
 
     def plan_purge(self, request: PurgeRequest, now_ns: int) -> Purge | ApiError:
-        """A purge, if the stream allows it."""
+        """Return a purge, or an error if the stream does not allow it."""
         cfg = self._ledger.cfg
         if request.seq and request.keep:
             return refusals.BAD_REQUEST
@@ -241,7 +244,8 @@ class Stream:
     def plan_remove(
         self, seq: int, now_ns: int, *, erase: bool = True
     ) -> Remove | NotLoaded | ApiError:
-        """The deletion of one message, if the stream allows it and has it."""
+        """Return the deletion of one message, or an error if the stream does not allow it or lacks
+        the message."""
         cfg = self._ledger.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
@@ -255,7 +259,7 @@ class Stream:
         return Remove(now_ns, (seq,), erase)
 
     def _nothing_to_remove(self, seq: int) -> ApiError:
-        """In the words of the reference, whose two stores do not agree."""
+        """Return the reference's error text, which differs between its two stores."""
         if self.cfg.storage is Storage.FILE and seq > self._ledger.last_seq:
             return refusals.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
         if self.cfg.storage is Storage.FILE and seq < self.store.state().first_seq:
@@ -263,9 +267,9 @@ class Stream:
         return refusals.SEQUENCE_NOT_FOUND(seq=seq)
 
     def plan_update(self, cfg: StreamConfig, now_ns: int) -> Update:
-        """Another configuration, complete and checked against the present one.
+        """Return the change to a new configuration, complete and checked against the current one.
 
-        Raises if it cannot be put into force: it must not be written down then.
+        Raises if it cannot take effect; the caller must not store it then.
         """
         build_parts(cfg)
         return Update(now_ns, cfg)
@@ -273,7 +277,7 @@ class Stream:
     # -- changes
 
     def apply(self, entry: Entry) -> Applied:
-        """Carries out an entry. Entries are applied in the order they were planned."""
+        """Apply an entry. Entries are applied in the order they were planned."""
         applied = self._applier.apply(entry)
         if type(entry) is Update:
             self._reconfigure()
@@ -293,14 +297,14 @@ class Stream:
     # -- time
 
     def tick(self, now_ns: int) -> Due:
-        """What is due at this time: apply the entries, in this order, and perform the effects."""
+        """Return what is due: the caller applies the entries in order and performs the effects."""
         effects = self._atomic.expire(now_ns)
         self._fast.expire(now_ns)
         due = self._timing.tick(now_ns)
         return due._replace(effects=effects + due.effects) if effects else due
 
     def next_deadline_ns(self) -> int | None:
-        """When to call `tick` next, at the latest; None if nothing will ever be due."""
+        """Return when to call `tick` next, at the latest; None if nothing is pending."""
         deadlines = (
             self._timing.next_deadline_ns(),
             self._atomic.next_deadline_ns(),
@@ -309,24 +313,24 @@ class Stream:
         return min((at for at in deadlines if at is not None), default=None)
 
     def recover(self, now_ns: int) -> Cold | None:
-        """Reads from the store what a stream keeps in memory. Call before anything else, and
-        after an update that adds sources, again and again: each time it answers the block it
-        needs, at last None."""
+        """Read the in-memory state from the store. Call it before anything else, and after an
+        update that adds sources; repeat until it returns None. Each other result is a block to load
+        first."""
         if self._recovery is None:
             self._recovery = recovery_steps(self._ledger, self._schedules, now_ns)
         return next(self._recovery, None)
 
     def close(self) -> None:
-        """Batches under way are forgotten. The store is the caller's."""
+        """Drop batches in flight. The caller closes the store."""
         self._atomic.clear()
         self._fast.clear()
 
-    # -- what it holds
+    # -- info
 
     def state(self, *, consumers: int = 0) -> StreamState:
-        """Totals for the API."""
+        """Return the totals for the API."""
         state = self.store.state()
-        # A stream that never had a message reports no first sequence, unless it was given one.
+        # A stream that never had a message reports no first sequence, unless one was configured.
         is_new = state.last_seq == 0 and not self._begun
         return StreamState(
             messages=state.msgs,

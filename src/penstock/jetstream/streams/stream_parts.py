@@ -1,8 +1,8 @@
-"""What a stream builds from its configuration, apart from what it stores.
+"""The parts that a stream builds from its configuration: transform, republisher and limits.
 
-Everything that building can refuse is refused here, by an exception, before a configuration is
-written down or put into force. `Stream.plan_update` and whoever makes a stream call `build_parts`
-first; the planner and the applier only pick up what was built.
+Everything that can fail while building fails here, with an exception, before a configuration is
+stored or takes effect. `Stream.plan_update` and the code that creates a stream call `build_parts`
+first; the planner and the applier only use the result.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class StreamParts(NamedTuple):
 
 
 def build_parts(cfg: StreamConfig) -> StreamParts:
-    """Build everything; raises if the configuration cannot be put into force."""
+    """Build all parts; raise if the configuration cannot take effect."""
     mapped, again = cfg.subject_transform, cfg.republish
     for copy in copies_of(cfg):
-        Progress(copy)  # which builds its transforms; the feed makes one of its own
+        Progress(copy)  # validates the transforms; the source reader creates its own
     return StreamParts(
         transform=Transform(mapped.src, mapped.dest) if mapped and mapped.dest else None,
         republisher=Republisher(cfg.name, again) if again and again.dest else None,

@@ -1,8 +1,9 @@
-"""Reading back what a stream keeps in memory: nothing of it is written anywhere but in messages.
+"""Stream recovery: rebuilds the in-memory state of a stream from its messages.
 
-Ids for duplicates come from the messages of the last window, schedules from the last message of
-each subject. A batch that a power cut left without its end is taken out again: nobody was told
-that any of it was stored. Done in steps, because what is read may not be in memory.
+Message ids come from the messages of the last duplicate window, schedules from the last message of
+each subject. A batch that a power cut left incomplete is removed: its publisher got no ack.
+Recovery runs in steps, because a block it reads may not be in memory; the caller loads each yielded
+block and continues.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.stream_state import PlanState
 
 COPIES_SEARCHED_MAX: Final = 64
-"""Messages of a schedule's target that are looked at for its last copy."""
+"""Messages of a schedule's target that are searched for its last copy."""
 
 
 def recovery_steps(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
-    """Runs through all of it; yields whenever a block is needed, to go on when it is there."""
+    """Run the whole recovery; yield each block that is needed, and continue once it is loaded."""
     yield from _drop_torn_batches(ledger)
     yield from _last_msg_id(ledger)
     if ledger.cfg.duplicate_window > 0:
@@ -39,9 +40,9 @@ def recovery_steps(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iter
 
 
 def _drop_torn_batches(ledger: PlanState) -> Iterator[Cold]:
-    """Takes out what is left of batches that lost a part to a power cut."""
+    """Remove the rest of batches that lost messages to a power cut."""
     if ledger.cfg.mirror is not None:
-        # A mirror has what its origin has; what is missing will come.
+        # A mirror gets missing messages from its origin again.
         return
     for first, last in ledger.store.lost:
         yield from _drop_before(ledger, first)
@@ -53,14 +54,14 @@ def _drop_torn_batches(ledger: PlanState) -> Iterator[Cold]:
 
 
 def _drop_before(ledger: PlanState, gap: int) -> Iterator[Cold]:
-    """The beginning of a batch whose end is in a gap."""
+    """Remove the start of a batch whose end was lost."""
     number = _unfinished((yield from _loaded(ledger, gap - 1)))
     for seq in range(max(gap - number, 1), gap):
         ledger.store.remove(seq)
 
 
 def _drop_behind(ledger: PlanState, gap: int) -> Iterator[Cold]:
-    """The end of a batch whose beginning is in a gap."""
+    """Remove the end of a batch whose start was lost."""
     seq = gap + 1
     found = yield from _loaded(ledger, seq)
     while found is not None and _number(found) > 1:
@@ -76,7 +77,7 @@ def _loaded(ledger: PlanState, seq: int) -> Generator[Cold, None, MessageRecord 
 
 
 def _number(record: MessageRecord) -> int:
-    """The number of a message in its batch; 0 if it is in none."""
+    """Return the number of a message in its batch; 0 if it is in none."""
     if not record.header or not headers.get(record.header, publish_headers.BATCH_ID):
         return 0
     number = sequence_of(headers.get(record.header, publish_headers.BATCH_SEQ) or b"")
@@ -84,7 +85,8 @@ def _number(record: MessageRecord) -> int:
 
 
 def _unfinished(record: MessageRecord | None) -> int:
-    """The number of a message that should have others of its batch behind it; 0 if it is last."""
+    """Return the batch number of a message whose batch must continue after it; 0 if the batch is
+    complete."""
     if record is None or headers.get(record.header, publish_headers.BATCH_COMMIT):
         return 0
     return _number(record)
@@ -120,10 +122,11 @@ def _schedules(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator
 
 
 def source_steps(ledger: PlanState) -> Iterator[Cold]:
-    """Looks backwards for the newest copy of each source that is not known yet, or of old."""
+    """Search backwards for the newest message of each source whose position is unknown or not up to
+    date."""
     since, ledger.recalled_seq = ledger.recalled_seq, 0
     if since > ledger.last_seq:
-        # A power cut took messages that are spoken of.
+        # A power cut lost messages that the recorded positions cover.
         ledger.sources.clear()
         since = 0
     wanted = {index_name(source) for source in ledger.cfg.sources}
@@ -146,7 +149,7 @@ def source_steps(ledger: PlanState) -> Iterator[Cold]:
 
 
 def _last_copy(ledger: PlanState, schedule: MessageRecord) -> Generator[Cold, None, str]:
-    """The next time that the last copy of a schedule states; empty if none is found."""
+    """Return the next time that the last copy of a schedule states; empty if none is found."""
     target = text_of(headers.get(schedule.header, publish_headers.SCHEDULE_TARGET))
     bound = ledger.last_seq
     for _ in range(COPIES_SEARCHED_MAX):

@@ -1,8 +1,9 @@
-"""What a stream knows of itself while it judges a message, and the message being judged.
+"""Plan state: what the checks may read of a stream, and the draft of the message being checked.
 
-The ledger is the part of a stream that checks may read: configuration, store, ids seen, the last
-sequence, id and time. Only `Stream.apply` changes it. A draft is one message on its way to an
-entry: checks fill in what they learn, and may rewrite its header and payload.
+`PlanState` holds configuration, store, recent ids, and the last sequence, id and time. The checks
+only read it; `Stream.apply`, recovery and the reports of the lanes change it. A draft is one
+message on its way to an entry: the checks fill in what they find, and may rewrite its header and
+payload.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MEMORY_OVERHEAD: Final = 16
 
 
 class PlanState:
-    """The state of a stream as checks see it."""
+    """The state of a stream as the checks see it."""
 
     __slots__ = (
         "cfg",
@@ -66,21 +67,21 @@ class PlanState:
         self.last_seq = state.last_seq
         self.last_ts_ns = state.last_ts_ns
         self.sources: dict[str, SourceRef] = {}
-        """Where each source stands, by its index name, as far as it has copied anything."""
+        """The last copied position of each source, by index name."""
         self.recalled_seq = 0
-        """What `sources` says of messages up to here was known when the stream was opened."""
+        """Recovery restored `sources` for messages up to this sequence."""
 
     def configure(self, cfg: StreamConfig, parts: StreamParts) -> None:
-        """Put another configuration into force, with what was built from it."""
+        """Set a new configuration and the parts built from it."""
         self.cfg = cfg
         self.parts = parts
 
     def is_used_up(self, n: int) -> bool:
-        """Whether the stream has fewer than `n` sequences left."""
+        """Return whether the stream has fewer than `n` sequences left."""
         return self.last_seq > SEQ_MAX - n
 
     def look_again(self) -> None:
-        """Somebody else appended to the store."""
+        """Reread sequence and time from the store after other code appended to it."""
         self.last_seq = self.store.last_seq
         self.last_ts_ns = self.store.last_ts_ns
 
@@ -95,22 +96,22 @@ class PlanState:
 
     @property
     def may_roll_up(self) -> bool:
-        """Whether a message may take older ones with it."""
+        """Return whether a rollup may remove older messages."""
         return self.cfg.allow_rollup_hdrs and not self.cfg.deny_purge
 
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
-        """The newest message of a subject."""
+        """Return the newest message of a subject."""
         return self.store.load_last(subject, unsynced=True)
 
     def last_of(self, pattern: str) -> int:
-        """The last sequence of the subjects a pattern matches; 0 if they have none."""
+        """Return the last sequence of the subjects that a pattern matches; 0 if there is none."""
         states = self.store.subject_states(pattern)
         if not has_wildcard(pattern):
             return states[pattern].last if pattern in states else 0
         return max((state.last for state in states.values()), default=0)
 
     def size_of(self, subject: str, header: bytes, payload: bytes) -> int:
-        """What the message counts in the totals of the store."""
+        """Return the size of the message in the store's totals."""
         named = len(subject) if subject.isascii() else len(subject.encode("utf-8", "replace"))
         size = named + len(header) + len(payload)
         if self.cfg.storage is Storage.MEMORY:
@@ -119,7 +120,7 @@ class PlanState:
 
 
 class Draft:
-    """One message on its way in."""
+    """One message being planned."""
 
     __slots__ = (
         "fields",
@@ -153,21 +154,22 @@ class Draft:
         self.header = header
         self.payload = payload
         self.fields = fields
-        """Its header, parsed; empty if it holds nothing special."""
+        """The parsed header; empty if it has no stream keys."""
         self.now_ns = now_ns
         self.is_internal = is_internal
-        """Whether the server itself publishes it: a sourced or scheduled message, a marker."""
+        """Whether the server itself publishes it: a sourced or scheduled message, or a marker."""
         self.msg_id = b""
         self.ttl_ns = 0
         self.rollup = ""
         self.purged = ""
         self.value = ""
         self.schedule = False
-        """Whether it is a schedule itself."""
+        """Whether the message is a schedule."""
 
     @property
     def is_special(self) -> bool:
-        """Whether more is to be done than to store it: a source's note is to be read, too."""
+        """Return whether the applier must do more than store it; that includes reading a source
+        header."""
         return bool(
             self.msg_id
             or self.ttl_ns

@@ -1,7 +1,7 @@
-"""How long a single message lives: what `Nats-TTL` may say, and what it means.
+"""The `Nats-TTL` header: the lifetime of a single message.
 
-Whole seconds, as a number or a duration of at least one second (fractions are cut off), or
-`never`. What the reference reads as "no TTL after all" (`00`) is one here, too.
+The value is a whole number of seconds, a duration of at least one second (fractions are truncated),
+or `never`. `00`, which the reference reads as no TTL, means no TTL here too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from penstock.store.contract import TTL_NEVER
 
 SECOND_NS: Final = 1_000_000_000
 DEADLINE_NS_MAX: Final = 2**63 - 1
-"""The last time there is, in the year 2262: a longer TTL ends there."""
+"""The last representable time, in the year 2262: a longer TTL ends there."""
 
 _NUMBERS: Final = 2**64
 
 
 def parse_ttl(value: bytes) -> int | None:
-    """Seconds, 0 for none, TTL_NEVER, or None if nobody can read it."""
+    """Parse a TTL: seconds, 0 for none, TTL_NEVER, or None if it is invalid."""
     if value.lower() == b"never":
         return TTL_NEVER
     text = value.decode("utf-8", "replace")
@@ -33,14 +33,14 @@ def parse_ttl(value: bytes) -> int | None:
 def _plain_seconds(value: bytes) -> int | None:
     if not value.isdigit() or len(value) > len(str(_NUMBERS)):
         return None
-    # The reference counts in 64 bits with a sign, and takes what wraps around to below zero for
-    # something that is no number.
+    # The reference counts in signed 64-bit integers and rejects values that wrap around to a
+    # negative number.
     seconds = int(value) % _NUMBERS
     return seconds if seconds < _NUMBERS // 2 else None
 
 
 def ttl_ns(seconds: int, ts_ns: int) -> int:
-    """The TTL as the store takes it."""
+    """Return the TTL in the store's unit, limited so that the deadline does not overflow."""
     if seconds <= 0:
         return seconds
     return min(seconds * SECOND_NS, DEADLINE_NS_MAX - ts_ns)

@@ -1,11 +1,11 @@
-"""The messages a consumer has delivered that nobody has settled yet, by their stream sequence.
+"""The ack-pending messages of a consumer, by stream sequence.
 
-A sorted array: deliveries come in rising order and are settled in about the same, so one is
-mostly found where it must be if no sequence is missing, else by halving. What is settled stays as
-a gap until the front passes it, or gaps outnumber the rest. Reads as a mapping from the stream
-sequence to (consumer sequence of the first delivery, time of the last).
+A sorted array: deliveries come in ascending order and are acknowledged in about the same order. A
+lookup first tries the position an entry has if no sequence is missing, then uses binary search. A
+removed entry stays as a gap until the front passes it, or until gaps outnumber the rest. Reads as a
+mapping from the stream sequence to (consumer sequence of the first delivery, time of the last).
 
-Knows what is there and in which order, nothing of what it means.
+It is a pure data structure: `consumer_deltas` gives the entries their meaning.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -17,7 +17,7 @@ from penstock.subjects.trie_nodes cimport xrealloc
 from collections.abc import Mapping
 
 cdef enum:
-    GAPS_MAX = 64          # kept besides one for each entry
+    GAPS_MAX = 64          # kept in addition to one per entry
 
 cdef struct Delivered:
     uint64_t seq
@@ -28,7 +28,7 @@ cdef struct Delivered:
 
 cdef class AckPending:
     cdef Delivered* rows
-    cdef size_t first      # of rows[first : end]; rows[first] is not gone
+    cdef size_t first      # rows[first : end] are in use; rows[first] is not removed
     cdef size_t end
     cdef size_t cap
     cdef size_t count
@@ -36,10 +36,10 @@ cdef class AckPending:
     def __dealloc__(self):
         free(self.rows)
 
-    # -- places
+    # -- positions
 
     cdef size_t place(self, uint64_t seq) noexcept nogil:
-        """Where a sequence is, or would be."""
+        """Return the index of a sequence, or where it would be inserted."""
         cdef size_t low = self.first, high = self.end, middle
         cdef uint64_t ahead
         if low == high or seq <= self.rows[low].seq:
@@ -50,7 +50,7 @@ cdef class AckPending:
         if ahead < high - low:
             if self.rows[low + ahead].seq == seq:
                 return low + ahead
-            high = low + ahead             # sequences rise by one at least
+            high = low + ahead             # sequences rise by at least one
         while low < high:
             middle = (low + high) >> 1
             if self.rows[middle].seq < seq:
@@ -74,13 +74,13 @@ cdef class AckPending:
         row = self.rows + at
         if row.gone:
             row.seq = seq
-            row.consumer_seq = consumer_seq    # the first delivery's number stays
+            row.consumer_seq = consumer_seq    # the consumer sequence of the first delivery stays
             row.gone = False
             self.count += 1
         row.ts = ts
 
     cdef size_t open(self, size_t at) noexcept nogil:
-        """Room for a row at a place, which may move."""
+        """Make room for a row at an index; return the index, which may have moved."""
         if self.end == self.cap:
             if self.first > self.end // 2:
                 memmove(self.rows, self.rows + self.first,
@@ -118,11 +118,11 @@ cdef class AckPending:
     # -- changes
 
     def put(self, uint64_t seq, uint64_t consumer_seq, int64_t ts_ns) -> None:
-        """A delivery; of one that is there already only the time counts."""
+        """Record a delivery; an existing entry only gets the new time."""
         self.add(seq, consumer_seq, ts_ns)
 
     def put_run(self, uint64_t consumer_seq, list spans not None, int64_t ts_ns) -> None:
-        """Deliveries one after the other, of the sequences in these spans."""
+        """Record consecutive deliveries of the sequences in these spans."""
         cdef uint64_t seq, first, last
         for first, last in spans:
             for seq in range(first, last + 1):
@@ -130,7 +130,7 @@ cdef class AckPending:
                 consumer_seq += 1
 
     def pop(self, uint64_t seq, default=None):
-        """Takes one out; answers what was known of it."""
+        """Remove an entry and return it."""
         cdef Delivered* row = self.find(seq)
         if row == NULL:
             return default
@@ -139,10 +139,12 @@ cdef class AckPending:
         return found
 
     def settle(self, list spans not None, tuple delivered not None, tuple floor not None) -> tuple:
-        """Takes out what is in these spans, in their order, and moves a floor as each one goes:
-        behind everything when nothing is left, else with the delivery right behind it.
+        """Remove the sequences in these spans, in order, and advance the floor after each: to the
+        last delivery if nothing remains, or to just before the lowest remaining entry if the
+        removed delivery directly followed the floor.
 
-        Pairs are of consumer and stream sequences. Answers (floor, spans of what was there).
+        `delivered` and `floor` are (consumer sequence, stream sequence). Returns (floor, spans that
+        were present).
         """
         cdef uint64_t seq, first, last, consumer_seq
         cdef uint64_t top_consumer = delivered[0], top = delivered[1]
@@ -171,21 +173,21 @@ cdef class AckPending:
         return (floor_consumer, floor_stream), taken.done()
 
     def drop_through(self, uint64_t seq) -> None:
-        """Takes out everything up to a sequence."""
+        """Remove everything up to a sequence."""
         while self.count and self.rows[self.first].seq <= seq:
             self.take(self.rows + self.first)
 
     def clear(self) -> None:
         self.count = self.first = self.end = 0
 
-    # -- questions
+    # -- queries
 
     def lowest(self) -> int:
-        """The first sequence; 0 if there is none."""
+        """Return the first sequence; 0 if there is none."""
         return self.rows[self.first].seq if self.count else 0
 
     def at_least(self, uint64_t seq) -> int:
-        """The first sequence from this one on; 0 if there is none."""
+        """Return the first sequence from this one on; 0 if there is none."""
         cdef size_t at
         if self.count == 0:
             return 0
@@ -195,7 +197,7 @@ cdef class AckPending:
         return self.rows[at].seq if at < self.end else 0
 
     def spans_within(self, uint64_t first, uint64_t last) -> list:
-        """What is there from `first` to `last`, as spans that hold nothing else."""
+        """Return the entries from `first` to `last`, as spans without gaps."""
         cdef size_t i = self.place(first) if self.count else self.end
         taken = Spans()
         while i < self.end and self.rows[i].seq <= last:
@@ -205,7 +207,7 @@ cdef class AckPending:
         return taken.done()
 
     def lowest_consumer(self) -> int:
-        """The lowest consumer sequence; 0 if there is none."""
+        """Return the lowest consumer sequence; 0 if there is none."""
         cdef size_t i
         cdef uint64_t lowest = 0
         for i in range(self.first, self.end):
@@ -214,7 +216,7 @@ cdef class AckPending:
         return lowest
 
     def through(self, uint64_t seq) -> list:
-        """Every sequence up to this one, ascending."""
+        """Return every sequence up to this one, ascending."""
         cdef size_t i
         found = []
         for i in range(self.first, self.end):
@@ -226,7 +228,7 @@ cdef class AckPending:
 
     @property
     def held(self) -> int:
-        """Rows in use, gaps among them."""
+        """Rows in use, including gaps."""
         return self.end - self.first
 
     # -- as a mapping
@@ -274,7 +276,7 @@ Mapping.register(AckPending)
 
 
 cdef class Spans:
-    """Sequences as they come, those that follow each other as one span."""
+    """Collects sequences; consecutive ones become one span."""
     cdef list spans
     cdef uint64_t first
     cdef uint64_t last

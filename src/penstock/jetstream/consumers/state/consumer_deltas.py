@@ -1,11 +1,11 @@
-"""What a consumer has delivered and what was acknowledged, and the changes to it as bytes.
+"""Consumer deltas: the state of a consumer's deliveries and acks, and its changes as bytes.
 
-`ConsumerState` is the value; each of its methods is one kind of change. A change is packed by the
-`pack_...` of its kind and applied again by `replay`, which calls the same method: state after
-replay equals state before, whatever was packed. docs/formats/consumer.md has the byte tables.
+`ConsumerState` is the value; each of its methods is one kind of change. The `pack_...` function of
+its kind packs a change; `replay` applies it again through the same method. Invariant: the state
+after replay equals the state before. docs/formats/consumer.md has the byte tables.
 
-The floor moves as in the reference server: with the acknowledgement of the lowest outstanding
-delivery, or to what was delivered last when nothing is outstanding. No files here.
+The floor moves as in the reference server: with the ack of the lowest ack-pending delivery, or to
+the last delivery when nothing is ack-pending. No file access here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import Range
 
 ENTRIES_MAX: Final = 1_000_000
-"""Outstanding deliveries, and redelivery counts, that one consumer may have."""
+"""Maximum ack-pending deliveries, and redelivery counts, of one consumer."""
 
 DELIVERED: Final = 1
 PASSED: Final = 2
@@ -56,7 +56,7 @@ _RUN_LAYOUT: Final = {
     DELIVERED_RUN: struct.Struct("<QqI"),
     ACKED_RUN: struct.Struct("<I"),
 }
-"""What stands before the spans of a run; the last field says how many there are."""
+"""The fields before the spans of a run; the last field is the number of spans."""
 _SPAN_BYTES: Final = 16
 _CHECKPOINT: Final = struct.Struct("<QQQQQII")
 _PENDING_BYTES: Final = 24
@@ -64,12 +64,12 @@ _REDELIVERED_BYTES: Final = 16
 
 
 class MalformedDelta(ValueError):
-    """Bytes with a right checksum that say nothing this format knows."""
+    """Bytes with a valid checksum that are not valid in this format."""
 
 
 @dataclass(slots=True)
 class ConsumerState:
-    """Sequences come in pairs: of the consumer's deliveries, and of the stream."""
+    """Sequences come in pairs: consumer sequence and stream sequence."""
 
     delivered_consumer: int = 0
     delivered_stream: int = 0
@@ -81,7 +81,7 @@ class ConsumerState:
     """Stream sequence -> how often it was delivered after the first time."""
 
     def deliver(self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
-        """A message went out and waits for its acknowledgement."""
+        """Record a delivery that waits for an ack."""
         if consumer_seq > self.delivered_consumer:
             self.delivered_consumer = consumer_seq
         if stream_seq > self.delivered_stream:
@@ -91,20 +91,20 @@ class ConsumerState:
             self.redelivered[stream_seq] = redeliveries
 
     def deliver_run(self, consumer_seq: int, ts_ns: int, spans: list[Range]) -> None:
-        """Messages went out one after the other, for the first time."""
+        """Record consecutive first deliveries."""
         self.pending.put_run(consumer_seq, spans, ts_ns)
         last_one = consumer_seq + span_count(spans) - 1
         self.delivered_consumer = max(self.delivered_consumer, last_one)
         self.delivered_stream = max(self.delivered_stream, *(last for _, last in spans))
 
     def pass_by(self, consumer_seq: int, stream_seq: int) -> None:
-        """A message went out that needs no acknowledgement."""
+        """Record a delivery that needs no ack."""
         self.delivered_consumer = consumer_seq
         self.delivered_stream = stream_seq
         self._raise_floor(consumer_seq, stream_seq)
 
     def ack(self, stream_seq: int) -> None:
-        """One message is done with."""
+        """Acknowledge one message."""
         self.redelivered.pop(stream_seq, None)
         entry = self.pending.pop(stream_seq, None)
         if entry is None:
@@ -116,7 +116,7 @@ class ConsumerState:
             self._raise_floor(max(self.pending[low][0] - 1, 0), low - 1)
 
     def ack_run(self, spans: list[Range]) -> list[Range]:
-        """Messages are done with, one after the other; those of which something was known."""
+        """Acknowledge messages in order; return those that were known."""
         if self.redelivered:
             return self._ack_each(spans)
         delivered = (self.delivered_consumer, self.delivered_stream)
@@ -134,7 +134,7 @@ class ConsumerState:
         return known
 
     def ack_through(self, consumer_seq: int, stream_seq: int) -> None:
-        """Everything up to and including this delivery is done with; below the floor it is."""
+        """Acknowledge everything up to this delivery; no effect below the floor."""
         if stream_seq < self.floor_stream:
             return
         for settled in self.pending.through(stream_seq) if self.redelivered else ():
@@ -143,7 +143,7 @@ class ConsumerState:
         self._raise_floor(consumer_seq, stream_seq)
 
     def nack(self, stream_seq: int, ts_ns: int, redeliveries: int) -> None:
-        """The time from which an outstanding message waits, and its count, are now these."""
+        """Set the start of an ack-pending message's wait, and its count if it is not 0."""
         if stream_seq not in self.pending:
             return
         self.pending.put(stream_seq, 0, ts_ns)
@@ -151,13 +151,13 @@ class ConsumerState:
             self.redelivered[stream_seq] = redeliveries
 
     def drop(self, stream_seq: int) -> None:
-        """Not outstanding any more, not acknowledged either: delivered too often. The count
-        stays, also when the floor has passed, until the message is acknowledged after all or
-        gone; the floor does not move for it."""
+        """Remove a message that exceeded max_deliver without acknowledging it. Its count stays,
+        even when the floor has passed it, until the message is acknowledged or removed. The floor
+        does not move for it."""
         self.pending.pop(stream_seq)
 
     def reset(self, consumer_seq: int, stream_seq: int) -> None:
-        """Nothing is outstanding, and the next delivery comes behind these."""
+        """Clear all ack-pending messages; the next delivery comes after these sequences."""
         self.delivered_consumer = self.floor_consumer = consumer_seq
         self.delivered_stream = self.floor_stream = stream_seq
         self.pending.clear()
@@ -169,15 +169,15 @@ class ConsumerState:
         self.floor_consumer = consumer_seq
         self.floor_stream = stream_seq
 
-    # -- as bytes
+    # -- encoding
 
     def encoded_bytes(self) -> int:
-        """How long `encode` would be."""
+        """Return the length of the encoded state."""
         lists = len(self.pending) * _PENDING_BYTES + len(self.redelivered) * _REDELIVERED_BYTES
         return _CHECKPOINT.size + lists
 
     def encode(self, delta_seq: int) -> bytes:
-        """The whole state as it was after the change of that number."""
+        """Return the whole state as of the change with this number."""
         entries = self.pending.values()
         return b"".join(
             (
@@ -200,7 +200,7 @@ class ConsumerState:
 
     @classmethod
     def decode(cls, data: bytes) -> tuple[ConsumerState, int]:
-        """State and number of the last change in it; Malformed if it is neither."""
+        """Return the state and the number of its last change; MalformedDelta if it is invalid."""
         if len(data) < _CHECKPOINT.size:
             raise MalformedDelta("shorter than a checkpoint")
         delta_seq, *pairs, pending, redelivered = _CHECKPOINT.unpack_from(data)
@@ -245,7 +245,7 @@ Change: TypeAlias = tuple[int, tuple[Any, ...]]
 
 
 def span_count(spans: Iterable[Range]) -> int:
-    """How many sequences are in some spans."""
+    """Return how many sequences the spans contain."""
     return sum(last - first + 1 for first, last in spans)
 
 
@@ -260,7 +260,7 @@ def pack_acked_run(spans: list[Range]) -> bytes:
 
 
 def unpack(body: bytes) -> list[Change]:
-    """The changes in a row of packed ones, as (kind, arguments); Malformed if they are not."""
+    """Unpack consecutive changes as (kind, arguments); MalformedDelta if they are invalid."""
     changes: list[Change] = []
     at = 0
     while at < len(body):
@@ -298,7 +298,7 @@ def _unpack_spans(body: bytes, at: int, count: int) -> tuple[list[Range], int]:
 
 
 def replay(state: ConsumerState, changes: Iterable[Change]) -> None:
-    """Apply changes in their order; Malformed if they lead to what no consumer may have."""
+    """Apply changes in order; MalformedDelta if the result exceeds a consumer's limits."""
     for kind, arguments in changes:
         APPLY[kind](state, *arguments)
         if max(len(state.pending), len(state.redelivered)) > ENTRIES_MAX:

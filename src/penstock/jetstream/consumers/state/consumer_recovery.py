@@ -1,10 +1,9 @@
-"""From what the files of a consumer hold to its state: pure, so that every image can be tried.
+"""Consumer recovery: computes the state from the content of a consumer's files. Pure, for testing.
 
-Recovery starts at the newest valid checkpoint and applies, in order, every change of its log and
-of the next one that follows without a gap. What does not follow is left out and told: as cut, if
-it had not been promised to anyone; as lost, if a frame shows that it had been durable. So the
-result is always a state the consumer really had, and what is missing leads to deliveries done
-again, never to messages left out.
+Recovery starts at the newest valid checkpoint and applies, in order, every change of its log and of
+the next log that follows without a gap. Changes that do not follow are left out and reported: as
+cut if nothing shows that they were durable, as lost if a frame shows it. So the result is always a
+state that the consumer had, and missing changes lead to redeliveries, never to skipped messages.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 
 STATE_SUFFIX = ".state"
 LOG_SUFFIXES = (".log0", ".log1")
-"""A log of generation g lives in the file g % 2."""
+"""A log of generation g is in file g % 2."""
 
 
 class Damage(NamedTuple):
-    """Something at rest that is not what was written and synced there."""
+    """A part of a file that differs from what was written and synced."""
 
     suffix: str
     offset: int
@@ -34,52 +33,52 @@ class Damage(NamedTuple):
 
 
 class RecoveryReport(NamedTuple):
-    """What opening a consumer's files found."""
+    """The findings of opening a consumer's files."""
 
     replayed: int = 0
-    """Changes taken from the logs."""
+    """Changes applied from the logs."""
     cut_bytes: int = 0
-    """Bytes that are not part of a run of frames from the start of their log."""
+    """Bytes that are not part of the consecutive frames from the start of their log."""
     cut_changes: int = 0
-    """Sound changes that do not follow from what is left, and are not used."""
+    """Valid changes that do not follow from the rest, and are not used."""
     torn: int = 0
-    """Copies and slots that were not whole, as an unfinished write leaves them."""
+    """Copies and slots that were incomplete, as an interrupted write leaves them."""
     damage: tuple[Damage, ...] = ()
     lost: tuple[int, int] | None = None
-    """First and last number of changes that were durable and are gone."""
+    """First and last number of changes that were durable and are lost."""
 
     @property
     def cuts(self) -> bool:
-        """Whether something was left out; the logs are kept aside then as they were found."""
+        """Return whether something was left out; the logs are then kept aside as found."""
         return bool(self.cut_bytes or self.cut_changes or self.lost)
 
     @property
     def clean(self) -> bool:
-        """Whether the files were as they should be."""
+        """Return whether the files had no faults."""
         return not (self.cuts or self.torn or self.damage)
 
 
 class Recovered(NamedTuple):
-    """A state, the number of the last change in it, and where it came from."""
+    """A state, the number of its last change, and where it came from."""
 
     state: ConsumerState
     seq: int
     report: RecoveryReport
     log: LogReading | None
-    """The log of the newest checkpoint, if it can be appended to as it is."""
+    """The log of the newest checkpoint, if it can be continued as it is."""
     backed: bool
-    """Whether the same state could be had without the newest checkpoint."""
+    """Whether the same state can be reached without the newest checkpoint."""
 
 
 def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None]) -> Recovered:
-    """The state the files of a consumer hold. Raises Malformed for a checkpoint of no sense."""
+    """Return the state in a consumer's files. Raises MalformedDelta for an invalid checkpoint."""
     state, start = ConsumerState.decode(slots.value)
     by_generation = {log.generation: log for log in logs if log}
     current = by_generation.get(slots.generation)
     following = by_generation.get(slots.generation + 1)
     if following and not following.frames and not following.islands:
-        following = None  # made for the next checkpoint, not used
-    # One that is later still has changes that nothing leads to, but shows what was durable.
+        following = None  # created for the next checkpoint, not used
+    # An even later log has changes that nothing leads to, but shows what was durable.
     later = sorted(g for g in by_generation if g > slots.generation + 1)
     used = [log for log in (current, following) if log] + [by_generation[g] for g in later]
     seq, left_out = _apply(state, start, used)
@@ -112,7 +111,8 @@ def _all(log: LogReading) -> Iterator[DeltaFrame]:
 
 
 def _apply(state: ConsumerState, seq: int, logs: list[LogReading]) -> tuple[int, int]:
-    """Apply what follows; the last number applied, and how many sound changes were left out."""
+    """Apply what follows; return the last number applied, and how many valid changes were left
+    out."""
     left_out = 0
     for log in logs:
         for frame in _all(log):
@@ -129,13 +129,13 @@ def _apply(state: ConsumerState, seq: int, logs: list[LogReading]) -> tuple[int,
 def _judge(
     slots: SlotReading, logs: tuple[LogReading | None, LogReading | None], durable: int
 ) -> tuple[list[Damage], int]:
-    """What is damaged for sure, and how many parts may just not have been written to their end."""
+    """Return the certain damage, and how many parts may just be incompletely written."""
     damage: list[Damage] = []
     torn = 0
     following = slots.generation + 1
     prepared = any(log and log.generation == following for log in logs)
     for slot, fault in slots.damage:
-        # The next log is durable before a checkpoint begins to be written to this slot.
+        # The next log is durable before a checkpoint is written to this slot.
         if prepared:
             torn += 1
         else:
@@ -144,7 +144,7 @@ def _judge(
         if log is None:
             torn += 1
         elif log.generation not in (slots.generation, following):
-            # The log before, which nothing needs now: it may be about to be overwritten.
+            # The previous log, which is no longer needed: it may be about to be overwritten.
             torn += log.headers < COPIES or any(f.copies < COPIES for f in log.frames)
         elif log.generation == slots.generation or log.frames:
             damage += _log_damage(log, place, durable)

@@ -1,8 +1,8 @@
-"""What a consumer must not forget, behind the calls that change it.
+"""Consumer state: the interface through which a consumer changes its durable state.
 
-A consumer reads `state` and changes it through the calls of `StateLog` only, so that whoever is
-behind them can note each change before it is relied on. On disk that is the store's
-`ConsumerStateStore`; `MemoryLog` is its twin for consumers that may be gone with the process.
+A consumer reads `state` and changes it only through the calls of `StateLog`, so that the
+implementation can record each change before it is relied on. `state_files.ConsumerStateStore`
+stores the state on disk; `MemoryLog` is for consumers whose state may end with the process.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ __all__ = ["ConsumerState", "MemoryLog", "StateLog"]
 
 
 class StateLog(Protocol):
-    """The owner of one consumer's state; its calls are `ConsumerStateStore`'s."""
+    """The owner of one consumer's state, with the calls of `ConsumerStateStore`."""
 
     state: ConsumerState
 
     def delivered(
         self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
     ) -> None:
-        """A message went out and waits for its acknowledgement."""
+        """Record a delivery that waits for an ack."""
 
     def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
-        """Messages went out for the first time, the first of them as this delivery."""
+        """Record first deliveries; `consumer_seq` is that of the first."""
 
     def passed(self, consumer_seq: int, stream_seq: int) -> None:
-        """A message went out that needs no acknowledgement."""
+        """Record a delivery that needs no ack."""
 
     def acked(self, stream_seq: int) -> bool:
-        """One message is done with; False if nothing was known of it."""
+        """Record an ack; False if the message was unknown."""
 
     def acked_run(self, spans: list[Range]) -> list[Range]:
-        """Messages are done with; those of which something was known."""
+        """Record acks; return those whose messages were known."""
 
     def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
-        """Everything up to and including this delivery is done with; the floor is there."""
+        """Record an ack of everything up to this delivery; the floor moves there."""
 
     def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
-        """An outstanding message waits from this time on, with this count if it is not 0."""
+        """Set when the wait of an ack-pending message starts, and its count if it is not 0."""
 
     def dropped(self, stream_seq: int) -> None:
-        """An outstanding message was delivered too often and is not any more."""
+        """Remove an ack-pending message that exceeded max_deliver."""
 
     def reset(self, consumer_seq: int, stream_seq: int) -> None:
-        """Nothing is outstanding; the next deliveries come behind these sequences."""
+        """Clear all ack-pending messages; the next deliveries come after these sequences."""
 
 
 class MemoryLog:
-    """State that is gone with the process."""
+    """State that is lost with the process."""
 
     __slots__ = ("state",)
 

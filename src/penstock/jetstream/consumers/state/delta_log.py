@@ -1,13 +1,13 @@
-"""The log of changes between two checkpoints of a consumer: a file of fixed size, every frame in
-it twice.
+"""Delta log: the changes between two checkpoints of a consumer, in a file of fixed size.
 
-The file has two halves with the same contents at the same places, so that no single damaged page
-costs a change. It is made of zeros before it is used and never grows while it is, so that an
-append is a plain overwrite. A frame holds a row of changes, is bound to consumer, incarnation and
-generation, and says up to which change everything was durable when it was written: with that a
-reader can tell what a crash may take from what nothing may. docs/formats/consumer.md has the bytes.
+The file has two halves with the same contents, so that a single damaged page loses no change. It is
+filled with zeros before use and does not grow in use, so an append is a plain overwrite. A frame
+holds consecutive changes and is bound to consumer, incarnation and generation. It records up to
+which change everything was durable when it was written, so that a reader can distinguish what a
+crash may lose from what it may not. docs/formats/consumer.md has the bytes.
 
-`read_log` is pure; `ConsumerLog` writes and never syncs: a `ConsumerSync` does, on any thread.
+`read_log` is pure. `ConsumerLog` writes and never syncs: the caller runs a `ConsumerSync`, on any
+thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOG_MAGIC: Final = b"PSTKCLOG"
 LOG_VERSION: Final = 2
 OLD_VERSION: Final = 1
-"""Without changes of many messages at once; it is read, and never continued."""
+"""Version without runs of messages; it is read but not continued."""
 FRAME_MAGIC: Final = b"CFrm"
 HALF_BYTES_MIN: Final = 16 * 1024
 HALF_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -41,7 +41,7 @@ COPIES: Final = 2
 
 
 class DeltaFrame(NamedTuple):
-    """A row of changes, numbered from `first`."""
+    """Consecutive changes, numbered from `first`."""
 
     offset: int
     end: int
@@ -58,8 +58,8 @@ class DeltaFrame(NamedTuple):
 
 
 class LogReading(NamedTuple):
-    """What a log file holds. `frames` follow one another from the start; `islands` are valid
-    frames behind the first place where neither copy is."""
+    """The content of a log file. `frames` are consecutive from the start; `islands` are valid
+    frames after the first position where neither copy is valid."""
 
     generation: int
     half_bytes: int
@@ -67,22 +67,23 @@ class LogReading(NamedTuple):
     frames: list[DeltaFrame]
     islands: list[DeltaFrame]
     end: int
-    """Where the next frame would go."""
+    """Where the next frame goes."""
     headers: int
     """How many of the two headers are valid."""
     shortened: bool
-    """The file is not as long as it was made."""
+    """The file is shorter than at its creation."""
     unused_bytes: int
-    """Bytes behind `end`, of both copies, up to the last one that is not zero."""
+    """Bytes after `end`, of both copies, up to the last byte that is not zero."""
 
 
 def frame_key(key: bytes, generation: int) -> bytes:
-    """The key of one generation's frames: those of an earlier one in the same file are void."""
+    """Return the frame key of one generation; frames of an earlier generation in the same file are
+    invalid."""
     return keyed_hash(key, b"generation", struct.pack("<Q", generation))
 
 
 def half_bytes_for(wanted: int) -> int:
-    """The size of a half that has room for `wanted` bytes, within the bounds."""
+    """Return the size of a half with room for `wanted` bytes, within the bounds."""
     size = HALF_BYTES_MIN
     while size < min(wanted, HALF_BYTES_MAX):
         size *= 2
@@ -90,12 +91,12 @@ def half_bytes_for(wanted: int) -> int:
 
 
 def read_log(key: bytes, image: bytes) -> LogReading | None:
-    """Everything valid in the image of a log file; None if neither header is."""
+    """Return everything valid in the image of a log file; None if neither header is valid."""
     first = _read_header(key, image, 0, 0)
-    # Where the second half begins is known from the first header, or else from the file's size.
+    # The first header, or else the file's size, gives the start of the second half.
     places = {first[1] if first else 0, len(image) // COPIES}
     valid = [first, *(_read_header(key, image, place, 1) for place in sorted(places))]
-    # Of two that differ one is stale: a page that was not written, or not yet.
+    # If two headers differ, one is stale: its page was not written, or not yet.
     header = max((found for found in valid if found), default=None)
     if header is None:
         return None
@@ -118,7 +119,7 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
 
 
 def _read_header(key: bytes, image: bytes, at: int, copy: int) -> tuple[int, int, int] | None:
-    """Generation, size of a half, version."""
+    """Return generation, size of a half and version."""
     fields = image[at : at + _LOG_FIELDS.size]
     end = at + _LOG_FIELDS.size
     if len(image) < end + HASH_BYTES or keyed_hash(key, fields) != image[end : end + HASH_BYTES]:
@@ -139,13 +140,13 @@ class _Reader:
         self._halves = halves
 
     def run(self, at: int) -> Iterator[DeltaFrame]:
-        """Frames that follow one another from `at`, up to where neither copy is valid."""
+        """Yield consecutive frames from `at`, up to where neither copy is valid."""
         while frame := self._frame(at):
             yield frame
             at = frame.end
 
     def islands(self, at: int) -> Iterator[DeltaFrame]:
-        """All valid frames from `at` on, wherever they begin."""
+        """Yield all valid frames from `at` on, wherever they start."""
         while (at := self._next_magic(at)) >= 0:
             frame = self._frame(at)
             if frame:
@@ -188,14 +189,14 @@ def _aligned(n: int) -> int:
 
 
 class ConsumerLog:
-    """A log being written: knows where the next frame goes."""
+    """A log open for writing; it tracks where the next frame goes."""
 
     __slots__ = ("_at", "_disk", "_key", "file", "generation", "half_bytes")
 
     def __init__(
         self, disk: Disk, file: File, key: bytes, generation: int, half_bytes: int, at: int
     ) -> None:
-        """A log that exists, to be continued at `at`; `fresh` makes one."""
+        """Continue an existing log at `at`; `fresh` creates a new one."""
         self.file = file
         self.generation = generation
         self.half_bytes = half_bytes
@@ -207,8 +208,8 @@ class ConsumerLog:
     def fresh(
         cls, disk: Disk, file: File, key: bytes, generation: int, half_bytes: int
     ) -> ConsumerLog:
-        """Overwrite the file with an empty log. To be synced before it is used."""
-        # A file that was longer stays as long, or its end would look like the end of this one.
+        """Overwrite the file with an empty log. The caller syncs it before use."""
+        # A longer file keeps its length, or its old end would look like the end of this log.
         half_bytes = max(half_bytes, min(HALF_BYTES_MAX, half_bytes_for(disk.size(file) // COPIES)))
         for copy in range(COPIES):
             fields = _LOG_FIELDS.pack(LOG_MAGIC, LOG_VERSION, copy, generation, half_bytes)
@@ -218,15 +219,16 @@ class ConsumerLog:
 
     @property
     def used(self) -> int:
-        """Bytes of each half that are taken."""
+        """Bytes of each half in use."""
         return self._at
 
     def has_room(self, body_bytes: int) -> bool:
-        """Whether a frame with so many bytes of changes fits."""
+        """Return whether a frame with this many bytes of changes fits."""
         return self._at + FRAME_HEADER_BYTES + _aligned(body_bytes) <= self.half_bytes
 
     def append(self, body: bytes | bytearray, first: int, count: int, durable_seq: int) -> None:
-        """Write a frame, twice. After an error the same can be tried again, or more."""
+        """Write a frame, twice. After an error the caller may retry with the same or more
+        changes."""
         body_hash = keyed_hash(self._key, struct.pack("<Q", first), bytes(body))
         fields = _FRAME_FIELDS.pack(FRAME_MAGIC, len(body), first, durable_seq, count, 0, body_hash)
         frame = fields + keyed_hash(self._key, fields) + body
@@ -237,7 +239,7 @@ class ConsumerLog:
 
 
 class ConsumerSync:
-    """The sync of one turn: `run` on any thread, then give it back to `synced`."""
+    """The sync of one turn: `run` it on any thread, then pass it to `synced`."""
 
     __slots__ = ("_disk", "files", "generation", "prepared", "upto")
 

@@ -1,13 +1,13 @@
-"""Durable state of a consumer: a checkpoint in two slots, and a log of what changed since.
+"""State files of a consumer: a checkpoint in two slots, and a log of the changes since.
 
-Every change is applied to `state` at once and packed for the log; `flush` writes what was packed,
-`pending_sync` hands out the sync that makes it durable. Invariants: what is recovered is a state
-the consumer had, not older than the last sync; a slot or log is overwritten only when what it
-held is durable elsewhere; any one damaged page or slot costs nothing.
+Every change is applied to `state` at once and packed for the log. `flush` writes the packed
+changes; `pending_sync` returns the sync that makes them durable. Invariants: recovery returns a
+state that the consumer had, not older than the last sync; a slot or log is overwritten only when
+its content is durable elsewhere; a single damaged page or slot loses nothing.
 
-Checkpoint g and log g belong together. Log g + 1 is made and synced before checkpoint g + 1 is
+Checkpoint g and log g belong together. Log g + 1 is created and synced before checkpoint g + 1 is
 written, and checkpoint g + 1 is durable before log g is overwritten (as g + 2), so that either
-checkpoint leads to the newest change. docs/formats/consumer.md tells the order in full.
+checkpoint leads to the newest change. docs/formats/consumer.md describes the full order.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ __all__ = [
 ]
 
 CUT_SUFFIX: Final = ".cut"
-"""Both logs as they were found, when recovery could not use all of them."""
+"""Both logs as found, kept when recovery could not use all of them."""
 ROLE: Final = "consumer"
 
 
 class ConsumerStateStore:
-    """The owner of one consumer's state; others read `state` and change it through here."""
+    """The owner of one consumer's state; others read `state` and change it through these
+    methods."""
 
     __slots__ = (
         "_alone",
@@ -96,13 +97,13 @@ class ConsumerStateStore:
         state: ConsumerState,
         seq: int,
     ) -> None:
-        """For `create` and `open`; everything given is durable."""
+        """For `create` and `open`; everything passed in is durable."""
         self.name = name
         self.state = state
         self.recorded_seq = seq
         """The number of the last change."""
         self.durable_seq = seq
-        """The number of the last change that outlives a power cut."""
+        """The number of the last durable change."""
         self._disk = disk
         self._key = key
         self._slots = slots
@@ -113,9 +114,10 @@ class ConsumerStateStore:
         self._buffer = bytearray()
         self._written_seq = seq
         self._overflow = False
-        """Changes since `_written_seq` are in `state` only: a checkpoint must take them."""
+        """Changes since `_written_seq` are only in `state`: the next checkpoint must include
+        them."""
         self._alone = False
-        """The newest checkpoint has what no log leads to: another one must follow."""
+        """The newest checkpoint has changes that are in no log: another checkpoint must follow."""
         self._wanted_bytes = 0
         self._dirty: dict[str, File] = {}
         self._out: ConsumerSync | None = None
@@ -128,9 +130,10 @@ class ConsumerStateStore:
     def create(
         cls, disk: Disk, name: str, *, incarnation: int, state: ConsumerState | None = None
     ) -> ConsumerStateStore:
-        """Make the files of a new consumer, durably. Blocks for a few syncs.
+        """Create the files of a new consumer, durably. Blocks for a few syncs.
 
-        The `.state` file comes last: without it there is no consumer, whatever else is there.
+        The `.state` file is created last: without it the consumer does not exist, whatever other
+        files do.
         """
         key = state_key(f"{ROLE}/{name}", incarnation)
         state = state or ConsumerState()
@@ -141,7 +144,7 @@ class ConsumerStateStore:
         ]
         for file in files:
             disk.fdatasync(file)
-        disk.sync_dir()  # or the last name could be there without the others
+        disk.sync_dir()  # so that `.state` is never durable without the logs
         slots = SlotFile.create(disk, name + STATE_SUFFIX, key, state.encode(0))
         return cls(disk, name, key, slots, first[0], files, state, 0)
 
@@ -149,10 +152,10 @@ class ConsumerStateStore:
     def open(
         cls, disk: Disk, name: str, *, incarnation: int
     ) -> tuple[ConsumerStateStore, RecoveryReport]:
-        """Recover the state; put right what is not as it should be, and report it.
+        """Recover the state; repair what is wrong, and report it.
 
-        NotFound if there is no such consumer; SlotsDamaged, and nothing touched, if no checkpoint
-        is valid. Blocks for reading and for some syncs.
+        Raises NotFound if there is no such consumer, and SlotsDamaged, without a change, if no
+        checkpoint is valid. Blocks for reading and for some syncs.
         """
         key = state_key(f"{ROLE}/{name}", incarnation)
         slots, reading = SlotFile.open(disk, name + STATE_SUFFIX, key, repair=False)
@@ -179,7 +182,7 @@ class ConsumerStateStore:
 
     @staticmethod
     def delete(disk: Disk, name: str) -> None:
-        """Remove the files of a consumer that is not open, the one that makes it exist first."""
+        """Remove the files of a consumer that is not open, `.state` first."""
         for suffixes in ((STATE_SUFFIX,), (*LOG_SUFFIXES, CUT_SUFFIX)):
             for suffix in suffixes:
                 with contextlib.suppress(NotFound):
@@ -188,8 +191,8 @@ class ConsumerStateStore:
 
     @staticmethod
     def sweep(disk: Disk, name: str) -> None:
-        """Remove the files of a consumer that does not exist any more. Syncs nothing: if a crash
-        brings one back, `delete` removes it before it is made again."""
+        """Remove the files of a consumer that no longer exists, without a sync: if a crash restores
+        one, `delete` removes it before the consumer is created again."""
         for suffix in (STATE_SUFFIX, *LOG_SUFFIXES, CUT_SUFFIX):
             with contextlib.suppress(NotFound):
                 disk.unlink(name + suffix)
@@ -199,7 +202,7 @@ class ConsumerStateStore:
     def delivered(
         self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
     ) -> None:
-        """A message went out and waits for its acknowledgement."""
+        """Record a delivery that waits for an ack."""
         state = self.state
         if len(state.pending) >= ENTRIES_MAX or len(state.redelivered) >= ENTRIES_MAX:
             _check_room(state, stream_seq, redeliveries)
@@ -209,7 +212,7 @@ class ConsumerStateStore:
         state.deliver(consumer_seq, stream_seq, ts_ns, redeliveries)
 
     def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
-        """Messages went out for the first time, the first of them as this delivery."""
+        """Record first deliveries; `consumer_seq` is that of the first."""
         state = self.state
         if len(state.pending) + deltas.span_count(spans) > ENTRIES_MAX:
             raise _too_many()
@@ -217,12 +220,12 @@ class ConsumerStateStore:
         state.deliver_run(consumer_seq, ts_ns, spans)
 
     def passed(self, consumer_seq: int, stream_seq: int) -> None:
-        """A message went out that needs no acknowledgement."""
+        """Record a delivery that needs no ack."""
         self._note(deltas.pack_pair(deltas.PASSED, consumer_seq, stream_seq))
         self.state.pass_by(consumer_seq, stream_seq)
 
     def acked(self, stream_seq: int) -> bool:
-        """One message is done with; False, and nothing noted, if it was not outstanding."""
+        """Record an ack; False, and no change, if the message was unknown."""
         state = self.state
         if stream_seq not in state.pending and stream_seq not in state.redelivered:
             return False
@@ -231,40 +234,40 @@ class ConsumerStateStore:
         return True
 
     def acked_run(self, spans: list[Range]) -> list[Range]:
-        """Messages are done with; those that were outstanding. Of others nothing is noted."""
+        """Record acks; return those whose messages were known. Others are not recorded."""
         known = self.state.ack_run(spans)
         if known:
             self._note(deltas.pack_acked_run(known))
         return known
 
     def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
-        """Everything up to and including this delivery is done with; the floor is there."""
+        """Record an ack of everything up to this delivery; the floor moves there."""
         self._note(deltas.pack_pair(deltas.ACKED_THROUGH, consumer_seq, stream_seq))
         self.state.ack_through(consumer_seq, stream_seq)
 
     def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
-        """An outstanding message waits from this time on, with this count if it is not 0."""
+        """Set when the wait of an ack-pending message starts, and its count if it is not 0."""
         self._note(deltas.pack_nacked(deltas.NACKED, stream_seq, ts_ns, redeliveries))
         self.state.nack(stream_seq, ts_ns, redeliveries)
 
     def dropped(self, stream_seq: int) -> None:
-        """An outstanding message was delivered too often and is not any more."""
+        """Remove an ack-pending message that exceeded max_deliver."""
         self._note(deltas.pack_acked(deltas.DROPPED, stream_seq))
         self.state.drop(stream_seq)
 
     def reset(self, consumer_seq: int, stream_seq: int) -> None:
-        """Nothing is outstanding; the next deliveries come behind these sequences."""
+        """Clear all ack-pending messages; the next deliveries come after these sequences."""
         self._note(deltas.pack_pair(deltas.RESET, consumer_seq, stream_seq))
         self.state.reset(consumer_seq, stream_seq)
 
     def replace(self, state: ConsumerState) -> None:
-        """Another state altogether, as from a replica. The store owns it from now on."""
+        """Replace the whole state, as from a replica. The store owns it from now on."""
         self._note(b"")
         self.state = state
         self._overflow = True
 
     def take_over(self, state: ConsumerState, changes: int) -> None:
-        """The files were made from a copy of this state, which has changed so often since."""
+        """Adopt a state; the files were created from a copy of it, `changes` changes ago."""
         self.state = state
         if changes:
             self.recorded_seq += changes
@@ -278,12 +281,12 @@ class ConsumerStateStore:
         if len(self._buffer) > self._log.half_bytes:
             self._overflow = True
 
-    # -- making it durable
+    # -- durability
 
     def flush(self) -> None:
-        """Write what is not written: to the log, or as a checkpoint once that is worthwhile.
+        """Write what is not written: to the log, or as a checkpoint once the log is half full.
 
-        After an error it can be called again. Syncs nothing.
+        The caller may call it again after an error. Syncs nothing.
         """
         if self._failure:
             raise self._sync_failed()
@@ -306,7 +309,7 @@ class ConsumerStateStore:
         self._written_seq = self.recorded_seq
 
     def _checkpoint(self) -> None:
-        """One step towards the next checkpoint, if what it rests on is durable."""
+        """Take one step towards the next checkpoint, if what it depends on is durable."""
         if not self._slots.ready:
             return
         if self._next is None:
@@ -320,7 +323,7 @@ class ConsumerStateStore:
             self._log, self._next = self._next, None
 
     def _prepare_log(self) -> ConsumerLog:
-        """Make the log of the next checkpoint, large enough that it pays to write that one."""
+        """Create the log of the next checkpoint, large enough to justify the checkpoint."""
         generation = self._slots.generation + 1
         file = self._log_files[generation % 2]
         wanted = max(self._wanted_bytes, 2 * self.state.encoded_bytes())
@@ -328,9 +331,9 @@ class ConsumerStateStore:
         return ConsumerLog.fresh(self._disk, file, self._key, generation, half_bytes_for(wanted))
 
     def pending_sync(self) -> ConsumerSync | None:
-        """Write, and what must run for it to be durable; None if nothing is open.
+        """Flush, and return the sync that makes it durable; None if there is nothing to sync.
 
-        At most one is out at a time. To be asked again after `synced`: a checkpoint takes two.
+        At most one sync is out at a time. Call again after `synced`: a checkpoint takes two syncs.
         """
         if self._out is not None:
             return None
@@ -345,8 +348,8 @@ class ConsumerStateStore:
         return self._out
 
     def synced(self, work: ConsumerSync, failure: Exception | None = None) -> None:
-        """The work has run. After a failure nothing is durable any more: changes are taken, so
-        that reading goes on, and `flush` and `pending_sync` refuse."""
+        """Record that the sync has run. After a failure nothing more becomes durable: changes are
+        still accepted, so that reading continues, but `flush` and `pending_sync` raise."""
         assert work is self._out, "another sync is out"
         self._out = None
         if self._is_closing:
@@ -360,7 +363,7 @@ class ConsumerStateStore:
             self._next_synced = True
 
     def settle(self) -> None:
-        """Write and sync until nothing is open. Blocks."""
+        """Write and sync until nothing is pending. Blocks."""
         while work := self.pending_sync():
             try:
                 work.run()
@@ -370,8 +373,9 @@ class ConsumerStateStore:
             self.synced(work)
 
     def close(self) -> None:
-        """Write and sync what is open, unless a sync failed before, and let go of the files. While
-        a sync is out (the consumer is deleted): only the latter, and when it has run."""
+        """Write and sync what is pending, unless a sync failed before, and close the files. While a
+        sync is out (the consumer is being deleted), only close the files, once that sync has
+        run."""
         if self._out is not None:
             self._is_closing = True
             return
@@ -384,7 +388,8 @@ class ConsumerStateStore:
                 self._disk.close_file(file)
 
     def abandon(self) -> None:
-        """Let go of the files as they are, when a sync that is out has run: they are removed."""
+        """Close the files as they are, once a running sync has finished; the caller removes
+        them."""
         self._is_closing = True
         if self._out is None:
             self.close()
@@ -395,7 +400,7 @@ class ConsumerStateStore:
 
 
 def _open_logs(disk: Disk, name: str) -> tuple[tuple[File, File], tuple[Damage, ...]]:
-    """Both log files; one that is missing is made, and told."""
+    """Open both log files; create and report a missing one."""
     first, first_missing = _open_log(disk, name, LOG_SUFFIXES[0])
     try:
         second, second_missing = _open_log(disk, name, LOG_SUFFIXES[1])
@@ -421,14 +426,14 @@ def _recover(
     files: tuple[File, File],
     missing: tuple[Damage, ...],
 ) -> Recovered:
-    """What the files hold, and all of it durable."""
+    """Return what the files hold, after syncing them."""
     images = [disk.pread(file, COPIES * HALF_BYTES_MAX, 0) for file in files]
     try:
         found = recover(reading, (read_log(key, images[0]), read_log(key, images[1])))
     except MalformedDelta as error:
         raise CorruptRecord(f"{disk.path}/{name}{STATE_SUFFIX}", 0, str(error)) from error
     for file in files:
-        # What a killed process wrote can be read before it is durable.
+        # Data that a killed process wrote is readable before it is durable.
         disk.fdatasync(file)
     if not missing:
         return found
@@ -457,7 +462,7 @@ def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:
         disk.fdatasync(file)
         disk.sync_dir()
     except DiskFull:
-        pass  # a full disk must not keep a consumer from opening; the report has the count
+        pass  # a full disk must not prevent opening; the report has the count
     finally:
         disk.close_file(file)
 
@@ -465,10 +470,11 @@ def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:
 def _start_over(
     disk: Disk, key: bytes, slots: SlotFile, files: tuple[File, File], found: Recovered
 ) -> ConsumerLog:
-    """Two checkpoints of the recovered state and two empty logs, each durable before the next.
+    """Write two checkpoints of the recovered state and two empty logs, each durable before the
+    next.
 
-    The first checkpoint makes the logs superfluous, in whatever state they are; only then are
-    they overwritten. A crash on the way is recovered to the same state.
+    The first checkpoint makes the logs redundant, whatever their state; only then are they
+    overwritten. After a crash on the way, recovery returns the same state.
     """
     value = found.state.encode(found.seq)
     slots.write(value)

@@ -1,12 +1,12 @@
-"""Atomic batches: messages that are stored together, in a row, or not at all.
+"""Atomic batches: messages that are stored together and consecutively, or not at all.
 
-A batch is gathered in memory, message by message, each numbered; the one that commits brings all
-of them before the checks at once and makes a single entry. Until then nothing of it is stored and
-nobody sees it. A batch that goes silent, skips a number or grows too large is given up. How many
-may be under way is bounded, for a stream and for the server.
+A batch is staged in memory, one numbered message at a time. The commit message runs the checks for
+all messages and creates a single entry. Until then nothing of the batch is stored or visible. A
+batch that is idle too long, skips a number or grows too large is abandoned. The number of batches
+in flight is bounded per stream and per server.
 
-Messages that no check has a question to are packed (`gathering`) and stay so until they are stored.
-They were ordinary under the configuration in force: with another one they are unpacked and judged.
+Messages that need no checks are packed (`staged_batches`) until they are stored. They were plain
+under the configuration at that time: a configuration change unpacks them, and they are checked.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 COMMIT: Final = b"1"
 COMMIT_WITHOUT: Final = b"eob"
-"""Ends the batch and is no message of it."""
+"""Ends the batch without being a message of it."""
 COMMITS: Final = (COMMIT, COMMIT_WITHOUT)
 
 
 class BatchLimits(NamedTuple):
-    """What batches may cost."""
+    """Limits of batches."""
 
     msgs_max: int = 1_000
     """Messages of an atomic batch."""
     atomic_max: int = 50
-    """Atomic batches under way in one stream."""
+    """Atomic batches in flight in one stream."""
     atomic_total_max: int = 1_000
     fast_max: int = 1_000
     fast_total_max: int = 50_000
     idle_ns_max: int = 10_000_000_000
-    """A batch silent for so long is given up."""
+    """A batch that is idle this long is abandoned."""
 
 
 class AtomicBatches:
@@ -74,7 +74,7 @@ class AtomicBatches:
         return len(self.gatherings.batches)
 
     def plan(self, batch_id: bytes, msg: Inbound, now_ns: int) -> Planned:
-        """One more message of a batch; the entry of all of them if it commits."""
+        """Plan one message of a batch; a commit returns the entry of the whole batch."""
         subject, reply, header, payload = msg
         if self._has_room(msg) and self.gatherings.add(subject, header, payload, now_ns):
             return Answer(self._planner.said(reply, b""))
@@ -101,7 +101,7 @@ class AtomicBatches:
         return self._take(batch_id, batch, msg, fields, seq, commit, now_ns)
 
     def _has_room(self, msg: Inbound) -> bool:
-        """Whether neither account nor stream find the message too large."""
+        """Return whether the message is within the limits of the account and the stream."""
         ledger, size_max = self._ledger, self._ledger.cfg.max_msg_size
         if 0 < size_max < len(msg.header) + len(msg.payload):
             return False
@@ -109,7 +109,7 @@ class AtomicBatches:
         return ask is None or not ask(ledger.size_of(msg.subject, msg.header, msg.payload))
 
     def _fault(self, batch_id: bytes, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
-        """What is wrong with the message by itself, before its batch is looked at."""
+        """Return the error of the message itself, before its batch is examined."""
         ledger, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
@@ -128,7 +128,7 @@ class AtomicBatches:
         return None
 
     def _start_fault(self, seq: int, commit: bytes | None) -> ApiError | None:
-        """Why no batch can start with this message."""
+        """Return why no batch can start with this message."""
         if seq != 1:
             return self._size_fault(seq, commit) or refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
         is_crowded = len(self) >= self._limits.atomic_max
@@ -138,7 +138,7 @@ class AtomicBatches:
 
     def _size_fault(self, seq: int, commit: bytes | None) -> ApiError | None:
         size = seq - 1 if commit == COMMIT_WITHOUT else seq
-        if 0 <= size <= self._limits.msgs_max:  # the reference counts without sign
+        if 0 <= size <= self._limits.msgs_max:  # unsigned in the reference: -1 is too large
             return None
         return refusals.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=self._limits.msgs_max)
 
@@ -178,7 +178,7 @@ class AtomicBatches:
         now_ns: int,
     ) -> Planned:
         if commit == COMMIT_WITHOUT:
-            _unpack(batch)  # the last message gets a line that says so
+            _unpack(batch)  # the last message gets the commit header
         items, packed = batch.items, batch.packer.packed()
         if commit == COMMIT:
             items = [*items, Staged(msg.subject, msg.header, msg.payload, fields)]
@@ -186,7 +186,7 @@ class AtomicBatches:
         staged = StagedLedger(self._ledger, packed, num_packed)
         planned = self._plan_all(items, staged, now_ns)
         if isinstance(planned, Cold):
-            # The message will come again, and find the batch as it was.
+            # The caller repeats this call, so the batch must stay as it was.
             return NotLoaded(planned)
         self._drop(batch_id)
         if isinstance(planned, list) and self._ledger.is_used_up(num_packed + len(planned)):
@@ -241,11 +241,11 @@ class AtomicBatches:
     # -- time
 
     def next_deadline_ns(self) -> int | None:
-        """When the next batch may be given up, or earlier: batches move their deadlines on."""
+        """Return a time not later than the next expiry; messages move the deadlines of batches."""
         return self.gatherings.wake_ns or None
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
-        """Gives up the batches that were silent for too long."""
+        """Abandon the batches that were idle too long."""
         batches = self.gatherings.batches
         silent = [batch_id for batch_id, batch in batches.items() if batch.deadline_ns <= now_ns]
         effects = [effect for batch_id in silent for effect in self._drop(batch_id, "timeout")]
@@ -254,15 +254,15 @@ class AtomicBatches:
         return tuple(effects)
 
     def reconfigured(self) -> None:
-        """The configuration in the ledger is another one: what it asks of messages may be, too."""
-        self.gatherings.is_open = False  # until somebody says that messages are ordinary
+        """Unpack all batches: the new configuration may need other checks."""
+        self.gatherings.is_open = False  # until `configure_lane` opens it again
         for batch in self.gatherings.batches.values():
             _unpack(batch)
         if not self._ledger.cfg.allow_atomic:
             self.clear()
 
     def clear(self) -> None:
-        """Forgets all batches, without a word: the stream ends or does not take them any more."""
+        """Drop all batches without an advisory: the stream closes or no longer allows them."""
         for batch_id in list(self.gatherings.batches):
             self._drop(batch_id)
 
@@ -272,13 +272,13 @@ def _text(batch_id: bytes) -> str:
 
 
 def _unpack(batch: Gathering) -> None:
-    """Every message of the batch becomes an item, to be judged like others."""
+    """Turn every packed message of the batch into an item, to be checked like others."""
     messages = unpacked(batch.take_packed())
     batch.items[:0] = [Staged(*message, headers.parse(message[1])) for message in messages]
 
 
 def _verdict(staged: StagedLedger, draft: Draft) -> ApiError | Cold | None:
-    """As the checks of batches, where a duplicate is a fault like others."""
+    """Run the checks of batches; a duplicate is an error."""
     if draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID):
         key = publish_headers.EXPECTED_LAST_MSG_ID.decode()
         return refusals.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=key)

@@ -1,8 +1,8 @@
-"""What a message of a batch is asked: the same laws as for others, in the order batches have.
+"""Checks of the messages of a batch: the rules of single messages, in the order of batches.
 
-The messages of a batch are judged together, before any of them is stored, so each is judged
-against the stream as it would be after those before it: `StagedLedger` is the ledger with them on
-top. What would depend on a write of the same batch is refused instead of guessed.
+The messages of a batch are checked together, before any of them is stored, so each is checked
+against the stream as it will be after its predecessors: `StagedLedger` is the plan state with the
+staged messages on top. A check that would depend on a write of the same batch rejects the message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid"
 
 
 class StagedLedger(PlanState):
-    """A ledger as it will be once the messages staged so far are stored."""
+    """The plan state as it will be once the messages staged so far are stored."""
 
     __slots__ = (
         "_bytes",
@@ -39,7 +39,7 @@ class StagedLedger(PlanState):
     )
 
     def __init__(self, ledger: PlanState, packed: bytes = b"", num_packed: int = 0) -> None:
-        """The batch begins with so many packed messages, which nothing is asked of."""
+        """`packed` and `num_packed`: the messages at the start of the batch that need no checks."""
         for name in PlanState.__slots__:
             setattr(self, name, getattr(ledger, name))
         self._packed = packed
@@ -47,17 +47,17 @@ class StagedLedger(PlanState):
         self._bytes = 0
         self._newest: dict[str, tuple[int, Draft]] = {}
         self.is_bounded = self.cfg.discard is Discard.NEW
-        """Whether limits of the stream refuse messages: else nobody asks how much is staged."""
+        """Whether the stream's limits reject messages; otherwise the staged size is not counted."""
         self.subjects: dict[str, int] = {}
-        """How many messages of each subject are staged, besides those that are packed."""
+        """Number of staged messages of each subject, without the packed ones."""
         self.msg_ids: set[bytes] = set()
         self.expected: dict[str, int] = {}
-        """Last sequences that were asked for already."""
+        """Last sequences that a check already read, by subject or pattern."""
         self.at_fault = b""
-        """Header of the message that a check refused."""
+        """Header of the message that a check rejected."""
 
     def stage(self, draft: Draft) -> None:
-        """The draft passed: the next one comes after it."""
+        """Add a draft that passed the checks; the next draft comes after it."""
         self.last_seq += 1
         if self.is_bounded:
             self._bytes += self.size_of(draft.subject, draft.header, draft.payload)
@@ -68,11 +68,11 @@ class StagedLedger(PlanState):
 
     @property
     def is_begun(self) -> bool:
-        """Whether some message of the batch was before."""
+        """Return whether the batch already has a message."""
         return bool(self.subjects or self._packed)
 
     def wrote(self, subject: str) -> bool:
-        """Whether the batch has a message of this subject."""
+        """Return whether the batch has a message of this subject."""
         return subject in self.subjects or holds_subject(self._packed, subject)
 
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
@@ -88,7 +88,7 @@ class StagedLedger(PlanState):
         return self.expected[pattern]
 
     def overflow(self, draft: Draft) -> Refusal | None:
-        """Which limit of a stream that discards new messages this one would break."""
+        """Return which limit of a stream with discard policy `new` this message would exceed."""
         cfg = self.cfg
         if not self.is_bounded:
             return None
@@ -114,14 +114,14 @@ class StagedLedger(PlanState):
 
 
 def header_size(ledger: PlanState, draft: Draft) -> Verdict:
-    """The header is within what a message may have; the whole was measured when it came."""
+    """Check the header's size; the total size was checked on arrival."""
     if len(draft.header) > publish_checks.HEADER_BYTES_MAX:
         return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
     return None
 
 
 def ttl(ledger: PlanState, draft: Draft) -> Verdict:
-    """A TTL needs a stream that has them, and makes sense."""
+    """Check that the stream allows TTLs and that the TTL is valid."""
     value = draft.fields.get(publish_headers.TTL)
     if not value or parse_ttl(value) == 0:
         return None
@@ -133,7 +133,7 @@ def ttl(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
-    """Its id is new, in this batch as well."""
+    """Check that the message id is new, also within the batch."""
     assert isinstance(ledger, StagedLedger)
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if draft.msg_id in ledger.msg_ids:
@@ -142,7 +142,7 @@ def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
-    """Only the first message of a batch can expect something of the whole stream."""
+    """Check the expected last sequence, which only the first message of a batch may have."""
     assert isinstance(ledger, StagedLedger)
     verdict = publish_checks.expected_last_seq(ledger, draft)
     if verdict is None and draft.fields.get(publish_headers.EXPECTED_LAST_SEQ) and ledger.is_begun:
@@ -151,7 +151,7 @@ def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
-    """Nothing can be expected of a subject the batch has written to."""
+    """Check that the batch has not written to the subject of the expectation."""
     assert isinstance(ledger, StagedLedger)
     if draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ):
         other = schedule.text_of(draft.fields.get(publish_headers.EXPECTED_SUBJECT))
@@ -161,7 +161,7 @@ def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def rollup(ledger: PlanState, draft: Draft) -> Verdict:
-    """A rollup cannot take out what the same batch wrote."""
+    """Check that a rollup does not remove messages of the same batch."""
     assert isinstance(ledger, StagedLedger)
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
     verdict = publish_checks.rollup(ledger, draft)
@@ -171,7 +171,7 @@ def rollup(ledger: PlanState, draft: Draft) -> Verdict:
 
 
 def limits(ledger: PlanState, draft: Draft) -> Verdict:
-    """The stream has room for all of the batch."""
+    """Check that the stream has room for the whole batch."""
     assert isinstance(ledger, StagedLedger)
     refused = ledger.overflow(draft)
     return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
@@ -197,11 +197,11 @@ _PLACE_CHECKS: Final = publish_checks.KeyedChecks(
 
 
 _MEMBER_KEYS: Final = frozenset({publish_headers.BATCH_ID, publish_headers.BATCH_SEQ})
-"""What every message of a batch has; most have nothing else, and no check asks for these."""
+"""Keys of every message of a batch; most messages have no others, and no check uses these."""
 
 
 def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
-    """Everything that is asked of one message of a batch."""
+    """Run all checks of one message of a batch."""
     has_more = len(draft.fields) > len(_MEMBER_KEYS) or not draft.fields.keys() <= _MEMBER_KEYS
     verdict = header_size(ledger, draft)
     if verdict is None and has_more:

@@ -1,10 +1,10 @@
-"""Fast batches: a row of messages acknowledged now and then instead of one by one.
+"""Fast batches: sequences of messages that are acknowledged periodically instead of one by one.
 
-The reply subject of each message says which batch it belongs to, its number in it and what to do:
-start, go on, commit, commit without being a message, or ping. Every message is stored as it comes;
-the publisher hears `ack` after every so many, `gap` when numbers are missing, `err` when one is
-refused, and the publish acknowledgement at the end. A batch that may have no gaps ends at the
-first. How often to acknowledge adapts to how many batches share the stream.
+The reply subject of each message contains the batch id, the message's number and the operation:
+start, append, commit, commit without a message, or ping. Every message is stored on arrival. The
+publisher gets `ack` after every n messages, `gap` when numbers are missing, `err` when a message is
+rejected, and the publish ack at the end. A batch that does not allow gaps ends at the first one.
+The ack interval adapts to the number of batches that share the stream.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUFFIX: Final = ".$FI"
 FLOW_DEFAULT: Final = 10
 FLOW_MAX: Final = 65_535
 ACK_EVERY_MAX: Final = 500
-"""Messages between two acknowledgements at most, shared among the batches of a stream."""
+"""Maximum messages between two acks, shared among the batches of a stream."""
 
 _START, _APPEND, _COMMIT, _COMMIT_WITHOUT, _PING = range(5)
 _TOKENS: Final = 5
@@ -44,7 +44,7 @@ _NUMBER_DIGITS_MAX: Final = 19
 
 
 class FastRequest(NamedTuple):
-    """What a reply subject asks for."""
+    """A parsed reply subject."""
 
     id: str
     flow: int
@@ -54,12 +54,12 @@ class FastRequest(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Whether the batch ends here."""
+        """Return whether the batch ends here."""
         return self.op in (_COMMIT, _COMMIT_WITHOUT)
 
 
 def parse_reply(reply: str) -> FastRequest | None:
-    """`<prefix>.<id>.<flow>.<gap mode>.<number>.<op>.$FI`, or None if it is not so."""
+    """Parse `<prefix>.<id>.<flow>.<gap mode>.<number>.<op>.$FI`; None if it is invalid."""
     parts = reply.removesuffix(SUFFIX).rsplit(".", _TOKENS)
     if len(parts) != _TOKENS + 1:
         return None
@@ -75,14 +75,14 @@ def parse_reply(reply: str) -> FastRequest | None:
 
 
 def _number(text: str) -> int:
-    """The number, or -1 if it is none."""
+    """Parse a number; -1 if it is invalid."""
     if len(text) > _NUMBER_DIGITS_MAX or not (text.isascii() and text.isdigit()):
         return -1
     return int(text)
 
 
 class _Running:
-    """A batch under way."""
+    """A batch in flight."""
 
     __slots__ = (
         "ack_every",
@@ -100,14 +100,14 @@ class _Running:
         self.ack_every_max = request.flow
         self.ack_every = min(ACK_EVERY_MAX, request.flow)
         self.last = 0
-        """Number of the last message taken or, with gaps, passed over."""
+        """Number of the last message taken or, if gaps are allowed, skipped."""
         self.last_flow = 0
-        """Number the last `ack` was sent for."""
+        """Number that the last `ack` reported."""
         self.stored_seq = 0
-        """Sequence in the stream of the last message stored."""
+        """Stream sequence of the last stored message."""
         self.deadline_ns = 0
         self.held: list[Send] = []
-        """What to say before anything else when the message being planned is stored."""
+        """Replies to send before all others once the planned message is stored."""
 
 
 class FastBatches:
@@ -127,13 +127,13 @@ class FastBatches:
         self._limits = limits
         self._in_flight = in_flight
         self._running: dict[str, _Running] = {}
-        self._wake_ns = 0  # no batch has an earlier deadline; 0 if there is none
+        self._wake_ns = 0  # not later than the earliest deadline; 0 if there is no batch
 
     def __len__(self) -> int:
         return len(self._running)
 
     def plan(self, msg: Inbound, now_ns: int) -> Planned:
-        """One more message of a batch."""
+        """Plan one message of a batch."""
         request = parse_reply(msg.reply)
         fault = self._fault(request, msg)
         if fault is not None or request is None:
@@ -160,7 +160,7 @@ class FastBatches:
         return self._take(request, batch, msg, now_ns)
 
     def _fault(self, request: FastRequest | None, msg: Inbound) -> ApiError | None:
-        """What is wrong with the message by itself, before its batch is looked at."""
+        """Return the error of the message itself, before its batch is examined."""
         ledger, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
@@ -195,7 +195,7 @@ class FastBatches:
         return batch
 
     def _ping(self, request: FastRequest, batch: _Running, reply: str) -> Answer:
-        """Says again how far the batch has come."""
+        """Report the progress of the batch again."""
         if request.seq <= batch.last:
             return Answer((_flow(reply, batch),))
         said = [_gap(reply, batch.last + 1, request.seq + 1)]
@@ -234,7 +234,7 @@ class FastBatches:
         return self._refused(request, batch, msg.reply, verdict)
 
     def _duplicate(self, request: FastRequest, batch: _Running, draft: Draft, seq: int) -> Answer:
-        """The message counts as taken; only the publisher's counting goes on."""
+        """Count the duplicate as taken; nothing is stored."""
         due = self._due_ack(batch, draft.reply)
         said = (*batch.held, due) if due else tuple(batch.held)
         if not request.commits:
@@ -259,7 +259,7 @@ class FastBatches:
         return Answer((*said, self._finish(request.id, batch, reply)), fault)
 
     def stored(self, mark: FastMark, reply: str, seq: int) -> tuple[Send, ...]:
-        """A message of a batch has this sequence now: what its publisher hears of it."""
+        """Record the sequence of a stored message; return the replies to its publisher."""
         batch = self._running.get(mark.id)
         if batch is None:
             return ()
@@ -282,12 +282,12 @@ class FastBatches:
         return said
 
     def _finish(self, batch_id: str, batch: _Running, reply: str) -> Send:
-        """The batch ends with what was stored of it."""
+        """End the batch with what was stored of it."""
         self._drop(batch_id)
         return Send(reply, self._acks.committed(batch.stored_seq, batch_id, batch.last))
 
     def _due_ack(self, batch: _Running, reply: str) -> Send | None:
-        """The acknowledgement that is due, and how often there will be others."""
+        """Return the ack that is due, if any, and adapt the ack interval."""
         every = batch.ack_every
         if batch.last < batch.last_flow + every:
             return None
@@ -308,11 +308,11 @@ class FastBatches:
     # -- time
 
     def next_deadline_ns(self) -> int | None:
-        """When the next batch may be forgotten, or earlier: batches move their deadlines on."""
+        """Return a time not later than the next expiry; messages move the deadlines of batches."""
         return self._wake_ns or None
 
     def expire(self, now_ns: int) -> None:
-        """Forgets the batches that were silent for too long. What they stored stays."""
+        """Drop the batches that were idle too long. Their stored messages stay."""
         silent = [
             batch_id for batch_id, batch in self._running.items() if batch.deadline_ns <= now_ns
         ]
@@ -321,7 +321,7 @@ class FastBatches:
         self._wake_ns = min((batch.deadline_ns for batch in self._running.values()), default=0)
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Drop all batches."""
         for batch_id in list(self._running):
             self._drop(batch_id)
 

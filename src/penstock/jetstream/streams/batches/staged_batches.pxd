@@ -1,4 +1,4 @@
-"""C surface of atomic batches under way."""
+"""C interface of staged atomic batches."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -13,7 +13,7 @@ cdef class InFlight:
 
 cdef class Gathering:
     cdef readonly bytes id
-    cdef readonly list items      # behind the packed ones
+    cdef readonly list items      # after the packed messages
     cdef readonly Packer packer
     cdef public uint64_t last
     cdef public int64_t deadline_ns
@@ -21,14 +21,14 @@ cdef class Gathering:
 
 cdef class Gatherings:
     cdef readonly dict batches
-    cdef Gathering recent         # the one that the last message belonged to
+    cdef Gathering recent         # the batch of the last message
     cdef readonly InFlight in_flight
     cdef uint32_t msgs_max
     cdef uint32_t atomic_max
     cdef uint32_t atomic_total_max
     cdef int64_t idle_ns_max
-    cdef public bint is_open      # ordinary messages may be packed
-    cdef public int64_t wake_ns   # no batch has an earlier deadline; 0 if there is none
+    cdef public bint is_open      # plain messages may be packed
+    cdef public int64_t wake_ns   # not later than the earliest deadline; 0 if there is no batch
 
     cdef bint take(self, Packed* one, int64_t now_ns) noexcept
     cdef Gathering found(self, Text* id, Text* number, int64_t now_ns)

@@ -1,10 +1,10 @@
-"""Atomic batches under way: what was published of them, until the message that commits.
+"""Staged atomic batches: the messages of batches that are not yet committed.
 
-Most messages of a batch say nothing but their batch and their number. Those are packed one behind
-the other, in C, by whichever lane meets them; every other one is an item for the checks, and what
-follows it in its batch is, too, so that a batch is its packed messages and then its items. A message
-is packed only where `AtomicBatches.plan` would have gathered it without a word; all else, every
-refusal included, is left to that.
+Most messages of a batch have no stream keys except batch id and number. The fast lane or
+`AtomicBatches.plan` packs these one after another, in C. Any other message becomes an item for the
+checks, and so do all that follow it in the batch. So a batch is its packed messages followed by its
+items. A message is packed only if `AtomicBatches.plan` would stage it without an error; that method
+handles everything else, including every rejection.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -20,7 +20,7 @@ BATCH_ID_BYTES_MAX = ID_BYTES_MAX
 
 
 class Staged(NamedTuple):
-    """A message of a batch that is to be judged, its header parsed."""
+    """A message of a batch that must be checked, with its parsed header."""
 
     subject: str
     header: bytes
@@ -29,11 +29,11 @@ class Staged(NamedTuple):
 
 
 cdef class InFlight:
-    """How many batches are under way in all streams that share this count."""
+    """How many batches are in flight in all streams that share this counter."""
 
 
 cdef class Gathering:
-    """A batch under way."""
+    """One staged batch."""
 
     def __init__(self, bytes id not None) -> None:
         self.id = id
@@ -41,14 +41,14 @@ cdef class Gathering:
         self.packer = Packer()
 
     def take_packed(self) -> bytes:
-        """What was packed, which it holds no more."""
+        """Return the packed messages and remove them from the batch."""
         packed, self.packer = self.packer.packed(), Packer()
         return packed
 
 
 cdef bint read_member(Packed* one, Text* id, Text* number) noexcept nogil:
-    """Whether a header says of which batch the message is and where in it, and nothing else that
-    means something to a stream."""
+    """Parse batch id and number; False if either is missing or the header has another stream
+    key."""
     cdef const char* end = one.header + one.header_len
     cdef const char* at = first_line(one.header, one.header_len)
     cdef Line line
@@ -69,7 +69,7 @@ cdef bint read_member(Packed* one, Text* id, Text* number) noexcept nogil:
 
 
 cdef class Gatherings:
-    """The batches of one stream that are under way."""
+    """The staged batches of one stream."""
 
     def __init__(self, limits, InFlight in_flight not None) -> None:
         self.batches = {}
@@ -80,7 +80,7 @@ cdef class Gatherings:
         self.idle_ns_max = limits.idle_ns_max
 
     cdef bint take(self, Packed* one, int64_t now_ns) noexcept:
-        """Packs a message that is ordinary and the next of its batch; False if it is not."""
+        """Pack a message if it is plain and the next of its batch; otherwise return False."""
         cdef Text id, number
         cdef Gathering batch
         if not self.is_open or not read_member(one, &id, &number):
@@ -94,7 +94,7 @@ cdef class Gatherings:
         return True
 
     cdef Gathering found(self, Text* id, Text* number, int64_t now_ns):
-        """The batch that this is the next message of, and may be packed in."""
+        """Return the batch whose next message this is, if it may be packed; otherwise None."""
         cdef Gathering batch = self.recent
         cdef bytes key
         if batch is None or not is_text(id, PyBytes_AS_STRING(batch.id), len(batch.id)):
@@ -108,7 +108,7 @@ cdef class Gatherings:
         return batch if is_number(number, batch.last + 1) else None
 
     def may_start(self, size_t id_bytes) -> bool:
-        """Whether there is room for one more batch, and its id is not too long."""
+        """Return whether there is room for one more batch and its id is not too long."""
         return (id_bytes <= ID_BYTES_MAX and len(self.batches) < self.atomic_max
                 and self.in_flight.atomic < <int>self.atomic_total_max and self.msgs_max > 0)
 
@@ -121,12 +121,12 @@ cdef class Gatherings:
         return batch
 
     def start(self, bytes id not None, int64_t now_ns) -> Gathering:
-        """A batch begins."""
+        """Start a batch."""
         return self.started(id, now_ns)
 
     def add(self, str subject not None, bytes header not None, bytes payload not None,
             int64_t now_ns) -> bool:
-        """As the lane does it with a message that it left to others: whether it was packed."""
+        """Pack a message that the lane did not take; return whether it was packed."""
         cdef bytes raw
         cdef Packed one
         if not self.is_open:
@@ -138,7 +138,7 @@ cdef class Gatherings:
         return self.take(&one, now_ns)
 
     def drop(self, bytes id not None) -> None:
-        """A batch ends, one way or the other."""
+        """Remove a batch that was committed or abandoned."""
         del self.batches[id]
         self.recent = None
         self.in_flight.atomic -= 1

@@ -1,4 +1,4 @@
-"""The lines of a header block, for lanes that read them in place: spans, no copies."""
+"""Parser for the lines of a header block, used by the lanes: returns spans, copies nothing."""
 
 from libc.stdint cimport uint64_t
 from libc.string cimport memchr, memcmp
@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp
 cdef enum:
     HEADER_BYTES_MAX = 65535
     HEADER_LINE_LEN = 10
-    SEQUENCE_DIGITS_MAX = 19      # more are left to the other lane
+    SEQUENCE_DIGITS_MAX = 19      # longer numbers are left to the Python path
 
 
 cdef struct Text:
@@ -15,7 +15,7 @@ cdef struct Text:
 
 
 cdef struct Line:
-    bint is_special               # its key begins with `Nats-`
+    bint is_special               # the key starts with `Nats-`
     Text key
     Text value
 
@@ -25,7 +25,7 @@ cdef inline bint is_text(Text* text, const char* other, size_t n) noexcept nogil
 
 
 cdef inline bint is_number(Text* text, uint64_t number) noexcept nogil:
-    """Whether a value is this number, and nothing else."""
+    """Return whether the value is exactly this number."""
     cdef uint64_t value = 0
     cdef size_t i
     if text.n > SEQUENCE_DIGITS_MAX:
@@ -38,7 +38,7 @@ cdef inline bint is_number(Text* text, uint64_t number) noexcept nogil:
 
 
 cdef inline const char* end_of_line(const char* at, const char* end) noexcept nogil:
-    """Where the CRLF of a line begins; NULL if it has none."""
+    """Return where the CRLF of a line starts; NULL if there is none."""
     cdef const char* newline = at
     while True:
         newline = <const char*>memchr(newline, c"\n", end - newline)
@@ -50,7 +50,8 @@ cdef inline const char* end_of_line(const char* at, const char* end) noexcept no
 
 
 cdef inline const char* first_line(const char* block, size_t n) noexcept nogil:
-    """Behind the line that every block begins with; NULL if this one does not, or is too large."""
+    """Return the position after the version line; NULL if it is missing or the block is too
+    large."""
     if not HEADER_LINE_LEN < n <= HEADER_BYTES_MAX:
         return NULL
     if memcmp(block, b"NATS/1.0\r\n", HEADER_LINE_LEN) != 0:
@@ -59,8 +60,8 @@ cdef inline const char* first_line(const char* block, size_t n) noexcept nogil:
 
 
 cdef inline const char* read_line(const char* at, const char* end, Line* line) noexcept nogil:
-    """One line, and where the next one begins; NULL if the block does not say what it seems to:
-    such a block is for the other lane."""
+    """Read one line and return where the next one starts; NULL if the line is malformed or its
+    value is empty. The Python path handles such a block."""
     cdef const char* stop = end_of_line(at, end)
     cdef const char* colon
     if stop == NULL:

@@ -1,8 +1,7 @@
-"""Which streams have a fast lane, and what it may take: the rules around `lane.StreamLane`.
+"""Lane policy: which streams have a fast lane, and what `publish_lane.StreamLane` may take.
 
-The lane knows appending, ids, expectations and the limits by number, size and subject. A stream
-that needs anything else for an ordinary message keeps its lane closed, and every message goes
-through `Stream.plan`.
+The lane supports appends, ids, expectations and the limits by count, size and subject. If a plain
+message needs anything else, the lane stays closed and every message goes through `Stream.plan`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def make_lane(
     owner: LaneOwner,
     domain: str,
 ) -> StreamLane | None:
-    """The lane of a stream; None if its store has none. It is closed until it is configured."""
+    """Create a stream's lane; None if its store has none. It is closed until configured."""
     store = stream.store
     if not isinstance(store, IndexedStore):
         return None
@@ -51,7 +50,7 @@ def make_lane(
 
 
 def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> None:
-    """Opens the lane as far as the configuration allows, unless something is in its way."""
+    """Open the lane as far as the configuration allows; `is_free` False keeps it closed."""
     lane.configure(
         is_open=is_free and is_ordinary(cfg),
         packs=is_packed(cfg),
@@ -65,7 +64,7 @@ def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> Non
 
 
 def is_ordinary(cfg: StreamConfig) -> bool:
-    """Whether a message that says nothing special needs only to be appended, and limits kept."""
+    """Return whether a message without stream keys needs only an append and limits."""
     return not (
         cfg.sealed
         or cfg.allow_msg_counter
@@ -79,11 +78,11 @@ def is_ordinary(cfg: StreamConfig) -> bool:
 
 
 def is_packed(cfg: StreamConfig) -> bool:
-    """Whether messages of an atomic batch that say nothing special need no judgement, either: no
-    limit refuses them."""
+    """Return whether messages of an atomic batch without other stream keys need no checks: no limit
+    can reject them."""
     return cfg.allow_atomic and cfg.discard is not Discard.NEW and is_ordinary(cfg)
 
 
 def removed_one_by_one(seqs: list[int]) -> Removed:
-    """What the lane's limits took out, as a store would report it; sizes are not known."""
+    """Return what the lane's limits removed, in the store's format; sizes are unknown."""
     return Removed(len(seqs), 0, tuple((seq, seq) for seq in sorted(seqs)))

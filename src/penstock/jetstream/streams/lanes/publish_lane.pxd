@@ -1,4 +1,4 @@
-"""C surface of a stream's fast lane."""
+"""C interface of a stream's fast lane."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -14,7 +14,7 @@ from penstock.subjects.trie cimport SubList
 
 cdef struct Ack:
     uint64_t seq
-    uint32_t offset       # of the reply subject in the text of all of them
+    uint32_t offset       # of the reply subject, in `text`
     uint32_t length
     bint is_duplicate
 
@@ -22,16 +22,16 @@ cdef struct Ack:
 cdef class StreamLane(Lane):
     cdef RecordLog log
     cdef Router router
-    cdef dict deadlines           # of the store: who is in it must be taken out with care
+    cdef dict deadlines           # of the store; the lane cannot remove these messages
     cdef set exempt
-    cdef bytes prefix             # of every acknowledgement
-    cdef bytes name               # of the stream, as publishers may expect it
-    cdef DuplicateWindow ids      # of the stream, which the other lane uses, too
-    cdef Gatherings batches       # of the stream: the other lane uses them, too
+    cdef bytes prefix             # of every publish ack
+    cdef bytes name               # of the stream, for `Nats-Expected-Stream`
+    cdef DuplicateWindow ids      # of the stream; `Stream.plan` uses it too
+    cdef Gatherings batches       # of the stream; `Stream.plan` uses them too
     cdef SubList interest
-    cdef Appender appender        # of the store; None: what it stores is durable then and there
-    cdef bint is_alone            # nobody needs to know at once what it takes
-    cdef int64_t heard_ns         # when it was last asked what it took
+    cdef Appender appender        # of the store; None: a stored message needs no sync
+    cdef bint is_alone            # the stream host needs no immediate notice of what the lane takes
+    cdef int64_t heard_ns         # when the host last called `take_news`
     cdef bint is_open
     cdef bint acks_wanted
     cdef bint discard_new
@@ -39,17 +39,17 @@ cdef class StreamLane(Lane):
     cdef int64_t bytes_max
     cdef int64_t per_subject_max
     cdef size_t payload_max
-    cdef public int64_t room      # bytes that may be stored before account and server are asked
-    cdef readonly uint64_t taken  # messages since they were last looked at
+    cdef public int64_t room      # bytes it may store before account and server limits are checked
+    cdef readonly uint64_t taken  # messages since the last `take_news`
     cdef Ack* acks
     cdef uint32_t nacks
     cdef uint32_t acks_cap
     cdef uint32_t nreleased       # acks that may be sent
-    cdef uint32_t ncommitting     # acks that the sync under way is for
+    cdef uint32_t ncommitting     # acks that the running sync covers
     cdef char* text
     cdef uint32_t text_len
     cdef uint32_t text_cap
-    cdef list gone                # sequences that limits took out since they were last looked at
+    cdef list gone                # sequences that limits removed since the last `take_news`
 
     cdef bint gathers(self, Message* msg) noexcept
     cdef bint agrees(self, Message* msg, Text* msg_id) noexcept

@@ -1,15 +1,15 @@
-"""The fast lane of a stream: an ordinary message is stored where it is routed, in C.
+"""The fast lane of a stream: stores a plain message in C, while the router routes it.
 
-Ordinary is a message to a stream whose configuration needs nothing but appending and the limits by
-number, size and subject. Its header may have an id and say what it expects of the stream; if it is
-mistaken, or says anything else to a stream, the message is left to `Stream.plan`, and with it
-whatever follows in the same turn. Both lanes end in the same log and know the same ids, so they
-mean the same; a property test holds them to it.
+A message is plain if the stream's configuration needs only an append and the limits by count, size
+and subject. Its header may have an id and expectations. If an expectation fails, or the header has
+any other stream key, the lane leaves the message to `Stream.plan`, with all that follows in the
+same turn. Both paths append to the same log and use the same ids, so they have the same result; a
+property test checks this.
 
-Acknowledgements are sent in C, too: at once where nothing is synced, else noted with their sequence
-until the sync they wait for has returned. At the end of a turn `settle` commits what was taken, if
-the store has a short way for that and it may be waited for. Else others do: `commit` says for which
-acknowledgements they sync, `release` that they may go, `send_acks` sends them.
+Acks are also sent in C: at once if the store does not sync, otherwise after the sync that covers
+them. At the end of a turn `settle` commits and acks what was taken, if the store can append
+directly. Otherwise the stream host does: `commit` marks the acks that its sync covers, `release`
+allows them to be sent, `send_acks` sends them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -29,13 +29,13 @@ from penstock.subjects.trie cimport SubList
 
 cdef enum:
     FAST_BATCH_LEN = 4
-    ACK_BYTES_MAX = 640           # of an acknowledgement: the name of a stream is bounded
+    ACK_BYTES_MAX = 640           # of a publish ack: the length of a stream name is bounded
     SIZES_BYTES_MAX = 32
-    REMOVE = 3                    # the record that says so
-    EVICTED_BYTES_MAX = 262144    # of messages that must make way for a single one
+    REMOVE = 3                    # record kind of a removal
+    EVICTED_BYTES_MAX = 262144    # of messages evicted for a single new one
 
 cdef int64_t LAST_NS = 0x7fffffffffffffff
-cdef int64_t HEARD_NS = 10_000_000    # a lane that is left alone is looked at this often
+cdef int64_t HEARD_NS = 10_000_000    # how often the owner of an unwatched lane is still called
 
 cdef const char* FAST_BATCH = b".$FI"
 
@@ -66,13 +66,14 @@ cdef class StreamLane(Lane):
         free(self.text)
 
     def leave_alone(self, bint is_alone) -> None:
-        """Whether nobody needs to know at once what it takes: then no Python runs for it."""
+        """Set whether the host needs no immediate notice of what is taken; then no Python code
+        runs."""
         self.is_alone = is_alone
         self.quiet = is_alone and self.appender is None
 
     def configure(self, *, bint is_open, bint packs, bint acks_wanted, bint discard_new, int64_t msgs_max,
                   int64_t bytes_max, int64_t per_subject_max, size_t payload_max) -> None:
-        """What the configuration says; a lane that is not open takes nothing."""
+        """Apply the configuration; a lane that is not open takes nothing."""
         self.is_open = is_open and len(self.prefix) < ACK_BYTES_MAX // 2
         self.batches.is_open = self.is_open and packs
         self.acks_wanted = acks_wanted
@@ -83,7 +84,7 @@ cdef class StreamLane(Lane):
         self.payload_max = payload_max
 
     def close(self) -> None:
-        """From now on it takes nothing."""
+        """Take nothing from now on."""
         self.is_open = self.batches.is_open = False
 
     cdef bint take(self, Message* msg) noexcept:
@@ -112,7 +113,7 @@ cdef class StreamLane(Lane):
         return True
 
     cdef bint gathers(self, Message* msg) noexcept:
-        """Whether it is a message of an atomic batch that waits with others, and no more."""
+        """Stage a message of an atomic batch; False if the Python path must handle it."""
         cdef Packed one
         cdef bint was_idle = self.batches.wake_ns == 0
         if msg.reply_len or not self.batches.is_open:
@@ -126,14 +127,14 @@ cdef class StreamLane(Lane):
         if not self.batches.take(&one, self.router.wall_ns):
             return False
         if was_idle:
-            # Somebody has to note when the batch is given up.
+            # The host must schedule the batch's expiry.
             self.heard_ns = 0
             self.quiet = False
         return True
 
     cdef bint agrees(self, Message* msg, Text* msg_id) noexcept:
-        """Whether the stream is as the header expects it, and nothing else is asked of it. Some
-        headers do not say what they seem to: they are for the other lane."""
+        """Return whether the stream meets the header's expectations and the header has no other
+        stream key. Malformed headers are left to the Python path."""
         cdef const char* end = msg.body + msg.hdr_len
         cdef const char* at = first_line(msg.body, msg.hdr_len)
         cdef Line line
@@ -163,7 +164,7 @@ cdef class StreamLane(Lane):
         return False
 
     cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept:
-        cdef int64_t before = self.log.last_ts_ns      # a mirror may have been given any time
+        cdef int64_t before = self.log.last_ts_ns      # a mirror may have stored any timestamp
         cdef int64_t ts = max(self.router.wall_ns, before + (before < LAST_NS))
         cdef uint64_t seq = self.log.put(
             msg.subject, msg.subject_len, msg.body, msg.hdr_len, msg.body + msg.hdr_len,
@@ -176,7 +177,7 @@ cdef class StreamLane(Lane):
 
     cdef void note_id(self, Text* msg_id, uint64_t seq, int64_t ts) noexcept:
         if msg_id.n and self.ids.count == 0:
-            # Somebody has to note when it may be forgotten.
+            # The host must schedule the id's expiry.
             self.heard_ns = 0
             self.quiet = False
         if msg_id.n:
@@ -192,7 +193,7 @@ cdef class StreamLane(Lane):
             self.note_ack(seq, msg, is_duplicate)
 
     cdef bint fits(self, Message* msg, int64_t size) noexcept:
-        """Whether limits have nothing to say that only the other lane can answer."""
+        """Return whether the message fits without a decision that only the Python path can make."""
         cdef bint trims
         if size > self.room or self.log.last_seq >= SEQ_MAX:
             return False
@@ -204,9 +205,9 @@ cdef class StreamLane(Lane):
             trims = self.per_subject_max > 0
         else:
             if 0 < self.bytes_max < <int64_t>self.log.total_size + size - EVICTED_BYTES_MAX:
-                return False            # perhaps thousands must go for it: that is done in slices
+                return False            # may evict thousands: the Python path works in slices
             trims = self.per_subject_max > 0 or self.msgs_max > 0 or self.bytes_max > 0
-        # A message with a deadline is not only in the log.
+        # The log is not the only index of a message with a deadline.
         return not trims or (not self.deadlines and not self.exempt)
 
     cdef void enforce(self, Message* msg, int64_t ts) noexcept:
@@ -244,19 +245,19 @@ cdef class StreamLane(Lane):
         self.text_len += ack.length
         self.nacks += 1
 
-    # -- what happened, for the other lane
+    # -- news for the stream host
 
     def take_news(self) -> tuple:
-        """(messages taken, sequences that limits took out) since the last call."""
+        """Return (messages taken, sequences that limits removed) since the last call."""
         self.heard_ns = self.router.now_ns
         taken, self.taken = self.taken, 0
         gone, self.gone = self.gone, []
         return taken, gone
 
-    # -- acknowledgements
+    # -- acks
 
     cdef Settled settle(self) except LANE_BROKEN:
-        """Commits what it took and acknowledges it, if the store has a short way for that."""
+        """Commit what the lane took and send the acks, if the store can append directly."""
         if self.appender is None or self.ncommitting or not self.appender.append():
             return NOT_SETTLED
         self.nreleased = self.ncommitting = self.nacks
@@ -267,24 +268,24 @@ cdef class StreamLane(Lane):
 
     @property
     def waiting(self) -> int:
-        """Acknowledgements that wait for a sync that has not begun."""
+        """The number of acks that wait for a sync that has not started."""
         return self.nacks - self.ncommitting
 
     def commit(self) -> int:
-        """A sync begins: it is for all acknowledgements noted so far. Answers how many."""
+        """Mark all recorded acks as covered by the sync that starts now; return how many."""
         self.ncommitting = self.nacks
         return self.ncommitting - self.nreleased
 
     def release(self) -> None:
-        """The sync has returned: what it was for may be sent."""
+        """Allow the acks that the finished sync covers to be sent."""
         self.nreleased = self.ncommitting
 
     def forget(self) -> None:
-        """The sync has failed, or nobody is there any more: nothing is acknowledged."""
+        """Drop all acks: the sync failed, or the stream is closed."""
         self.nacks = self.ncommitting = self.nreleased = self.text_len = 0
 
     def send_acks(self) -> int:
-        """Sends what may be sent; answers how many that were."""
+        """Send the released acks; return how many."""
         cdef Ack* ack
         cdef uint32_t i, used, sent = self.nreleased
         if sent == 0:

@@ -1,12 +1,13 @@
-"""The lane of a mirror or source: what its origin delivers is stored where it is routed, in C.
+"""The lane of a mirror or source: stores the origin's deliveries in C, while the router routes
+them.
 
-It takes the delivery that is expected next, of a message without headers that mean anything to a
-stream, into a stream that needs no more than appending and limits. Everything else is left to the
-feed, and with it whatever follows in the same turn: heartbeats, questions of flow control, gaps.
-Both lanes move the same `SourceCursor` and end in the same log; a property test holds them to it.
+It takes the next expected delivery, of a message without stream keys in its header, into a stream
+that needs only an append and limits. It leaves everything else (heartbeats, flow control, gaps) to
+the source reader, with all that follows in the same turn. Both paths advance the same
+`SourceCursor` and append to the same log; a property test compares them.
 
-The stream's own lane counts what is taken here as if it were its own, so that it is announced and
-made durable. Nothing is acknowledged to an origin here.
+The stream's own lane counts the messages taken here as its own, so that consumers are notified and
+the messages become durable. This lane sends nothing to the origin.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,14 +20,14 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* hay, size_t hay_len, const void* needle, size_t needle_len)
 
 cdef enum:
-    HEADER_BYTES_MAX = 4096       # of a copy, with its note; beyond that the other lane is asked
-    NUMBER_DIGITS_MAX = 19        # more may not fit
+    HEADER_BYTES_MAX = 4096       # with the source header; larger ones go to the Python path
+    NUMBER_DIGITS_MAX = 19        # a longer number may overflow
     VERSION_LEN = 8
     SPECIAL_LEN = 7
     ACK_LEN = 8
-    SHORT_DOTS = 8                # of an ack subject without domain and account
+    SHORT_DOTS = 8                # in an ack subject without domain and account
     SHORT_BEFORE = 3              # of those, before the consumer
-    LONG_DOTS_MIN = 10            # of one with them
+    LONG_DOTS_MIN = 10            # in an ack subject with domain and account
     LONG_BEFORE = 5
 
 cdef const char* VERSION = b"NATS/1.0\r\n"
@@ -35,7 +36,7 @@ cdef const char* SPECIAL = b"\r\nNats-"
 
 
 cdef class SourceCursor:
-    """How far one origin has been read; owned by `Progress`."""
+    """Position in one origin; owned by `Progress`."""
 
 
 cdef class CopyLane(Lane):
@@ -47,13 +48,14 @@ cdef class CopyLane(Lane):
         self.owner = stream.owner
 
     def begin(self, str consumer not None, tuple note) -> None:
-        """Take what this consumer delivers; `note` are the parts of a copy's note, None: a mirror."""
+        """Take what this consumer delivers; `note` has the parts of the source header, None for a
+        mirror."""
         self.delivered_by = f"{consumer}.1.".encode("utf-8", "surrogateescape")
         if note is not None:
             self.note_head, self.note_tail, self.note_end = note
 
     def take_news(self) -> int:
-        """Messages taken since the last call."""
+        """Return the number of messages taken since the last call."""
         taken, self.taken = self.taken, 0
         return taken
 
@@ -76,7 +78,8 @@ cdef class CopyLane(Lane):
         return delivered.seq == self.place.seq
 
     cdef bint read(self, Message* msg, Delivered* delivered) noexcept:
-        """What the ack subject says, if the message is the one that is expected, and plain."""
+        """Parse the ack subject; False unless this is the next expected delivery and a plain
+        message."""
         cdef size_t n = PyBytes_GET_SIZE(self.delivered_by)
         cdef const char* at = consumer_in(msg)
         cdef const char* end = msg.reply + msg.reply_len
@@ -92,7 +95,7 @@ cdef class CopyLane(Lane):
                 and self.place.seq < delivered.seq <= SEQ_MAX and delivered.ts <= SEQ_MAX)
 
     cdef size_t write_header(self, Message* msg, uint64_t seq, char* at, size_t cap) noexcept:
-        """The header with the note of where a copy comes from; 0 if it is too long."""
+        """Write the header with the source header line; return its length, 0 if it is too long."""
         cdef const char* start = at
         cdef size_t kept = msg.hdr_len - 2 if msg.hdr_len else VERSION_LEN + 2
         cdef size_t need = (kept + PyBytes_GET_SIZE(self.note_head) + NUMBER_DIGITS_MAX + 1
@@ -110,7 +113,8 @@ cdef class CopyLane(Lane):
 
     cdef void store(self, Message* msg, Delivered* delivered, const char* header,
                     size_t header_len) noexcept:
-        """Appends, unless limits have something to say that only the other lane can answer."""
+        """Append the message, unless it needs a decision that only the Python path can make. The
+        cursor advances only if the message was stored."""
         cdef StreamLane stream = self.stream
         cdef bint is_mirror = self.note_head is None
         cdef size_t payload_len = msg.size - msg.hdr_len
@@ -133,14 +137,14 @@ cdef class CopyLane(Lane):
 
 
 cdef bint is_plain(Message* msg) noexcept nogil:
-    """Whether a header is one, without a status, that says nothing to a stream."""
+    """Return whether the header has no status and no stream key."""
     if msg.hdr_len <= VERSION_LEN + 4 or memcmp(msg.body, VERSION, VERSION_LEN + 2) != 0:
         return False
     return memmem(msg.body, msg.hdr_len, SPECIAL, SPECIAL_LEN) == NULL
 
 
 cdef const char* consumer_in(Message* msg) noexcept nogil:
-    """Where an ack subject of either form names the consumer; NULL if it is none."""
+    """Return where an ack subject of either form names the consumer; NULL if it is invalid."""
     cdef uint32_t dots = 0, before = 0
     cdef const char* at = msg.reply
     cdef size_t i
@@ -161,7 +165,7 @@ cdef const char* consumer_in(Message* msg) noexcept nogil:
 
 
 cdef const char* number(const char* at, const char* end, uint64_t* value) noexcept nogil:
-    """Reads digits up to a dot or the end, and steps over it; NULL if there is anything else."""
+    """Parse digits up to a dot or the end and skip the dot; NULL if there is anything else."""
     cdef const char* start = at
     value[0] = 0
     if at == NULL:
