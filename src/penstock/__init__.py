@@ -1,7 +1,7 @@
-"""A NATS server for Python: embedded in a process, or standing alone.
+"""A NATS/JetStream server you can embed in Python, KV bucket replicas, and Spark connectors.
 
-The names below load the server when they are first used, so that the parts that are clients
-(`penstock.bench`, the command line) do not pay for it.
+The names below import the server on first use, so that client-side parts (`penstock.bench`, the
+command line) do not load it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""What an account may use of JetStream, and what it does use.
+"""Limits of an account's JetStream use, and its actual use.
 
-Values only, as the account information of the API shows them. -1 is no limit; for the two limits
-of a single stream 0 is none, too. An account has either one set of limits or one for each tier; the
-tier of a stream follows from its number of replicas (`R1`, `R3`).
+These are plain values in the form that the API reports as account information. -1 means no limit;
+for the two limits of a single stream, 0 also means no limit. An account has either one set of
+limits or one set per tier. The number of replicas of a stream determines its tier (`R1`, `R3`).
 """
 
 from typing import Annotated, ClassVar, Final
@@ -15,7 +15,7 @@ UNLIMITED = -1
 
 
 class AccountLimits(Struct, frozen=True, kw_only=True):
-    """What an account may use."""
+    """Limits of an account."""
 
     wire_name: ClassVar[str] = "server.JetStreamAccountLimits"
 
@@ -42,16 +42,16 @@ NOTHING: Final = AccountLimits(
     memory_max_stream_bytes=0,
     storage_max_stream_bytes=0,
 )
-"""What an account with tiers shows in place of one set of limits."""
+"""Limits that an account with tiers reports in place of one set of limits."""
 
 
 def tier_of(replicas: int) -> str:
-    """Return the tier of a stream with so many replicas; 0 stands for the default of one."""
+    """Return the tier of a stream with `replicas` replicas; 0 means the default of one."""
     return f"R{replicas or 1}"
 
 
 class ApiStats(Struct, frozen=True, kw_only=True):
-    """How often the API was asked."""
+    """Counts of API requests."""
 
     wire_name: ClassVar[str] = "server.JetStreamAPIStats"
 
@@ -62,7 +62,7 @@ class ApiStats(Struct, frozen=True, kw_only=True):
 
 
 class Tier(Struct, frozen=True, kw_only=True):
-    """What is used, and may be."""
+    """Current use and limits of an account or of one tier."""
 
     wire_name: ClassVar[str] = "server.JetStreamTier"
 
@@ -76,7 +76,7 @@ class Tier(Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(Tier, frozen=True, kw_only=True):
-    """An account's use of JetStream."""
+    """JetStream use of an account."""
 
     wire_name: ClassVar[str] = "server.JetStreamAccountStats"
 

@@ -1,9 +1,9 @@
-"""Acknowledgements as values: the subject a delivery asks to be answered on, and what came back.
+"""Acknowledgements as values: the ack subject of a delivery, and the verb that the client sends.
 
-A delivered message carries an ack subject that says which delivery it was; clients answer there
-with a verb. Both are the client's words, so parsing never fails: a subject of another shape is
-None, an unknown verb is OTHER, and a delay nobody can read makes a plain refusal, as the reference
-does it. What an ack changes is the consumer's business.
+A delivered message carries an ack subject that identifies the delivery; the client publishes a verb
+to it. Both come from the client, so parsing never fails: a subject of another form parses as None,
+an unknown verb as OTHER, and a NAK with an unreadable delay as a NAK without delay, as in the
+reference. The consumer decides what an ack changes.
 """
 
 import enum
@@ -22,9 +22,9 @@ ACK_PREFIX: Final = "$JS.ACK"
 V1_TOKENS: Final = 9
 """`$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`"""
 V2_TOKENS_MIN: Final = 11
-"""The same with `<domain>.<account hash>` after `$JS.ACK`; more tokens may follow."""
+"""The same with `<domain>.<account hash>` after `$JS.ACK`; further tokens may follow."""
 UNREADABLE: Final = 2**64 - 1
-"""Stands for a number that is none, or none that a sequence can have: beyond every sequence."""
+"""Value for text that is not a number, or is larger than any sequence; no sequence reaches it."""
 
 HASH_CHARACTERS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 HASH_SIZE: Final = 8
@@ -33,12 +33,12 @@ _DIGITS_MAX: Final = 20
 
 
 class AckRef(NamedTuple):
-    """Which delivery an ack speaks of."""
+    """The delivery that an ack refers to."""
 
     stream: str
     consumer: str
     delivered: int
-    """How many times the message had been delivered."""
+    """How often the message had been delivered."""
     stream_seq: int
     consumer_seq: int
     ts_ns: int
@@ -48,7 +48,7 @@ class AckRef(NamedTuple):
 
 
 class Verb(enum.Enum):
-    """What the client says of the message. OTHER changes nothing, but is answered."""
+    """The client's verb for a message. OTHER changes nothing, but the server replies to it."""
 
     ACK = "+ACK"
     NAK = "-NAK"
@@ -59,15 +59,15 @@ class Verb(enum.Enum):
 
 
 class Ack(NamedTuple):
-    """A verb and what came with it."""
+    """A verb and its arguments."""
 
     verb: Verb
     delay_ns: int | None = None
-    """Of a NAK: how long to wait; None means redeliver now."""
+    """For NAK: time to wait before redelivery; None means redeliver now."""
     reason: str = ""
-    """Of a TERM."""
+    """For TERM."""
     pull: bytes = b""
-    """Of a NEXT: the body of the pull request."""
+    """For NEXT: the body of the pull request."""
 
 
 PLAIN_ACK: Final = Ack(Verb.ACK)
@@ -79,13 +79,13 @@ _WHOLE: Final = {b"": PLAIN_ACK, b"+ACK": PLAIN_ACK, b"+OK": PLAIN_ACK, b"+WPI":
 
 
 class NakOptions(Struct, frozen=True, kw_only=True):
-    """What may follow a NAK as JSON."""
+    """JSON that may follow a NAK."""
 
     delay: Annotated[Nanos, Doc("Wait so long before the next delivery.")] = 0
 
 
 def parse_ack_subject(subject: str) -> AckRef | None:
-    """The delivery named by an ack subject of either form; None if it is none."""
+    """Return the delivery that an ack subject of either form names; None for any other subject."""
     tokens = subject.split(".")
     if tokens[:2] != ["$JS", "ACK"]:
         return None
@@ -97,7 +97,7 @@ def parse_ack_subject(subject: str) -> AckRef | None:
 
 
 def ack_scope(domain: str, account: str) -> str:
-    """Return the two tokens that the longer form of an account's ack subjects begins with."""
+    """Return `<domain>.<account hash>`, the tokens after `$JS.ACK` in the longer form."""
     digest = hashlib.sha256(account.encode()).digest()[:HASH_SIZE]
     spelled = "".join(HASH_CHARACTERS[byte % len(HASH_CHARACTERS)] for byte in digest)
     return f"{domain or '_'}.{spelled}"
@@ -115,7 +115,7 @@ def _number(digits: str) -> int:
 
 
 def parse_ack(payload: bytes) -> Ack:
-    """What the payload of an ack says. Verbs are exact; only NAK, NEXT and TERM take more."""
+    """Parse the payload of an ack. Verbs match exactly; only NAK, NEXT and TERM take arguments."""
     whole = _WHOLE.get(payload)
     if whole is not None:
         return whole

@@ -1,7 +1,8 @@
-"""Events that JetStream tells: advisories and metrics, as the reference writes them.
+"""Advisories and metrics that JetStream publishes, in the reference's format.
 
-Machines make them without an id, a time or a domain; the edge adds those with `stamp`, and only if
-somebody listens. The order of fields, the domain's place included, is the wire's.
+State machines create events without id, time or domain. The server adds these with `stamp`, and
+only if there is a subscriber. The order of fields, including the position of `domain`, is the order
+on the wire.
 """
 
 from typing import Annotated
@@ -17,7 +18,7 @@ METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."
 
 
 class AdvisoryClient(Struct, frozen=True, kw_only=True):
-    """Who asked."""
+    """The client that sent a request."""
 
     start: Time | None = None
     host: str = ""
@@ -43,7 +44,7 @@ class AdvisoryClient(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """What every event begins with; the edge fills in `id` and `timestamp`."""
+    """Fields common to all events; the server fills in `id` and `timestamp`."""
 
     type: Annotated[str, EMIT] = ""
     id: Annotated[str, EMIT] = ""
@@ -51,12 +52,12 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 def stamp(event: Struct, *, id: str, timestamp_ns: int, domain: str) -> bytes:
-    """An event as it is published."""
+    """Encode an event for publishing, with its id, time and domain."""
     return encode(structs.replace(event, id=id, timestamp=timestamp_ns, domain=domain))
 
 
 class ApiAudit(Event, frozen=True, kw_only=True):
-    """A request was answered."""
+    """The server replied to an API request."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}api_audit"
     server: Annotated[str, EMIT] = ""
@@ -68,7 +69,7 @@ class ApiAudit(Event, frozen=True, kw_only=True):
 
 
 class ApiLimitReached(Event, frozen=True, kw_only=True):
-    """Requests were dropped because too many waited."""
+    """The server dropped API requests because too many were queued."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}api_limit_reached"
     server: Annotated[str, EMIT] = ""
@@ -77,7 +78,7 @@ class ApiLimitReached(Event, frozen=True, kw_only=True):
 
 
 class StreamAction(Event, frozen=True, kw_only=True):
-    """A stream was created, deleted or changed."""
+    """A stream was created, deleted or updated."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}stream_action"
     stream: Annotated[str, EMIT] = ""
@@ -96,7 +97,7 @@ class ConsumerActionAdvisory(Event, frozen=True, kw_only=True):
 
 
 class ConsumerPause(Event, frozen=True, kw_only=True):
-    """A consumer pauses, or goes on."""
+    """A consumer was paused or resumed."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}consumer_pause"
     stream: Annotated[str, EMIT] = ""
@@ -120,7 +121,7 @@ class ConsumerAck(Event, frozen=True, kw_only=True):
 
 
 class MaxDeliveries(Event, frozen=True, kw_only=True):
-    """A message was delivered as often as allowed."""
+    """A message reached its maximum number of deliveries."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}max_deliver"
     stream: Annotated[str, EMIT] = ""
@@ -131,7 +132,7 @@ class MaxDeliveries(Event, frozen=True, kw_only=True):
 
 
 class MsgNaked(Event, frozen=True, kw_only=True):
-    """A message was sent back."""
+    """A client rejected a message with NAK."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}nak"
     stream: Annotated[str, EMIT] = ""
@@ -143,7 +144,7 @@ class MsgNaked(Event, frozen=True, kw_only=True):
 
 
 class MsgTerminated(Event, frozen=True, kw_only=True):
-    """A message will not be delivered again."""
+    """A client terminated a message: it will not be redelivered."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}terminated"
     stream: Annotated[str, EMIT] = ""
@@ -199,7 +200,7 @@ class RestoreComplete(Event, frozen=True, kw_only=True):
 
 
 class BatchAbandoned(Event, frozen=True, kw_only=True):
-    """A batch was given up."""
+    """A batch was abandoned."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}stream_batch_abandoned"
     account: str = ""
@@ -222,7 +223,7 @@ class GroupPinned(Event, frozen=True, kw_only=True):
 
 
 class GroupUnpinned(Event, frozen=True, kw_only=True):
-    """A client is pinned no longer."""
+    """A client was unpinned."""
 
     type: Annotated[str, EMIT] = f"{ADVISORY_TYPE_PREFIX}consumer_group_unpinned"
     account: str = ""

@@ -1,7 +1,7 @@
-"""API levels: what an asset needs of a server, and what this server offers.
+"""API levels: the level an asset requires, and the level this server supports.
 
-An asset's stored metadata says the level it needs; answers add the server's own version and level,
-which are never stored. A request may demand a level, too. Pure functions of maps and text.
+The stored metadata of an asset holds the level it requires. Replies add the server's version and
+level, which are never stored. A request may also require a level. Pure functions of maps and text.
 """
 
 import re
@@ -14,25 +14,27 @@ VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
 #: Keys that only replies carry.
 SHOWN_KEYS: Final = frozenset((VERSION_KEY, LEVEL_KEY))
-#: Keys that replies once carried: a configuration saved from one may still have them.
+#: Keys that replies carried in earlier versions; a saved configuration may still contain them.
 FORMER_KEYS: Final = frozenset(("_nats.penstock.incarnation", "_nats.penstock.loss_floor"))
 _NEVER_STORED: Final = SHOWN_KEYS | FORMER_KEYS
-#: The header by which a request demands a level.
+#: The request header that requires a level.
 REQUIRED_LEVEL_HEADER: Final = "Nats-Required-Api-Level"
 PENSTOCK_HEADER: Final = "Penstock-Info"
-"""A `STREAM.INFO` request with this header is answered with `PenstockInfo`; other servers ignore
-it. Unasked, some clients refuse a reply with a field that they do not know."""
+"""With this header the reply to `STREAM.INFO` contains `PenstockInfo`; other servers ignore it.
+
+The field is opt-in because some clients reject a reply with an unknown field.
+"""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def stored_metadata(metadata: dict[str, str], level: int) -> dict[str, str]:
-    """Return metadata as it is stored: with the level the asset needs, without the server's own."""
+    """Return metadata for storage: with the level the asset requires, without reply-only keys."""
     return without_shown(metadata) | {REQUIRED_LEVEL_KEY: str(level)}
 
 
 def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    """Return metadata as a reply shows it: with the version and the level of the server."""
+    """Return metadata for a reply: with the version and level of the server."""
     return without_shown(metadata) | {
         VERSION_KEY: REFERENCE_VERSION,
         LEVEL_KEY: str(REFERENCE_API_LEVEL),
@@ -40,19 +42,22 @@ def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def without_shown(metadata: dict[str, str]) -> dict[str, str]:
-    """Remove the keys that only replies carry: clients send back what they were shown."""
+    """Remove the keys that are never stored; clients send back metadata from replies."""
     return {key: value for key, value in metadata.items() if key not in _NEVER_STORED}
 
 
 def without_levels(metadata: dict[str, str]) -> dict[str, str]:
-    """What the user put there: for telling whether two configurations are the same."""
+    """Return only the user's metadata, to compare two configurations."""
     return {
         key: value for key, value in without_shown(metadata).items() if key != REQUIRED_LEVEL_KEY
     }
 
 
 def demands_too_much(demanded: str) -> bool:
-    """Whether the header's value asks for more than this server has; nonsense always does."""
+    """Return whether the header value requires more than this server supports.
+
+    A value that is not an integer always does; an empty value never does.
+    """
     if not demanded:
         return False
     if not _INTEGER.fullmatch(demanded):

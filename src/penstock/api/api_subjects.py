@@ -1,7 +1,7 @@
-"""The subjects JetStream is asked, answers and tells under.
+"""The subjects of JetStream requests, replies and advisories.
 
-One place for the names, so that nobody spells them twice. What stands behind a prefix is the name
-of a stream, or of a stream and a consumer. Which request a subject is, the endpoints decide.
+This module is the only place that spells them. A prefix is followed by the name of a stream, or of
+a stream and a consumer. `jetstream.account.endpoints` maps a subject to a request.
 """
 
 from typing import Final
@@ -38,5 +38,5 @@ CONSUMER_ACK: Final = f"{METRIC}.CONSUMER.ACK."
 
 
 def domain_api(domain: str) -> str:
-    """What stands for `$JS.API` towards a domain."""
+    """Return the prefix that replaces `$JS.API` for a domain."""
     return f"$JS.{domain}.API"

@@ -1,6 +1,6 @@
-"""What streams and consumers may be called, and how long what people write may be.
+"""Rules for names of streams and consumers, and length limits of names, descriptions and metadata.
 
-Lengths count bytes of UTF-8, as the reference does.
+Lengths are in bytes of UTF-8, as in the reference.
 """
 
 from typing import Final
@@ -13,15 +13,15 @@ _FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a stream or consumer may be called so; its length is another question."""
+    """Return whether a stream or consumer may have this name; the length is checked elsewhere."""
     return bool(name) and _FORBIDDEN.isdisjoint(name)
 
 
 def byte_length(text: str) -> int:
-    """How long a text is on the wire."""
+    """Return the length of a text in bytes on the wire."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def metadata_bytes(metadata: dict[str, str]) -> int:
-    """How long keys and values are together."""
+    """Return the total length of keys and values in bytes."""
     return sum(byte_length(key) + byte_length(value) for key, value in metadata.items())

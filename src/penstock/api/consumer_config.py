@@ -1,9 +1,10 @@
-"""What a consumer is told to do, and what it reports: each field declared once.
+"""Configuration and reported state of a consumer; each field is declared once.
 
-Names are those of the JSON API and the order of declaration is the order on the wire; defaults,
-reference pages and update rules are derived from here. Values only: what depends on the server or
-the stream is filled in by `consumer_defaults.normalise`, and whether a configuration is allowed
-is asked in `consumer_rules`. Durations are nanoseconds; times are nanoseconds since 1970.
+Field names are those of the JSON API, and the order of declaration is the order on the wire.
+Defaults, reference pages and update rules are derived from these declarations. Values only:
+`consumer_defaults.normalise` fills in what depends on the server or the stream, and
+`consumer_rules` decides whether a configuration is allowed. Durations are nanoseconds; times are
+nanoseconds since 1970.
 """
 
 import enum
@@ -15,7 +16,7 @@ from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Nanos, Time, UInt64
 from penstock.api.stream_config import ClusterInfo
 
 NANOS_MAX: Final = 2**63 - 1
-"""The longest duration that clients can read."""
+"""The longest duration that clients can parse."""
 
 
 class DeliverPolicy(enum.StrEnum):
@@ -30,12 +31,12 @@ class DeliverPolicy(enum.StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "DeliverPolicy | None":
-        # Old clients say so when they mean the default.
+        # Old clients send "undefined" for the default.
         return cls.ALL if value == "undefined" else None
 
 
 class AckPolicy(enum.StrEnum):
-    """What counts as having handled a message."""
+    """Which acknowledgements a consumer requires."""
 
     NONE = "none"
     ALL = "all"
@@ -62,7 +63,7 @@ class PriorityPolicy(enum.StrEnum):
 
 
 class ConsumerAction(enum.StrEnum):
-    """Whether a request may create, may update, or either."""
+    """Whether a request may create a consumer, update one, or both."""
 
     misread = enum.nonmember("unknown consumer action")
 
@@ -72,7 +73,7 @@ class ConsumerAction(enum.StrEnum):
 
 
 class ConsumerConfig(Struct, frozen=True, kw_only=True):
-    """What a consumer delivers, to whom, and how often."""
+    """What a consumer delivers, where, and how often."""
 
     durable_name: Annotated[str, Doc("Name of a consumer that outlives its clients."), FIXED] = ""
     name: Annotated[str, Doc("Unique in the stream; equal to `durable_name` if both."), FIXED] = ""
@@ -142,12 +143,12 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def is_push(self) -> bool:
-        """Whether messages go to a fixed subject, without pull requests."""
+        """Return whether the server pushes messages to a deliver subject, without pull requests."""
         return bool(self.deliver_subject)
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects wanted, whichever field they are in; empty means all."""
+        """Return the filter subjects from both fields; () matches every subject."""
         return (
             (*self.filter_subjects, self.filter_subject)
             if self.filter_subject
@@ -156,7 +157,7 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
 
 
 class SequenceInfo(Struct, frozen=True, kw_only=True):
-    """A position, counted by the consumer and by the stream."""
+    """A position as consumer sequence and stream sequence."""
 
     consumer_seq: Annotated[UInt64, Doc("Deliveries so far."), EMIT] = 0
     stream_seq: Annotated[UInt64, Doc("Sequence in the stream."), EMIT] = 0
@@ -164,7 +165,7 @@ class SequenceInfo(Struct, frozen=True, kw_only=True):
 
 
 class PriorityGroupState(Struct, frozen=True, kw_only=True):
-    """Who is pinned in a priority group."""
+    """The client pinned in a priority group."""
 
     group: Annotated[str, Doc("Name of the group."), EMIT]
     pinned_client_id: Annotated[str, Doc("Id of the pin; none if nobody is pinned.")] = ""
@@ -172,7 +173,7 @@ class PriorityGroupState(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerInfo(Struct, frozen=True, kw_only=True):
-    """A consumer's configuration and where it is."""
+    """Configuration and state of a consumer."""
 
     stream_name: Annotated[str, Doc("The stream it reads."), EMIT]
     name: Annotated[str, Doc("Its name."), EMIT]
@@ -208,5 +209,5 @@ class CreateConsumerRequest(Struct, frozen=True, kw_only=True):
 
 
 def pause_remaining(until_ns: int | None, now_ns: int) -> int:
-    """Return how long a pause still lasts, at most NANOS_MAX; 0 if it is over."""
+    """Return the remaining time of a pause, at most NANOS_MAX; 0 if it is over."""
     return max(0, min((until_ns or 0) - now_ns, NANOS_MAX))

@@ -1,8 +1,8 @@
-"""What a consumer's configuration becomes when it is left open: `normalise`, step by step.
+"""Fill in the defaults of a consumer's configuration: `normalise`.
 
-The steps follow the reference: a pedantic request is refused at the first value that would be
-corrected, so their order can be seen. Pure; the result is a new configuration, and normalising it
-again changes nothing.
+The steps run in the reference's order. The order is observable, because a pedantic request is
+refused at the first value that would be corrected. Pure functions: the result is a new
+configuration, and normalising it again changes nothing.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ MAX_WAITING: Final = 512
 MAX_ACK_PENDING: Final = 1000
 PRIORITY_TIMEOUT_NS: Final = 120 * SECOND_NS
 SOURCE_HEARTBEAT_NS: Final = SECOND_NS
-"""The heartbeat of every consumer that feeds a stream, or acknowledges by flow control."""
+"""Heartbeat of every consumer that feeds a stream or uses the flow control ack policy."""
 UNLIMITED: Final = -1
 
 
 class ConsumerCaps(NamedTuple):
-    """What server and account allow a consumer; 0 or less is no limit."""
+    """Limits that the server and the account set for a consumer; 0 or less means no limit."""
 
     server_max_ack_pending: int = 0
     server_max_batch: int = 0
     account_max_ack_pending: int = 0
     account_max_consumers: int = 0
     server_max_consumers: int = 0
-    """For streams without a limit of their own or their account's."""
+    """Applies if neither the stream nor the account has a limit."""
 
 
 class _Floor(NamedTuple):
-    """A number that must not be lower: it is raised, or refused with these words."""
+    """Lower bound of a field: a lower value is raised, or refused with `words` if pedantic."""
 
     field: str
     least: int
@@ -62,7 +62,7 @@ _FLOORS: Final = (
 def normalise(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps, *, pedantic: bool = False
 ) -> ConsumerConfig | ApiError:
-    """The configuration with everything filled in; refused if pedantic and corrections are due."""
+    """Return the configuration with defaults; if pedantic, refuse values that need correction."""
     for step in (_raised, _timed, _limited):
         result = step(cfg, stream, caps, pedantic)
         if isinstance(result, ApiError):
@@ -83,7 +83,7 @@ def _raised(
 def _timed(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps, pedantic: bool
 ) -> ConsumerConfig | ApiError:
-    """Counts and waits that depend on the configuration alone."""
+    """Fill in counts and waits that depend only on the configuration."""
     ack_wait = cfg.ack_wait
     if ack_wait == 0 and cfg.ack_policy in (AckPolicy.EXPLICIT, AckPolicy.ALL):
         ack_wait = ACK_WAIT_NS
@@ -102,7 +102,7 @@ def _timed(
 def _limited(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps, pedantic: bool
 ) -> ConsumerConfig | ApiError:
-    """What comes from the stream, the account and the server."""
+    """Fill in limits of the stream, the account and the server."""
     limits = stream.consumer_limits
     if pedantic:
         left_open = _left_open(cfg, stream, caps)

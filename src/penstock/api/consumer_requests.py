@@ -1,8 +1,8 @@
-"""From a request to a consumer: who is meant, what is stored, and what may not change.
+"""Decide a consumer create or update request: its target, the configuration to store, or a refusal.
 
-`addressed` reads the three forms of the subject; `decide` takes the configuration through its
-defaults and rules, and against the consumers the stream has already. Both follow the order of the
-reference. Pure: they say what to store or why not, and change nothing.
+`addressed` parses the three forms of the subject. `decide` applies defaults and rules and compares
+the result with the stream's existing consumers. Both check in the reference's order. Pure
+functions: they return the configuration to store or the refusal, and change nothing.
 """
 
 from __future__ import annotations
@@ -37,38 +37,39 @@ if TYPE_CHECKING:
     from penstock.base.slices import Sliced
 
 INACTIVE_NS_DEFAULT: Final = 5 * SECOND_NS
-"""After this long unused a consumer without durable name goes, unless it says otherwise."""
+"""Default inactive threshold of a consumer without durable name."""
 
 _CREATE_TOKENS: Final = 5
 _NO_INTEREST: Final = frozenset[str]()
 
 
 class Addressed(NamedTuple):
-    """Whom a request is for, and the configuration with the name the subject gives it."""
+    """The stream and consumer that a request names; `config` carries the subject's name."""
 
     stream: str
     name: str
-    """Empty if the server is to choose one."""
+    """Empty if the server chooses the name."""
     config: ConsumerConfig
 
 
 class RequestContext(NamedTuple):
-    """What a consumer is created or changed in the midst of."""
+    """The stream, limits and consumers against which a request is checked."""
 
     stream: StreamConfig
     caps: ConsumerCaps = ConsumerCaps()
     consumers: Mapping[str, ConsumerConfig] = {}
-    """The stream's consumers as they are, by name."""
+    """The existing consumers of the stream, by name."""
     has_interest: Callable[[str], bool] = _NO_INTEREST.__contains__
-    """Whether somebody listens on a subject."""
+    """Returns whether a subject has a subscriber."""
 
 
 def addressed(
     tokens: Sequence[str], request: CreateConsumerRequest, *, clustered: bool = False
 ) -> Addressed | ApiError:
-    """Reads `$JS.API.CONSUMER.CREATE.<stream>[.<name>[.<filter>]]` and the form with DURABLE.
+    """Parse `$JS.API.CONSUMER.CREATE.<stream>[.<name>[.<filter>]]` and the DURABLE form.
 
-    The subject is one the API listens on: the DURABLE form has exactly seven tokens.
+    The caller passes only subjects that the API subscribes to: the DURABLE form has exactly seven
+    tokens.
     """
     cfg = request.config
     is_durable_form = tokens[3] == "DURABLE"
@@ -100,14 +101,14 @@ def addressed(
 def decide(
     cfg: ConsumerConfig, action: ConsumerAction, around: RequestContext, *, pedantic: bool = False
 ) -> ConsumerConfig | ApiError:
-    """Return the configuration to store for the consumer `cfg.name`, or why not."""
+    """Return the configuration to store for the consumer `cfg.name`, or the refusal."""
     return finish(decide_sliced(cfg, action, around, pedantic=pedantic))
 
 
 def decide_sliced(
     cfg: ConsumerConfig, action: ConsumerAction, around: RequestContext, *, pedantic: bool = False
 ) -> Sliced[ConsumerConfig | ApiError]:
-    """As `decide`, in slices."""
+    """Do the work of `decide` in slices."""
     old = around.consumers.get(cfg.durable_name or cfg.name)
     if old is not None:
         cfg = _kept(old, cfg)
@@ -125,10 +126,11 @@ def decide_sliced(
 
 
 def for_source(meant: Addressed, stream: StreamConfig, suffix: str) -> Addressed:
-    """What another stream asks for to copy from this one, as this one's retention needs it.
+    """Adapt a consumer that another stream requests as its source to this stream's retention.
 
-    A stream that drops what is acknowledged must remember what its copies have, so their consumers
-    become durable ones. Elsewhere each attempt is a new consumer, its name made unique.
+    A stream that removes acknowledged messages must remember what its copies have received, so the
+    consumer becomes durable. With limits retention, each attempt creates a new consumer with a
+    unique name.
     """
     cfg = meant.config
     if not (cfg.direct and cfg.sourcing and cfg.name):
@@ -149,7 +151,11 @@ def for_source(meant: Addressed, stream: StreamConfig, suffix: str) -> Addressed
 
 
 def _kept(old: ConsumerConfig, new: ConsumerConfig) -> ConsumerConfig:
-    """What a request cannot change: the pause, which has its own, and where a copy began."""
+    """Return `new` with the fields that this request cannot change.
+
+    These are the pause, which has its own request, and the start position of a durable consumer
+    that feeds another stream.
+    """
     new = structs.replace(new, pause_until=old.pause_until)
     if not (new.sourcing and new.durable_name):
         return new
@@ -192,7 +198,7 @@ def _created(cfg: ConsumerConfig, around: RequestContext) -> Sliced[ConsumerConf
 
 
 def _crowded(cfg: ConsumerConfig, around: RequestContext) -> Sliced[ApiError | None]:
-    """What the consumers that are there already say to one more."""
+    """Check one more consumer against the existing ones: the limit and the work-queue rules."""
     most = _max_consumers(around.stream, around.caps)
     is_queue = around.stream.retention is Retention.WORKQUEUE
     if not is_queue and not 0 < most <= len(around.consumers):
@@ -219,14 +225,15 @@ def _max_consumers(stream: StreamConfig, caps: ConsumerCaps) -> int:
 
 
 def is_internal(cfg: ConsumerConfig) -> bool:
-    """Whether the consumer feeds another stream."""
+    """Return whether the consumer feeds another stream."""
     return cfg.direct or cfg.sourcing
 
 
 def _is_partition(cfg: ConsumerConfig, consumers: Mapping[str, ConsumerConfig]) -> Sliced[bool]:
-    """Return whether no message is for both this consumer and another.
+    """Return whether no message matches both this consumer and another one.
 
-    One without filter is not compared, as in the reference: it must be alone when it is created.
+    A consumer without filter is not compared, as in the reference: it must be the only consumer
+    when it is created.
     """
     if not cfg.filters:
         return True
@@ -269,7 +276,7 @@ _FIXED_WORDS: Final = (
 def check_consumer_update(
     old: ConsumerConfig, new: ConsumerConfig, has_interest: Callable[[str], bool]
 ) -> ApiError | None:
-    """Why a consumer cannot be changed so, if it cannot; both are normalised and checked."""
+    """Return why `old` cannot be updated to `new`, or None; both are normalised and checked."""
     for field, words in _FIXED_WORDS:
         if getattr(old, field) != getattr(new, field):
             return refusals.CONSUMER_CREATE(err=f"{words} can not be updated")
@@ -285,7 +292,7 @@ def check_consumer_update(
 
 
 def with_level(cfg: ConsumerConfig) -> ConsumerConfig:
-    """The configuration as stored: its metadata says the API level it needs, and no more."""
+    """Return the configuration for storage: its metadata holds the API level that it requires."""
     metadata = stored_metadata(cfg.metadata, _required_level(cfg))
     return structs.replace(cfg, metadata=metadata)
 

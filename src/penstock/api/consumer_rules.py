@@ -1,9 +1,9 @@
-"""Which consumer configurations are allowed: ordered rules, the first that objects wins.
+"""Rules for consumer configurations, checked in order; the first refusal wins.
 
-Order is compatibility: with two faults in a configuration, the reference's answer names the first.
-A rule is a function of the normalised configuration and its surroundings; it returns a refusal
-from the catalogue or None. What is fixed when a consumer is changed, and what other consumers of
-the stream forbid, is `consumer_changes`.
+The order is part of compatibility: for a configuration with two faults, the reference reports the
+first. A rule is a function of the normalised configuration, the stream and the limits; it returns a
+refusal of the catalogue or None. `consumer_requests` checks which fields an update may change, and
+the other consumers of the stream.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _START_WORDS: Final = {
 def check_consumer(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
 ) -> ApiError | None:
-    """Return what is wrong with a normalised configuration on this stream, if anything."""
+    """Return the first refusal of a normalised configuration on this stream, or None."""
     return finish(check_consumer_sliced(cfg, stream, caps))
 
 
 def check_consumer_sliced(
     cfg: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps
 ) -> Sliced[ApiError | None]:
-    """As `check_consumer`, in slices: a configuration may hold very long lists."""
+    """Do the work of `check_consumer` in slices; a configuration may hold very long lists."""
     for rule in CONSUMER_RULES:
         refused = rule(cfg, stream, caps)
         if isinstance(refused, Generator):
@@ -80,14 +80,14 @@ def check_consumer_sliced(
 
 
 def check_group(name: str) -> ApiError | None:
-    """What is wrong with a group that a request names, whatever consumer it is for."""
+    """Return the refusal of a priority group name in a request, or None; needs no consumer."""
     if not name:
         return refusals.INVALID_JSON(err="consumer group not specified")
     return None if _GROUP.fullmatch(name) else refusals.CONSUMER_INVALID_GROUP_NAME
 
 
 def sampled_percent(sample_freq: str) -> int:
-    """How many acks of a hundred are reported; what is no number asks for none."""
+    """Return the percentage of acks that are sampled; 0 if the text is not a number."""
     digits = sample_freq.removesuffix("%")
     is_number = _SAMPLE.fullmatch(digits) and len(digits) <= len(str(_INT64_MAX))
     return max(0, int(digits)) if is_number else 0

@@ -1,9 +1,9 @@
-"""The vocabulary in which configurations, requests and answers declare their fields.
+"""Marks with which configurations, requests and replies declare their fields.
 
-A field is declared once: its type, its default, its prose and how it travels. The codec, the
-rules of updates and the reference pages read these marks; msgspec sees them as metadata only.
-Bounds are no marks: each has an error of its own, so it is a rule. Marks may be combined freely,
-`Annotated[Int64, Doc("..."), EMIT]`. Nothing here knows JSON.
+A field is declared once: its type, its default, its description and its encoding. The JSON codec,
+the update rules and the reference pages read the marks; msgspec treats them as metadata. Bounds are
+not marks: each bound has its own error and is therefore a rule. Marks combine freely:
+`Annotated[Int64, Doc("..."), EMIT]`. This module does not depend on JSON.
 """
 
 from typing import Annotated, Final
@@ -12,12 +12,12 @@ from msgspec import Meta
 
 
 def Doc(text: str) -> Meta:
-    """What the field means, for the reference page."""
+    """Describe the field for the reference page."""
     return Meta(description=text)
 
 
 def SINCE(level: int) -> Meta:
-    """The API level a server must have to know the field."""
+    """Name the API level that a server needs to know the field."""
     return Meta(extra={"since": level})
 
 
@@ -25,18 +25,18 @@ def _wire(kind: str) -> Meta:
     return Meta(extra={"wire": kind})
 
 
-#: Written even when empty.
+#: The field is written even when empty.
 EMIT: Final = Meta(extra={"emit": True})
-#: An update that changes it is refused.
+#: An update that changes the field is refused.
 FIXED: Final = Meta(extra={"fixed": True})
-#: The fields of the value stand in place of the field, under no name of their own.
+#: The fields of the value are written in place of this field, without its name.
 FLAT: Final = Meta(extra={"flat": True})
 
-# Whole numbers as the reference keeps them: one that does not fit is refused as of a wrong type.
+# Integer types of the reference: a value out of range is refused as a value of the wrong type.
 Int32 = Annotated[int, _wire("int32")]
 Int64 = Annotated[int, _wire("int64")]
 UInt64 = Annotated[int, _wire("uint64")]
-#: A duration: nanoseconds, a plain number in JSON.
+#: A duration in nanoseconds; a number in JSON.
 Nanos = Annotated[int, _wire("time.Duration")]
-#: Nanoseconds since 1970, RFC 3339 text in JSON. 0 is no time at all: the year 1 in JSON.
+#: Nanoseconds since 1970; RFC 3339 text in JSON. 0 means no time and is the year 1 in JSON.
 Time = Annotated[int, _wire("time.Time")]

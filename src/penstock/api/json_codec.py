@@ -1,11 +1,11 @@
-"""JSON both ways for everything that is declared with the marks of `fields`.
+"""JSON codec for all types declared with the marks of `fields`.
 
 Decoding follows the reference: keys match in any case, null means absent, unknown fields are
-refused unless told otherwise, several values after one another are read into one, and each fault
-has the reference's words. Encoding follows it, too: empty fields are left out unless marked,
-maps are sorted, `<`, `>` and `&` are escaped, times are RFC 3339.
+refused unless `strict` is off, several consecutive values are merged into one, and each error has
+the reference's text. Encoding follows it as well: empty fields are omitted unless marked, maps are
+sorted, `<`, `>` and `&` are escaped, times are RFC 3339.
 
-A plan per type is made once, on first use. Messages on the fast path have codecs of their own.
+The plan of a type is computed once, on first use. Messages on the fast path have their own codecs.
 """
 
 import json
@@ -38,7 +38,7 @@ _INTEGERS: Final = {
 _TOO_LONG: Final = "number out of range"
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
-#: What could mean something to a browser.
+#: Characters that a browser could interpret.
 _ESCAPES: Final = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -46,27 +46,27 @@ _ESCAPES: Final = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
-#: Types the reference keeps lists of pointers to: its error texts show it.
+#: Types that the reference keeps in lists of pointers; its error texts show the pointer.
 _POINTED: Final = frozenset(("server.StreamSource",))
 
 
 class Faulty(Exception):
-    """A value that does not fit its field; the message is the reference's."""
+    """A value that does not fit its field; the message is the reference's text."""
 
 
 class _Fraction(str):
-    """A number that is not whole, as it was written."""
+    """A number that is not an integer, as written."""
 
 
 class _Decode(NamedTuple):
-    """How the values of one type are read, and what the reference calls the type."""
+    """Decoder of one type, and the reference's name of the type."""
 
     name: str
     read: "Callable[[Any, _Where], Any]"
 
 
 class _Where(NamedTuple):
-    """The way to a value from the root, for messages; and whether unknown fields are refused."""
+    """Path from the root to a value, for messages; and whether unknown fields are refused."""
 
     path: tuple[str, ...]
     is_element: bool
@@ -88,11 +88,11 @@ class _Field(NamedTuple):
     encode: "Callable[[Any], Any] | None"
 
 
-# -- in
+# -- decoding
 
 
 def decode(kind: type[T], raw: bytes, *, strict: bool = True) -> T:
-    """Read a body, an empty one as all defaults; `ApiError` 10025 if it does not fit."""
+    """Decode a body, an empty one as all defaults; raise `ApiError` 10025 if it does not fit."""
     values: dict[str, Any] = {}
     try:
         for value in _parse(raw):
@@ -103,7 +103,7 @@ def decode(kind: type[T], raw: bytes, *, strict: bool = True) -> T:
 
 
 def decode_one(kind: type[T], raw: bytes) -> T:
-    """Read a body of exactly one value that may hold unknown fields: consumers take such."""
+    """Decode a body of exactly one value that may contain unknown fields, as consumers accept."""
     try:
         found = _parse(raw)
     except Faulty as fault:
@@ -119,7 +119,7 @@ def decode_one(kind: type[T], raw: bytes) -> T:
 
 
 def _parse(raw: bytes) -> list[object]:
-    """Every value of the body, in order."""
+    """Return all values of the body, in order."""
     try:
         check_nesting(raw)
     except TooDeep as fault:
@@ -133,8 +133,8 @@ def _parse(raw: bytes) -> list[object]:
             found.append(value)
             at = _skip_blank(text, at)
     except ValueError:
-        # Also where a whole number is longer than Python likes to read: then it is no fault
-        # of syntax, but no number fits either.
+        # Python also raises ValueError for an integer with too many digits. That is not a syntax
+        # error, but no such number fits any field.
         raise Faulty(explain(raw) or _TOO_LONG) from None
     return found
 
@@ -222,7 +222,7 @@ def _read_tuple(inner: _Decode, name: str, value: object, where: _Where) -> tupl
     if not isinstance(value, list):
         raise _misfit(value, where, name)
     if inner.read is _read_str and all(type(item) is str and item.isascii() for item in value):
-        return tuple(value)  # what every long list is
+        return tuple(value)  # fast path for long lists
     return tuple(
         _ABSENT[inner.name]
         if item is None and inner.name in _ABSENT
@@ -240,7 +240,7 @@ def _read_map(inner: _Decode, name: str, value: object, where: _Where) -> dict[s
     }
 
 
-#: What null is inside a list or map.
+#: What null decodes to inside a list or map.
 _ABSENT: Final[Mapping[str, object]] = {"string": "", "bool": False, **dict.fromkeys(_INTEGERS, 0)}
 
 
@@ -260,16 +260,16 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-# -- out
+# -- encoding
 
 
 def encode(value: Struct) -> bytes:
-    """A value as the reference would write it."""
+    """Encode a value as the reference does."""
     return encode_plain(_write_struct(value))
 
 
 def encode_plain(plain: object) -> bytes:
-    """Maps, lists, texts and numbers as the reference would write them."""
+    """Encode maps, lists, strings and numbers as the reference does."""
     try:
         text = msgspec.json.encode(plain)
     except UnicodeEncodeError:
@@ -280,7 +280,7 @@ def encode_plain(plain: object) -> bytes:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Text that came as something else than UTF-8 is shown as far as it can be."""
+    """Replace surrogates, which stand for bytes that were not UTF-8 and cannot be encoded."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, list | tuple):
@@ -297,7 +297,7 @@ def _write_struct(value: Struct) -> dict[str, object]:
         if field.flat:
             written |= _write_struct(item) if item is not None else {}
         elif field.emit or (item is not None and item != field.empty):
-            # What is long was encoded before, piece by piece.
+            # Long items are already encoded, in slices, as `msgspec.Raw`.
             if item is not None and field.encode is not None and type(item) is not msgspec.Raw:
                 item = field.encode(item)
             written[field.name] = item
@@ -339,7 +339,7 @@ def _field(name: str, hint: object) -> _Field:
 
 
 def marks_of(hint: object) -> dict[str, Any]:
-    """The marks of a field, by name; those of the members of a union count, too."""
+    """Return the marks of a hint, by name; marks on the members of a union do not count."""
     marks: dict[str, Any] = {}
     for meta in getattr(hint, "__metadata__", ()):
         if isinstance(meta, Meta):
@@ -349,7 +349,7 @@ def marks_of(hint: object) -> dict[str, Any]:
 
 
 def bare(hint: object) -> tuple[Any, str]:
-    """A hint without None and marks, and its wire type if a mark names one."""
+    """Return a hint without None and marks, and the wire type that a mark names, or ""."""
     wire = ""
     while True:
         if hasattr(hint, "__metadata__"):
@@ -404,7 +404,7 @@ def _is_struct(kind: object) -> bool:
 
 
 def _encoder(hint: object) -> "tuple[Callable[[Any], Any] | None, object]":
-    """How a value is written, None if as it is; and which value is empty."""
+    """Return the encoder of a type, None if the value is written as it is, and its empty value."""
     kind, wire = bare(hint)
     origin, args = get_origin(kind), get_args(kind)
     if origin is tuple:

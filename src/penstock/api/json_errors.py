@@ -1,8 +1,8 @@
-"""Says what is wrong with text that is no JSON, in the words of the reference.
+"""Explain why a text is not valid JSON, in the reference's words.
 
-Only asked when the parser has already refused, so it need not be fast and keeps no values: it
-walks the bytes once, with a stack of open brackets, until the first byte that cannot be there.
-Offsets count bytes and point behind that byte. Text that merely ends too early has no offset.
+The codec calls this only after the parser has refused the text, so it need not be fast and keeps no
+values. It scans the bytes once, with a stack of open brackets, up to the first invalid byte.
+Offsets count bytes and point after that byte. A text that ends too early has no offset.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 ENDS_EARLY: Final = "unexpected EOF"
 EXPLAINED_BYTES_MAX: Final = 32_768
-"""Longer text is not walked, which takes 0.4 µs a byte: it is refused without its first fault."""
+"""Longer text is not scanned, because a scan takes 0.4 µs per byte; the error is UNEXPLAINED."""
 UNEXPLAINED: Final = "invalid JSON"
 
 _BLANK: Final = re.compile(rb"[ \t\r\n]*")
@@ -22,16 +22,16 @@ _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _UNICODE_ESCAPE_BYTES: Final = 6
 _HEX: Final = re.compile(rb"[0-9a-fA-F]*")
 _NAMED: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 92: "\\"}
-#: Bytes that belong to no character are decoded to codes from here on.
+#: Bytes that are not valid UTF-8 decode to code points from here on.
 _NO_CHARACTER: Final = 0xDC00
 
 
 class _JsonFault(Exception):
-    """The first fault, as text; raised to leave the walk."""
+    """The first fault, as text; raised to end the scan."""
 
 
 def explain(raw: bytes, at: int = 0) -> str:
-    """The first fault of the values that start at `at`, or "" if there is none."""
+    """Return the first fault of the values that start at `at`, or "" if there is none."""
     if len(raw) > EXPLAINED_BYTES_MAX:
         return UNEXPLAINED
     try:
@@ -44,7 +44,7 @@ def explain(raw: bytes, at: int = 0) -> str:
 
 
 def explain_one(raw: bytes) -> str:
-    """As `explain`, for text that must be one value; these faults have no offset."""
+    """Return the first fault of a text that must be one value; these faults have no offset."""
     if len(raw) > EXPLAINED_BYTES_MAX:
         return UNEXPLAINED
     try:
@@ -58,7 +58,7 @@ def explain_one(raw: bytes) -> str:
 
 
 def _value(raw: bytes, at: int) -> int:
-    """Where the value ends that starts at `at`."""
+    """Return the end of the value that starts at `at`."""
     closers: list[bytes] = []
     while True:
         at = _blank(raw, at)
@@ -79,7 +79,7 @@ def _value(raw: bytes, at: int) -> int:
 
 
 def _after_value(raw: bytes, at: int, closers: list[bytes]) -> tuple[int, bool]:
-    """Close what closes here; where to go on, and whether another value must follow."""
+    """Close brackets that end here; return the next position, and whether a value must follow."""
     while closers:
         at = _blank(raw, at)
         found = raw[at : at + 1]
@@ -96,7 +96,7 @@ def _after_value(raw: bytes, at: int, closers: list[bytes]) -> tuple[int, bool]:
 
 
 def _key(raw: bytes, at: int) -> int:
-    """Where the value behind a key begins."""
+    """Return the start of the value after a key."""
     if raw[at : at + 1] != b'"':
         raise _unexpected(raw, at, "looking for beginning of object key string")
     at = _blank(raw, _string(raw, at))
@@ -143,7 +143,7 @@ def _bad_escape(raw: bytes, at: int) -> _JsonFault:
 
 
 def _quoted(raw: bytes) -> str:
-    """Between backquotes if nothing in it is special, else with escapes."""
+    """Quote with backquotes if all is printable and contains no backquote, else escape."""
     text = raw.decode("utf-8", "surrogateescape")
     if text.isprintable() and "`" not in text:
         return f"`{text}`"
@@ -152,7 +152,7 @@ def _quoted(raw: bytes) -> str:
 
 
 def _shown(character: str) -> str:
-    """A character, or a byte that is none, as it stands in messages."""
+    """Format a character, or a byte that is not part of one, for a message."""
     code = ord(character)
     if code in _NAMED:
         return f"\\{_NAMED[code]}"

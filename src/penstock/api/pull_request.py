@@ -1,9 +1,9 @@
-"""Pull requests as values, and the words with which a consumer refuses one.
+"""Pull requests as values, and the status lines with which a consumer refuses one.
 
-A body is empty, a number, or a JSON object; anything else asks for one message, as in the
-reference. Only an object can speak of priorities, so a consumer must know which it was: `formal`.
-The checks here need nothing but the request and the configuration; what depends on the messages
-and requests already waiting is the consumer's.
+A body is empty, a number, or a JSON object; any other body requests one message, as in the
+reference. Only an object can set priorities, so `formal` records whether the body was one. The
+checks here need only the request and the configuration; the consumer checks what depends on its
+messages and its waiting requests.
 """
 
 import re
@@ -23,14 +23,14 @@ PRIORITY_MAX: Final = 9
 _INT64_MAX: Final = 2**63 - 1
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 _INVALID: Final = "invalid JSON: "
-#: What is larger is read again by the codec, which says so in the reference's words.
+#: The codec decodes larger values again and reports them in the reference's words.
 _FITS: Final = msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)
 
 
 class PullBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A pull request written as JSON."""
 
-    #: The reference reads it into something without a name, which its error texts show.
+    #: The reference decodes into an anonymous struct, which its error texts show.
     wire_name: ClassVar[str] = ""
 
     expires: Annotated[Nanos, Doc("How long to wait for messages; 0: for ever."), _FITS] = 0
@@ -46,7 +46,7 @@ class PullBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PullRequest(NamedTuple):
-    """What a client asks a consumer for. `batch` is as sent: 0 and less mean one message."""
+    """What a client requests from a consumer. `batch` is as sent: 0 or less means one message."""
 
     batch: int = 1
     expires: int = 0
@@ -59,7 +59,7 @@ class PullRequest(NamedTuple):
     id: str = ""
     priority: int = 0
     formal: bool = False
-    """Whether it was written as JSON, so that it could have said a group."""
+    """Whether the body was JSON, and so could have named a group."""
 
 
 ONE_MESSAGE: Final = PullRequest()
@@ -68,7 +68,7 @@ _FAST: Final = msgspec.json.Decoder(PullBody)
 
 
 def parse_pull(body: bytes) -> PullRequest | str:
-    """What a body asks for, or the reason why it is a bad request."""
+    """Parse a body; return the reason as text if it is a bad request."""
     body = body.strip()
     if not body:
         return ONE_MESSAGE
@@ -84,7 +84,8 @@ def _read(body: bytes) -> PullBody:
         check_nesting(body)
         return _FAST.decode(body)
     except ValueError:
-        # Perhaps only unusual: names in capitals, nulls, unknown fields, text that is not UTF-8.
+        # The strict decoder also rejects unusual but valid bodies: keys in capitals, nulls, unknown
+        # fields, text that is not UTF-8.
         return decode_one(PullBody, body)
 
 
@@ -111,12 +112,12 @@ def _parse_object(body: bytes) -> PullRequest | str:
 
 
 def bad_request(reason: str) -> str:
-    """The status line for a request that `parse_pull` could not read."""
+    """Return the status line for a request that `parse_pull` rejected."""
     return f"400 Bad Request - {reason}"
 
 
 def refuse_pull(pull: PullRequest, cfg: ConsumerConfig) -> str | None:
-    """The status line with which a consumer so configured refuses a request, if it does."""
+    """Return the status line with which a consumer of this configuration refuses, or None."""
     if 0 < cfg.max_batch < pull.batch:
         return f"409 Exceeded MaxRequestBatch of {cfg.max_batch}"
     if 0 < cfg.max_expires < pull.expires:

@@ -1,21 +1,22 @@
-"""The error catalogue: every refusal of the JetStream API, with the reference's codes and words.
+"""The error catalogue: every refusal of the JetStream API, with the reference's codes and texts.
 
-One line per error, in the order of their codes. Names are the reference's, without prefix and
-suffix: `JSStreamNotFoundErr` is `STREAM_NOT_FOUND`. What has no placeholder is an `ApiError` that
-is returned as it stands; what has some is called with them: `STREAM_LIMITS(err="...")`.
+One entry per error, in the order of their codes. Names are the reference's, without prefix and
+suffix: `JSStreamNotFoundErr` is `STREAM_NOT_FOUND`. An entry without placeholders is an `ApiError`
+and is returned unchanged; an entry with placeholders is called with their values:
+`STREAM_LIMITS(err="...")`.
 
-Refusals are values. Only the codec raises one, and only one made for the occasion: raising a
-constant would hang the traceback of every raise on it.
+Refusals are values. Only the codec raises one, and it creates a new one each time: a raised
+constant would accumulate the traceback of every raise.
 """
 
 from typing import Final
 
-#: Everything below by its code, for pages and tests.
+#: All entries by error code, for reference pages and tests.
 CATALOGUE: Final[dict[int, "ApiError | Template"]] = {}
 
 
 class ApiError(Exception):
-    """A request refused: an HTTP-like code, the code clients test, and words for people."""
+    """A refused request: an HTTP-like code, the error code that clients test, and a description."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(code, err_code, description)
@@ -34,7 +35,7 @@ class ApiError(Exception):
 
 
 class Template:
-    """A refusal with gaps in its words, to be filled in by name."""
+    """A refusal whose text has named placeholders."""
 
     def __init__(self, code: int, err_code: int, text: str) -> None:
         self.code: Final = code
@@ -46,14 +47,14 @@ class Template:
 
 
 def refusal(code: int, err_code: int, description: str) -> ApiError:
-    """Enter an error whose words are always the same."""
+    """Add an error with a constant text to the catalogue."""
     error = ApiError(code, err_code, description)
     _enter(error)
     return error
 
 
 def template(code: int, err_code: int, text: str) -> Template:
-    """Enter an error whose words depend on the request."""
+    """Add an error whose text depends on the request to the catalogue."""
     made = Template(code, err_code, text)
     _enter(made)
     return made

@@ -1,7 +1,7 @@
-"""The bodies of API requests, but for those that create a consumer or pull messages.
+"""The bodies of API requests, except consumer creation and pull requests.
 
-Each is declared as the reference reads it, for its names stand in error texts. An empty body is a
-value with all defaults; what must not be empty, or must be, is the handler's to say.
+Each is declared as the reference decodes it, because its names appear in error texts. An empty body
+decodes to all defaults; the handler checks whether a body must or must not be empty.
 """
 
 import json
@@ -15,13 +15,13 @@ from penstock.base.json_depth import check_nesting
 
 
 class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
-    """STREAM.CREATE, STREAM.UPDATE: a configuration, and how to take it."""
+    """STREAM.CREATE, STREAM.UPDATE: a configuration and the pedantic flag."""
 
     pedantic: Annotated[bool, Doc("Refuse what would otherwise be corrected.")] = False
 
     @property
     def config(self) -> StreamConfig:
-        """What was asked for, without how."""
+        """Return the configuration without the pedantic flag."""
         names = StreamConfig.__struct_fields__
         return StreamConfig(**{name: getattr(self, name) for name in names})
 
@@ -120,7 +120,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
 
 
 class PauseRequest(Struct, frozen=True, kw_only=True):
-    """CONSUMER.PAUSE; no time means go on"""
+    """CONSUMER.PAUSE; without a time the consumer resumes"""
 
     wire_name: ClassVar[str] = "server.JSApiConsumerPauseRequest"
 
@@ -128,7 +128,7 @@ class PauseRequest(Struct, frozen=True, kw_only=True):
 
 
 class ResetRequest(Struct, frozen=True, kw_only=True):
-    """CONSUMER.RESET; no sequence means behind the ack floor"""
+    """CONSUMER.RESET; without a sequence it resets to just after the ack floor"""
 
     wire_name: ClassVar[str] = "server.JSApiConsumerResetRequest"
 
@@ -144,7 +144,7 @@ class UnpinRequest(Struct, frozen=True, kw_only=True):
 
 
 def is_empty_body(body: bytes) -> bool:
-    """Whether a body asks for nothing: no bytes, or an object without keys."""
+    """Return whether a body is empty: no bytes, or an object without keys."""
     if not body or body == b"{}":
         return True
     try:
@@ -155,5 +155,5 @@ def is_empty_body(body: bytes) -> bool:
 
 
 def is_json_body(body: bytes) -> bool:
-    """Whether a body that may be anything is to be read as JSON."""
+    """Return whether a body of unknown format is decoded as JSON."""
     return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")

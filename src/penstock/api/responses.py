@@ -1,8 +1,9 @@
-"""The answers of the API, each with its type, as the reference writes them.
+"""The replies of the API, each with its type, in the reference's format.
 
-A refusal is the same answer with an error and its fields empty: `refused` makes it. What is
-nested in the code but not on the wire is marked FLAT, and absent from a refusal; everything else
-that is always written stays in it, so a refused page still says that it is page 0 of 0.
+A refusal is the same reply with an error and empty fields; `refused` creates it. A value that is
+nested in the code but not on the wire is marked FLAT and omitted from a refusal. All other fields
+that are always written stay in a refusal, so a refused page still reports offset, limit and total
+as 0.
 """
 
 from typing import Annotated, Self
@@ -29,19 +30,19 @@ class StoredMessage(Struct, frozen=True, kw_only=True):
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """What every answer begins with."""
+    """Fields common to all replies."""
 
     type: Annotated[str, EMIT] = ""
     error: ApiError | None = None
 
     @classmethod
     def refused(cls, error: ApiError) -> Self:
-        """The answer that says no."""
+        """Return this reply with an error and empty fields."""
         return cls(error=error)
 
 
 class Paged(Response, frozen=True, kw_only=True):
-    """An answer that may be one of several pages."""
+    """A reply that may be one of several pages."""
 
     total: Annotated[int, EMIT] = 0
     offset: Annotated[int, EMIT] = 0
@@ -49,7 +50,7 @@ class Paged(Response, frozen=True, kw_only=True):
 
 
 class Done(Response, frozen=True, kw_only=True):
-    """An answer that only says yes."""
+    """A reply that only reports success."""
 
     success: bool = False
 
@@ -84,7 +85,7 @@ class StreamInfoResponse(Paged, frozen=True, kw_only=True):
 
 
 class StreamNamesResponse(Paged, frozen=True, kw_only=True):
-    """STREAM.NAMES; no stream at all is null"""
+    """STREAM.NAMES; null if there is no stream"""
 
     type: Annotated[str, EMIT] = f"{TYPE_PREFIX}stream_names_response"
     streams: Annotated[tuple[str, ...] | None, EMIT] = None

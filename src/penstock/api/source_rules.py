@@ -1,8 +1,8 @@
-"""What is wrong with a stream that copies from others: the rules of mirrors and sources.
+"""Rules for streams that copy from others: mirrors and sources.
 
-One function a rule, in the reference's order, as in `stream_rules`, which puts these in their
-place. Origins need not exist; those that can be seen are looked at for size and for circles. What
-is said to be in another account or domain is not looked for here.
+One function per rule, in the reference's order; `stream_rules` inserts them at their position.
+Origins need not exist. The rules check existing origins of the same account for message size and
+cycles, and do not look up origins in another account or domain.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def copies_of(cfg: StreamConfig) -> tuple[StreamSource, ...]:
-    """Everything the stream copies from: its mirror, then its sources."""
+    """Return everything the stream copies from: its mirror, then its sources."""
     return (cfg.mirror, *cfg.sources) if cfg.mirror is not None else cfg.sources
 
 
 def _mirror_alone(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """A mirror has nothing of its own."""
+    """Refuse a mirror with settings that only an independent stream may have."""
     if cfg.mirror is None:
         return None
     conflicts = (
@@ -52,7 +52,7 @@ def _mirror_alone(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
         if found:
             return refused
     if cfg.subject_delete_marker_ttl > 0:
-        # Markers would take sequences that are the origin's to give.
+        # Markers would take sequences, which only the origin may assign.
         return _invalid("subject delete markers forbidden on mirrors")
     return None
 
@@ -109,7 +109,7 @@ def _sources(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
 
 
 def _source(source: StreamSource, earlier: set[object]) -> Sliced[ApiError | None]:
-    """Check one source; `earlier` holds what identifies those before it."""
+    """Check one source; `earlier` holds the identities of the sources before it."""
     if not is_valid_name(source.name):
         return refusals.SOURCE_INVALID_STREAM_NAME
     identity = _identity(source)
@@ -155,12 +155,12 @@ def _source_filters(source: StreamSource) -> Sliced[ApiError | None]:
 
 
 def _deliver_prefixes(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
-    """What another account delivers must not look like what an origin here captures."""
+    """Refuse a delivery prefix whose subjects overlap with those that an origin here captures."""
     copies = copies_of(cfg)
     if not any(copy.external is not None and copy.external.deliver for copy in copies):
         return None
     origins = dict.fromkeys(copy.name for copy in copies if copy.external is None)
-    # A literal subject never collides with itself after a prefix.
+    # A literal subject never collides with itself plus a prefix.
     captured = [
         subject
         for name in origins
@@ -198,7 +198,7 @@ def _api_prefixes(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 
 
 def _circle(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
-    """Nothing may come back to where it was copied from, as far as can be seen."""
+    """Refuse a cycle of sources and mirrors among the streams of this account."""
     visited: set[str] = set()
     level = [cfg]
     looked_at = 0
@@ -226,10 +226,10 @@ def _circle(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
 
 
 def _ends(streams: list[StreamConfig]) -> list[StreamConfig]:
-    """Keep the first and the last place of each stream.
+    """Keep the first and the last occurrence of each stream.
 
-    A stream may be reached in many ways, and their number doubles with each level. The first place
-    decides what is visited next, the last sees all that was visited before.
+    A stream can be reached on many paths, and their number doubles with each level. The first
+    occurrence decides what is visited next; the last one sees everything visited before.
     """
     last = {stream.name: at for at, stream in enumerate(streams)}
     seen: set[str] = set()
@@ -253,7 +253,7 @@ def _feeds(cfg: StreamConfig, source: StreamSource) -> Sliced[bool]:
     return False
 
 
-# -- parts
+# -- helpers
 
 
 def _invalid(text: str) -> ApiError:
@@ -277,7 +277,11 @@ def _filters_twice(source: StreamSource) -> bool:
 
 
 def _has_unfit_consumer(source: StreamSource) -> bool:
-    """A consumer made beforehand has a name and a place to deliver to, and says the rest itself."""
+    """Return whether the source names a pre-created consumer with an invalid configuration.
+
+    Such a consumer needs a valid name and a literal deliver subject. It defines start and filter
+    itself, so the source must not set them.
+    """
     consumer = source.consumer
     if consumer is None:
         return False
@@ -288,7 +292,7 @@ def _has_unfit_consumer(source: StreamSource) -> bool:
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:
-    """What tells two sources apart."""
+    """Return the key that distinguishes two sources."""
     if source.subject_transforms:
         pairs = tuple((t.src or ANY_TAIL, t.dest or ANY_TAIL) for t in source.subject_transforms)
     else:
@@ -302,7 +306,7 @@ def _identity(source: StreamSource) -> tuple[object, ...]:
 
 
 def _consumer_identity(source: StreamSource, consumer: str) -> tuple[object, ...]:
-    """Return what tells two consumers made beforehand apart."""
+    """Return the key that distinguishes two pre-created consumers."""
     return (source.name, source.external and source.external.api, consumer)
 
 

@@ -1,9 +1,9 @@
-"""What a stream is told to keep, and what it reports: each field declared once.
+"""Configuration and reported state of a stream; each field is declared once.
 
-Names are those of the JSON API and the order of declaration is the order on the wire; defaults,
-reference pages and update rules are derived from here. Values only: what depends on the server is
-filled in by `stream_defaults.normalise`, and whether a configuration is allowed is asked in
-`stream_rules`. Durations are nanoseconds, times are nanoseconds since 1970.
+Field names are those of the JSON API, and the order of declaration is the order on the wire.
+Defaults, reference pages and update rules are derived from these declarations. Values only:
+`stream_defaults.normalise` fills in what depends on the server, and `stream_rules` decides whether
+a configuration is allowed. Durations are nanoseconds; times are nanoseconds since 1970.
 """
 
 from enum import StrEnum, nonmember
@@ -24,31 +24,31 @@ class Retention(StrEnum):
 
 
 class Discard(StrEnum):
-    """Who yields when a limit is reached: the oldest messages or the newest."""
+    """Which messages are dropped when a limit is reached: the oldest or the newest."""
 
     OLD = "old"
     NEW = "new"
 
 
 class Storage(StrEnum):
-    """Where messages are kept."""
+    """Where messages are stored."""
 
     FILE = "file"
     MEMORY = "memory"
 
 
 class Compression(StrEnum):
-    """How blocks are kept on disk."""
+    """Compression of blocks on disk."""
 
     NONE = "none"
     S2 = "s2"
 
-    #: What the codec says of anything else; other choices share one text.
+    #: Error text for any other value; the other enums share one text.
     unknown = nonmember("unknown compression algorithm")
 
 
 class PersistMode(StrEnum):
-    """Whether a publish is acknowledged after its bytes are safe, or before."""
+    """Whether a publish is acknowledged after its bytes are durable, or before."""
 
     DEFAULT = "default"
     ASYNC = "async"
@@ -59,7 +59,7 @@ class PersistMode(StrEnum):
 
 
 class SubjectTransform(Struct, frozen=True, kw_only=True):
-    """Subjects that match `src` become `dest`."""
+    """Maps subjects that match `src` to `dest`."""
 
     wire_name: ClassVar[str] = "server.SubjectTransformConfig"
 
@@ -68,7 +68,7 @@ class SubjectTransform(Struct, frozen=True, kw_only=True):
 
 
 class Republish(Struct, frozen=True, kw_only=True):
-    """Stored messages are published again under another subject."""
+    """Publishes stored messages again under another subject."""
 
     wire_name: ClassVar[str] = "server.RePublish"
 
@@ -78,7 +78,7 @@ class Republish(Struct, frozen=True, kw_only=True):
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """Which servers of a cluster may hold a copy."""
+    """Which servers of a cluster may hold a replica."""
 
     cluster: Annotated[str, Doc("Name of the cluster.")] = ""
     tags: Annotated[tuple[str, ...], Doc("Tags such a server must have; `!tag`: must not.")] = ()
@@ -95,7 +95,7 @@ class External(Struct, frozen=True, kw_only=True):
 
 
 class SourceConsumer(Struct, frozen=True, kw_only=True):
-    """A consumer made beforehand at the origin, to read it with."""
+    """A consumer that exists at the origin, created in advance to read from it."""
 
     wire_name: ClassVar[str] = "server.StreamConsumerSource"
 
@@ -104,7 +104,7 @@ class SourceConsumer(Struct, frozen=True, kw_only=True):
 
 
 class StreamSource(Struct, frozen=True, kw_only=True):
-    """A stream that another one copies from."""
+    """A stream from which another one copies."""
 
     name: Annotated[str, Doc("The origin."), EMIT] = ""
     opt_start_seq: Annotated[UInt64, Doc("Sequence to start at.")] = 0
@@ -120,7 +120,7 @@ class StreamSource(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerLimits(Struct, frozen=True, kw_only=True):
-    """Defaults of a stream's consumers, and what they may ask for at most."""
+    """Defaults and upper limits for the consumers of a stream."""
 
     wire_name: ClassVar[str] = "server.StreamConsumerLimits"
 
@@ -129,7 +129,7 @@ class ConsumerLimits(Struct, frozen=True, kw_only=True):
 
 
 class StreamConfig(Struct, frozen=True, kw_only=True):
-    """What a stream keeps, for how long, and where."""
+    """What a stream stores, for how long, and where."""
 
     name: Annotated[str, Doc("Unique in the account."), EMIT, FIXED] = ""
     description: Annotated[str, Doc("For people; at most 4096 bytes.")] = ""
@@ -203,7 +203,7 @@ class LostData(Struct, frozen=True, kw_only=True):
 
 
 class StreamState(Struct, frozen=True, kw_only=True):
-    """What a stream holds."""
+    """Content of a stream."""
 
     messages: Annotated[UInt64, Doc("Messages."), EMIT] = 0
     bytes: Annotated[UInt64, Doc("Their size."), EMIT] = 0
@@ -220,7 +220,7 @@ class StreamState(Struct, frozen=True, kw_only=True):
 
 
 class PeerInfo(Struct, frozen=True, kw_only=True):
-    """Another server that holds a copy."""
+    """Another server that holds a replica."""
 
     name: Annotated[str, Doc("Name of the server."), EMIT] = ""
     current: Annotated[bool, Doc("It has everything."), EMIT] = False
@@ -244,7 +244,7 @@ class ClusterInfo(Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(Struct, frozen=True, kw_only=True):
-    """How far a mirror or source has come."""
+    """Progress of a mirror or source."""
 
     name: Annotated[str, Doc("The origin."), EMIT] = ""
     external: Annotated[External | None, Doc("Where it is, if elsewhere.")] = None
@@ -257,7 +257,7 @@ class StreamSourceInfo(Struct, frozen=True, kw_only=True):
 
 
 class StreamAlternate(Struct, frozen=True, kw_only=True):
-    """A mirror that could be read instead."""
+    """A mirror that clients can read instead."""
 
     name: Annotated[str, Doc("Its name."), EMIT] = ""
     domain: Annotated[str, Doc("Its domain.")] = ""
@@ -265,7 +265,7 @@ class StreamAlternate(Struct, frozen=True, kw_only=True):
 
 
 class PenstockInfo(Struct, frozen=True, kw_only=True):
-    """What only a Penstock server reports of a stream, to a client that asks for it."""
+    """What only a Penstock server reports about a stream, to a client that requests it."""
 
     incarnation: Annotated[
         str, Doc("Identifies the stream: another of its name, or one restored, differs."), EMIT
@@ -286,7 +286,7 @@ class PenstockInfo(Struct, frozen=True, kw_only=True):
 
 
 class StreamInfo(Struct, frozen=True, kw_only=True):
-    """A stream's configuration and what it holds."""
+    """Configuration and state of a stream."""
 
     config: Annotated[StreamConfig, Doc("Its configuration."), EMIT] = StreamConfig()
     created: Annotated[Time, Doc("When it was made."), EMIT] = 0

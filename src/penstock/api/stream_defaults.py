@@ -1,9 +1,8 @@
-"""What a stream's configuration becomes where it was left open: `normalise`.
+"""Fill in the defaults of a stream's configuration: `normalise`.
 
-Also who asks: `StreamContext` is everything about the server and the account that a configuration
-is judged by. Pure; normalising twice changes nothing. Rules look at the configuration as given, so
-what they need of the filled-in one has a function here (`subjects_of`, `window_of`,
-`republish_of`).
+`StreamContext` holds everything about the server and the account against which a configuration is
+checked. Pure functions; normalising twice changes nothing. Rules check the configuration as given;
+for the filled-in values they need, they call `subjects_of`, `window_of` and `republish_of`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 MINUTE_NS: Final = 60_000_000_000
 DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS
 NO_ROOM_LIMIT: Final = 2**63 - 1
-#: Numbers that are -1 where nothing is limited.
+#: Fields that are -1 when unlimited.
 LIMIT_FIELDS: Final = (
     "max_msgs",
     "max_msgs_per_subject",
@@ -38,39 +37,39 @@ LIMIT_FIELDS: Final = (
 
 
 class StreamContext(NamedTuple):
-    """What a stream's configuration is judged by."""
+    """The server and account state against which a stream's configuration is checked."""
 
     streams: Mapping[str, StreamConfig] = {}
-    """All streams of the account as they are, by name."""
+    """All existing streams of the account, by name."""
     streams_on: Callable[[str], Iterable[str]] | None = None
-    """Names of the streams that may hold what a subject matches; None: look at them all."""
+    """Returns the names of streams whose subjects may overlap a subject; None: check all."""
     reserved: Mapping[Storage, int] | None = None
-    """What all streams may grow to, every copy counted; None: add it up."""
+    """Bytes reserved by all streams, counting every replica; None: compute the sum."""
     limits: AccountLimits = AccountLimits()
-    """Of the account; without meaning if it has tiers."""
+    """Limits of the account; unused if it has tiers."""
     tiers: Mapping[str, AccountLimits] = {}
-    """The same by tier."""
+    """Limits by tier."""
     pedantic: bool = False
-    """Refuse what would otherwise be corrected."""
+    """Refuse values that would otherwise be corrected."""
     duplicate_window_max: int = 0
-    """The server's limit; 0 is none."""
+    """The server's limit; 0 means no limit."""
     free_memory: int = NO_ROOM_LIMIT
-    """What the server has left to promise to streams in memory."""
+    """Bytes of memory that the server can still reserve for streams."""
     free_storage: int = NO_ROOM_LIMIT
-    """The same in files."""
+    """Bytes of file storage that the server can still reserve for streams."""
     storage_given: bool = True
-    """Whether the request says where to store; if not, limits are asked later."""
+    """Whether the request names a storage type; if not, limits are checked after normalising."""
     clustered: bool = False
     consumers: Mapping[str, ConsumerLimits] = {}
-    """What each consumer of the stream uses, for its update."""
+    """What each consumer of the stream uses; checked on update."""
 
     def limits_for(self, replicas: int) -> AccountLimits | None:
-        """Return the limits for a stream with so many replicas; None if its tier has none."""
+        """Return the limits for a stream with `replicas` replicas; None if its tier has none."""
         return self.tiers.get(tier_of(replicas)) if self.tiers else self.limits
 
 
 def normalise(cfg: StreamConfig, ctx: StreamContext) -> StreamConfig:
-    """The configuration with everything filled in and corrected that the rules let pass."""
+    """Return the configuration with defaults and corrections; the caller has applied the rules."""
     forces_rollup = cfg.subject_delete_marker_ttl > 0 or cfg.allow_msg_schedules
     rolls_up_by_force = forces_rollup and not cfg.allow_rollup_hdrs
     filled = {name: getattr(cfg, name) for name in LIMIT_FIELDS}
@@ -91,21 +90,21 @@ def normalise(cfg: StreamConfig, ctx: StreamContext) -> StreamConfig:
 
 
 def subjects_of(cfg: StreamConfig) -> tuple[str, ...]:
-    """What the stream captures: its name, if nothing is said and nothing is copied."""
+    """Return the captured subjects; the default is the name, but none for mirrors and sources."""
     if cfg.subjects or cfg.mirror is not None or cfg.sources:
         return cfg.subjects
     return (cfg.name,)
 
 
 def default_window(ctx: StreamContext) -> int:
-    """For how long ids are remembered where nothing is said and nothing is shorter."""
+    """Return the default duplicate window: 2 minutes, or the server's limit if that is shorter."""
     if ctx.duplicate_window_max > 0:
         return min(DUPLICATE_WINDOW_NS, ctx.duplicate_window_max)
     return DUPLICATE_WINDOW_NS
 
 
 def window_of(cfg: StreamConfig, ctx: StreamContext) -> int:
-    """For how long ids are remembered."""
+    """Return the duplicate window of the stream."""
     if cfg.duplicate_window or cfg.mirror is not None or cfg.sources:
         return cfg.duplicate_window
     window = default_window(ctx)
@@ -113,7 +112,7 @@ def window_of(cfg: StreamConfig, ctx: StreamContext) -> int:
 
 
 def republishes_transformed(cfg: StreamConfig) -> bool:
-    """Whether everything is republished under what the stream's own transform makes of it."""
+    """Return whether the stream republishes all messages under the subject of its own transform."""
     if cfg.republish is None or cfg.subject_transform is None:
         return False
     takes_all = (cfg.republish.src or ANY_TAIL) == ANY_TAIL == cfg.republish.dest
@@ -121,7 +120,7 @@ def republishes_transformed(cfg: StreamConfig) -> bool:
 
 
 def republish_of(cfg: StreamConfig) -> Republish | None:
-    """What is republished: everything, if nothing is said."""
+    """Return the republish setting with defaults; an empty `src` matches everything."""
     if cfg.republish is None:
         return None
     if republishes_transformed(cfg) and cfg.subject_transform is not None:
@@ -131,7 +130,7 @@ def republish_of(cfg: StreamConfig) -> Republish | None:
 
 
 def _mirror_direct(cfg: StreamConfig, ctx: StreamContext) -> bool:
-    """A mirror answers for its origin if that one answers itself, as far as it can be seen."""
+    """Return the origin's `allow_direct` if the mirror's origin is visible, else the setting."""
     if cfg.mirror is None or cfg.mirror.external is not None:
         return cfg.mirror_direct
     origin = ctx.streams.get(cfg.mirror.name)
@@ -139,7 +138,7 @@ def _mirror_direct(cfg: StreamConfig, ctx: StreamContext) -> bool:
 
 
 def seal(cfg: StreamConfig) -> StreamConfig:
-    """What being sealed means for the other fields."""
+    """Return the configuration with the other fields that sealing implies."""
     if not cfg.sealed:
         return cfg
     return structs.replace(
@@ -153,7 +152,7 @@ def seal(cfg: StreamConfig) -> StreamConfig:
 
 
 def required_level(cfg: StreamConfig) -> int:
-    """The API level a server must have to keep this stream."""
+    """Return the API level that a server needs to hold this stream."""
     return max((level for name, level in _levels().items() if _is_used(cfg, name)), default=0)
 
 
@@ -174,5 +173,5 @@ def _levels() -> dict[str, int]:
 
 
 def shown(cfg: StreamConfig) -> StreamConfig:
-    """The configuration as answers show it."""
+    """Return the configuration as replies show it."""
     return structs.replace(cfg, metadata=shown_metadata(cfg.metadata))

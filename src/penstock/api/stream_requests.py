@@ -1,9 +1,9 @@
-"""May this stream be created, or changed so? The answers, with the configuration to store.
+"""Decide a stream create, restore or update request: the configuration to store, or a refusal.
 
-Here the rules of a single configuration meet the rest: the name in the subject, the account's
-limits and other streams, and, for an update, what the stream was before. The order in which the
-parts are asked is the reference's, for a request may have several faults. Pure: what exists comes
-in as `StreamContext`, and nothing is created here.
+This module combines the rules for a single configuration with the rest: the name in the subject,
+the account's limits, the other streams, and, for an update, the previous configuration. The checks
+run in the reference's order, because a request may have several faults. Pure functions: the caller
+passes the existing state as `StreamContext` and creates the stream itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 def plan_create(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """Return the configuration to store for a request to create `name`, or why not.
+    """Return the configuration to store for a request to create `name`, or the refusal.
 
-    If the stream is there already and would be the same, it is that stream's own configuration.
+    If the stream exists with an equal configuration, return the existing configuration.
     """
     return finish(plan_create_sliced(name, cfg, ctx))
 
@@ -49,7 +49,7 @@ def plan_create(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfi
 def plan_create_sliced(
     name: str, cfg: StreamConfig, ctx: StreamContext
 ) -> Sliced[StreamConfig | ApiError]:
-    """As `plan_create`, in slices."""
+    """Do the work of `plan_create` in slices."""
     refused = _create_refused(name, cfg, ctx) or (yield from check_stream_sliced(cfg, ctx))
     if refused is not None:
         return refused
@@ -64,7 +64,7 @@ def plan_create_sliced(
 
 
 def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """What is looked at before the configuration itself."""
+    """Check what precedes the rules: name, sealing, mirror_direct and account limits."""
     if name != cfg.name:
         return refusals.STREAM_MISMATCH
     if "\\" in name or "/" in name:
@@ -85,7 +85,7 @@ def _create_refused(name: str, cfg: StreamConfig, ctx: StreamContext) -> ApiErro
 
 
 def _is_same(existing: StreamConfig, made: StreamConfig) -> bool:
-    """The same but for the API level, which may be noted by another version."""
+    """Compare without the API level, which another version may have stored."""
     return structs.replace(existing, metadata=without_levels(existing.metadata)) == structs.replace(
         made, metadata=without_levels(made.metadata)
     )
@@ -103,7 +103,7 @@ def _unfit_filter(cfg: StreamConfig) -> ApiError | None:
 
 
 def _overlap(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
-    """No subject may belong to two streams."""
+    """Refuse a subject that belongs to another stream."""
     find = ctx.streams_on or partial(_streams_on, ctx)
     for at, subject in enumerate(cfg.subjects, 1):
         if any(name != cfg.name for name in find(subject)):
@@ -119,18 +119,18 @@ def _streams_on(ctx: StreamContext, subject: str) -> Iterator[str]:
             yield name
 
 
-# -- restoration
+# -- restore
 
 
 def plan_restore(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """Return the configuration of a stream to be made from an archive, or why not."""
+    """Return the configuration of a stream to restore from an archive, or the refusal."""
     return finish(plan_restore_sliced(name, cfg, ctx))
 
 
 def plan_restore_sliced(
     name: str, cfg: StreamConfig, ctx: StreamContext
 ) -> Sliced[StreamConfig | ApiError]:
-    """As `plan_restore`, in slices."""
+    """Do the work of `plan_restore` in slices."""
     cfg = cfg if cfg.name else structs.replace(cfg, name=name)
     if name != cfg.name:
         return refusals.STREAM_MISMATCH
@@ -144,7 +144,7 @@ def plan_restore_sliced(
 
 
 def check_restored(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """Why a stream that `plan_restore` let pass cannot be made now."""
+    """Return why a stream that `plan_restore` accepted cannot be created now, or None."""
     refused = _name_taken(cfg, ctx) or _no_room(cfg, ctx)
     if refused is not None:
         return refused
@@ -174,7 +174,7 @@ def _no_room(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 
 
 def _is_other_tier(cfg: StreamConfig, ctx: StreamContext) -> bool:
-    """Whether no stream that exists is in the tier of this one: on one server all are in R1."""
+    """Return whether this stream's tier holds no existing stream: on one server all are in R1."""
     return bool(ctx.tiers) and cfg.num_replicas > 1
 
 
@@ -185,7 +185,7 @@ def _count_in_tier(cfg: StreamConfig, ctx: StreamContext) -> int:
 def _over_limits(
     cfg: StreamConfig, ctx: StreamContext, *, replaces: StreamConfig | None = None
 ) -> ApiError | None:
-    """Whether account or server cannot promise what the stream may grow to."""
+    """Return a refusal if the account or server cannot reserve the stream's maximum size."""
     limits = ctx.limits_for(cfg.num_replicas)
     if limits is None:
         return refusals.NO_LIMITS
@@ -201,7 +201,7 @@ def _over_limits(
     if replaces is not None:
         more = max(max(cfg.max_bytes, 0) - max(replaces.max_bytes, 0), 0)
     kept = max(cfg.max_bytes, 0) - more if replaces is not None else 0
-    copies = 1 if ctx.tiers else cfg.num_replicas  # a tier counts a stream once
+    copies = 1 if ctx.tiers else cfg.num_replicas  # a tier counts a stream once, not per replica
     wanted = _reserved_by_others(cfg, ctx) + _reservation(copies, more)
     if 0 <= most < wanted + _reservation(copies, kept):
         return exceeded
@@ -223,12 +223,12 @@ def _reserved_by_others(cfg: StreamConfig, ctx: StreamContext) -> int:
 
 
 def reservation_of(cfg: StreamConfig) -> int:
-    """What a stream may grow to, as the account counts it."""
+    """Return the bytes that the account reserves for a stream."""
     return _reservation(cfg.num_replicas, cfg.max_bytes)
 
 
 def _reservation(replicas: int, size: int) -> int:
-    """An account pays for every copy."""
+    """Return the reserved bytes; an account pays for every replica."""
     return max(replicas, 1) * max(size, 0)
 
 
@@ -236,14 +236,14 @@ def _reservation(replicas: int, size: int) -> int:
 
 
 def plan_update(name: str, cfg: StreamConfig, ctx: StreamContext) -> StreamConfig | ApiError:
-    """Return the configuration to store for a request to change `name`, or why not."""
+    """Return the configuration to store for a request to update `name`, or the refusal."""
     return finish(plan_update_sliced(name, cfg, ctx))
 
 
 def plan_update_sliced(
     name: str, cfg: StreamConfig, ctx: StreamContext
 ) -> Sliced[StreamConfig | ApiError]:
-    """As `plan_update`, in slices."""
+    """Do the work of `plan_update` in slices."""
     refused = yield from check_stream_sliced(cfg, ctx)
     if refused is not None:
         return refused
@@ -258,16 +258,16 @@ def plan_update_sliced(
 def check_update(
     old: StreamConfig, new: StreamConfig, ctx: StreamContext
 ) -> StreamConfig | ApiError:
-    """Return the configuration to store, if `old` may become `new`, which was checked alone."""
+    """Return the configuration to store if `old` may become `new`; the caller has checked `new`."""
     return finish(_check_update(old, new, ctx))
 
 
 def _check_update(
     old: StreamConfig, new: StreamConfig, ctx: StreamContext
 ) -> Sliced[StreamConfig | ApiError]:
-    """As `check_update`, in slices."""
+    """Do the work of `check_update` in slices."""
     made = normalise(new, ctx)
-    # As the reference does: what was corrected must hold, too.
+    # As in the reference, the corrected configuration must pass the rules as well.
     refused = yield from check_stream_sliced(made, ctx)
     if refused is not None:
         return refused
@@ -283,7 +283,7 @@ def _check_update(
 
 
 def _unfit_republish(cfg: StreamConfig) -> ApiError | None:
-    """The rules ran before an update was told where it republishes to."""
+    """Check the republish mapping; the rules ran before `_republished` set the destination."""
     if cfg.republish is None:
         return None
     src, dest = cfg.republish.src, cfg.republish.dest
@@ -296,14 +296,14 @@ def _unfit_republish(cfg: StreamConfig) -> ApiError | None:
 
 
 def _republished(cfg: StreamConfig) -> StreamConfig:
-    """An update that republishes to nowhere republishes as it is; a creation does nothing."""
+    """On update, an empty republish destination means `>`; on creation it republishes nothing."""
     if cfg.republish is None or cfg.republish.dest:
         return cfg
     return structs.replace(cfg, republish=structs.replace(cfg.republish, dest=ANY_TAIL))
 
 
 def _unfit_consumers(old: StreamConfig, new: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """A new limit must hold for the consumers that are there."""
+    """Refuse a new consumer limit that an existing consumer exceeds."""
     was, now = old.consumer_limits, new.consumer_limits
     idle, pending = now.inactive_threshold, now.max_ack_pending
     is_tightened = (0 < idle != was.inactive_threshold) or (0 < pending != was.max_ack_pending)
@@ -333,7 +333,7 @@ def _retention(old: StreamConfig, new: StreamConfig) -> ApiError | None:
 
 
 def _stays_set(field: str, text: str) -> Change:
-    """A promise that cannot be taken back."""
+    """Return a rule that refuses to clear `field` once it is set."""
 
     def rule(old: StreamConfig, new: StreamConfig) -> ApiError | None:
         return invalid(text) if getattr(old, field) and not getattr(new, field) else None
@@ -342,7 +342,7 @@ def _stays_set(field: str, text: str) -> Change:
 
 
 def _mirror(old: StreamConfig, new: StreamConfig) -> ApiError | None:
-    """A mirror may become a stream of its own, but never another's."""
+    """Allow a mirror to become an independent stream, but not to change its origin."""
     if new.mirror is not None and new.mirror != old.mirror:
         return refusals.STREAM_MIRROR_NOT_UPDATABLE
     return None

@@ -1,9 +1,9 @@
-"""What is wrong with a stream's configuration: one function a rule, in the reference's order.
+"""Rules for stream configurations: one function per rule, in the reference's order.
 
-The first rule that refuses wins, so the order of `STREAM_RULES` is compatibility. Rules look at
-the configuration as it was given; where a value left open matters, they ask `stream_defaults` for
-it. In pedantic mode what would be corrected silently is refused. Rules about mirrors and sources
-are in `stream_copies`, those about other streams and account limits in `stream_changes`.
+The first refusal wins, so the order of `STREAM_RULES` is part of compatibility. Rules check the
+configuration as given; where a default matters, they get it from `stream_defaults`. Pedantic mode
+refuses values that would otherwise be corrected silently. Rules for mirrors and sources are in
+`source_rules`; rules about other streams and account limits are in `stream_requests`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ SYSTEM_EVENTS: Final = "$SYS.ACCOUNT.>"
 
 
 def check_stream(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """Return the first thing that is wrong with a configuration, if anything."""
+    """Return the first refusal of a configuration, or None."""
     return finish(check_stream_sliced(cfg, ctx))
 
 
 def check_stream_sliced(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
-    """As `check_stream`, in slices: a configuration may hold very long lists."""
+    """Do the work of `check_stream` in slices, because a configuration may hold very long lists."""
     for rule in STREAM_RULES:
         refused = rule(cfg, ctx)
         if isinstance(refused, Generator):
@@ -79,12 +79,12 @@ def check_stream_sliced(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiErro
 
 
 def invalid(text: str) -> ApiError:
-    """A refusal without a code of its own."""
+    """Return a refusal that has no error code of its own."""
     return refusals.STREAM_INVALID_CONFIG(err=text)
 
 
 def pedantic(text: str) -> ApiError:
-    """A refusal of what would otherwise be corrected."""
+    """Return a refusal of a value that would otherwise be corrected."""
     return refusals.PEDANTIC(err=text)
 
 
@@ -207,7 +207,7 @@ def _schedules(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 
 
 def _first_seq(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
-    """The reference takes any number, and goes on with 0 after the largest."""
+    """Refuse a first sequence above SEQ_MAX; the reference accepts any and wraps to 0."""
     if cfg.first_seq > SEQ_MAX:
         return invalid(f"first sequence is too large, maximum allowed is {SEQ_MAX}")
     return None
@@ -259,7 +259,7 @@ def _subject(cfg: StreamConfig, subject: str, *, is_duplicate: bool) -> ApiError
 
 
 def _reserved(subject: str) -> ApiError | None:
-    """An acknowledgement of what the server itself is told would be an answer to it."""
+    """Refuse API and system subjects: the publish ack would reply to a request for the server."""
     if any(collides(subject, space) for space in API_SPACES) and not is_subset(subject, EVENTS):
         return invalid("subjects that overlap with jetstream api require no-ack to be true")
     if collides(subject, SYSTEM_SPACE) and not is_subset(subject, SYSTEM_EVENTS):

@@ -1,9 +1,8 @@
-"""Times as text: RFC 3339 with up to nine digits of fraction, both ways.
+"""Convert times to and from RFC 3339 text with up to nine fractional digits.
 
-Inside, a time is nanoseconds since 1970; `datetime` stops at microseconds, so the fraction is
-handled here. 0 stands for no time and travels as the first instant of the year 1, as the
-reference writes its zero time. What it accepts, and its words for what it does not, are the
-reference's.
+Internally a time is nanoseconds since 1970. `datetime` stops at microseconds, so this module
+handles the fraction. 0 means no time and is written as the first instant of the year 1, the
+reference's zero time. The accepted formats and the error texts are the reference's.
 """
 
 import re
@@ -14,17 +13,18 @@ from typing import Final
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 SECOND_NS: Final = 1_000_000_000
 SECONDS_KEPT: Final = 256
-"""Seconds whose text is remembered."""
+"""Number of seconds whose text is cached."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: The years 1 to 9999: earlier is no time, later is the end, so that what was read can be written.
+#: The years 1 to 9999. Earlier times become 0 and later ones the last second, so that every time
+#: that was read can be written.
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FEBRUARY: Final = 2
 
-#: The layout's parts in order: how each is named when it does not fit, and what fits.
+#: Parts of the layout in order: the name in error texts, and the pattern.
 _PARTS: Final = (
     ("2006", re.compile(r"(\d{4})")),
     ("-", re.compile("-")),
@@ -42,11 +42,11 @@ _PARTS: Final = (
 
 
 class TimeFault(ValueError):
-    """Text that is no time; the message is the reference's."""
+    """Text that is not a time; the message is the reference's text."""
 
 
 def format_time(ns: int) -> str:
-    """A time as RFC 3339 in UTC, its fraction without trailing zeros."""
+    """Format a time as RFC 3339 in UTC, without trailing zeros in the fraction."""
     if ns == 0:
         return ZERO_TIME
     seconds, fraction = divmod(ns, SECOND_NS)
@@ -55,12 +55,12 @@ def format_time(ns: int) -> str:
 
 @lru_cache(SECONDS_KEPT)
 def _whole(seconds: int) -> str:
-    """Messages of one second share this text, and there may be many."""
+    """Format a second; cached, because many messages share the same second."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2006-01-02T15:04:05")]
 
 
 def parse_time(text: str) -> int:
-    """Nanoseconds since 1970; `TimeFault` if the text is no time."""
+    """Return nanoseconds since 1970; raise `TimeFault` if the text is not a time."""
     values: list[str] = []
     fault = ""
     at = 0
@@ -82,7 +82,7 @@ def parse_time(text: str) -> int:
 
 
 def _range_fault(part: str, values: list[str]) -> str:
-    """What is out of range in the part read last, in the reference's words."""
+    """Return what is out of range in the last part read, in the reference's words, or ""."""
     faults = {
         "01": ("month", 1, 12),
         "02": ("day", 1, _days_of_month(values)),

@@ -1,7 +1,7 @@
-"""Durations in the Go notation (`1h30m`, `250ms`, `-1.5s`), both ways, as integer nanoseconds.
+"""Durations in Go notation (`1h30m`, `250ms`, `-1.5s`), parsed and formatted, in nanoseconds.
 
-Configuration files, message headers and status lines all write them so. No float is involved:
-what is formatted reads back as itself. Refusals are `ValueError`s in the words Go has for them.
+Configuration files, message headers and status lines use this notation. No floats are involved: a
+formatted duration parses to the same value. Errors are `ValueError`s with Go's texts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DURATION_PART = re.compile(r"([0-9]*)(\.([0-9]*))?([^0-9.]*)")
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a Go duration; raises ValueError saying which part is wrong."""
+    """Return the nanoseconds of a Go duration; raises ValueError that names the wrong part."""
     rest, sign = text, 1
     if rest[:1] in ("+", "-"):
         sign = -1 if rest[0] == "-" else 1
@@ -61,7 +61,7 @@ def _duration_part(rest: str, text: str) -> tuple[int, str]:
 
 
 def format_duration(nanos: int) -> str:
-    """The shortest Go notation of a duration: `2m0s`, `1.5s`, `250ms`, `0s`."""
+    """Return the shortest Go notation of a duration: `2m0s`, `1.5s`, `250ms`, `0s`."""
     sign, rest = ("-", -nanos) if nanos < 0 else ("", nanos)
     if rest == 0:
         return "0s"

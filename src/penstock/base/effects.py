@@ -1,7 +1,7 @@
-"""All that a state machine may ask of the edge, as values.
+"""Effects: what a state machine requests from the server, as values.
 
-Streams and consumers decide; they return these, and the server carries them out in order, the
-durable ones after the sync they wait for. A test asserts on the list. Nothing here does anything.
+Streams and consumers decide and return effects; the server performs them in order, those that need
+durability after the sync that they wait for. Tests compare the lists. Nothing here has behaviour.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Send(NamedTuple):
-    """A message of the server's own, published in the machine's account."""
+    """Publish a message of the server in the machine's account."""
 
     subject: str
     payload: bytes = b""
@@ -22,7 +22,7 @@ class Send(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """A stored message for whoever listens on `to`; receivers see it under its own `subject`."""
+    """Deliver a stored message to subscribers of `to`; they see it under its own `subject`."""
 
     to: str
     subject: str
@@ -32,9 +32,9 @@ class Deliver(NamedTuple):
 
 
 class Advise(NamedTuple):
-    """An event under `$JS.EVENT`; made into bytes only if somebody listens on `subject`.
+    """Publish an advisory under `$JS.EVENT`; encoded only if `subject` has subscribers.
 
-    The edge fills in what the machine cannot know: the event's id, its time and the domain.
+    The server fills in what the machine cannot know: the event's id, its time and the domain.
     """
 
     subject: str
@@ -42,13 +42,13 @@ class Advise(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A block is not in memory: the machine wants to be woken when it is. `cold` names it."""
+    """Load a block that is not in memory, then wake the machine. `cold` names the block."""
 
     cold: object
 
 
 class Begin(NamedTuple):
-    """Something that takes long may begin: what was to leave before it has left."""
+    """Start a long transfer, after the effects before it were sent."""
 
     transfer: object
 

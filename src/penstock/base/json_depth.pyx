@@ -1,14 +1,14 @@
-"""Bounds how deep JSON from elsewhere is nested, before a decoder meets it.
+"""Limits the nesting depth of received JSON before a decoder reads it.
 
-Decoders call themselves for each level. Near Python's recursion limit everything else fails, too:
-callbacks of the garbage collector and destructors run wherever memory is allocated, and can neither
-work nor report there. Every decoder of bytes that a client sent is called after `check_nesting`.
+Decoders recurse for each level. Near Python's recursion limit other code fails as well: garbage
+collector callbacks and destructors run wherever memory is allocated, and can neither work nor
+report errors there. Callers run `check_nesting` before every decoder of bytes from a client.
 """
 
 from libc.stdint cimport uint8_t
 
 NESTING_MAX = 128
-"""Levels of lists and objects within each other; no request that is accepted has more than ten."""
+"""Nesting levels of lists and objects; no accepted request has more than ten."""
 
 cdef enum:
     LEVELS_MAX = 128
@@ -27,7 +27,7 @@ class TooDeep(ValueError):
 def check_nesting(const uint8_t[::1] raw not None):
     """Raise `TooDeep` with the offset after the first bracket that is too deep.
 
-    Counts correctly up to the first fault of syntax, where decoders stop.
+    Counts correctly up to the first syntax error, where decoders stop.
     """
     cdef Py_ssize_t at, size = raw.shape[0]
     cdef int depth = 0

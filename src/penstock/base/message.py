@@ -1,7 +1,7 @@
-"""A message as every layer passes it: what was published, before anybody stored or changed it.
+"""Inbound: a published message as every layer passes it, before it is stored or changed.
 
-A value without behaviour. `header` is the whole NATS/1.0 block as it came, with its status line
-and final empty line, or empty bytes if there was none.
+A value without behaviour. `header` is the whole NATS/1.0 block as received, with its status line
+and final empty line, or empty bytes if there is none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Inbound(NamedTuple):
-    """A message on its way in. An empty `reply` means that nobody waits for an answer."""
+    """A published message. An empty `reply` means that the publisher expects no reply."""
 
     subject: str
     reply: str

@@ -1,10 +1,10 @@
-"""nkeys: ed25519 keys as checked, typed text, and signatures made with them.
+"""nkeys: ed25519 keys as typed text with a checksum, and signatures with them.
 
 The text is base32 without padding of `prefix byte | 32 key bytes | CRC16 (XMODEM), little
-endian`; a seed has two prefix bytes, the second telling what kind of key it makes. The first
-letter shows the kind: U user, A account, N server and so on. Decoding accepts only the one
-canonical spelling of a key. Randomness comes in as an argument, and no error or `repr` shows a
-seed. The crypto library is loaded by the first signature, not by importing this module.
+endian`. A seed has two prefix bytes; together they also encode the kind of its key. The first
+letter shows the kind: U user, A account, N server and so on. Decoding accepts only the canonical
+spelling of a key. Callers pass randomness as an argument. No error or `repr` shows a seed. The
+first signature loads the crypto library, not the import of this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BASE32_GROUP: Final = 8
 
 
 class KeyKind(IntEnum):
-    """What a key stands for; the value is its prefix byte."""
+    """What a key identifies; the value is its prefix byte."""
 
     ACCOUNT = 0x00
     CLUSTER = 0x10
@@ -37,7 +37,7 @@ class KeyKind(IntEnum):
 
 
 class NkeyError(ValueError):
-    """The text is not an nkey of the wanted form. The message never quotes the text."""
+    """The text is not an nkey of the expected form. The message never quotes the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A decoded seed: enough to sign, so it is never shown."""
+    """A decoded seed; it can sign, so `repr` never shows it."""
 
     kind: KeyKind
     seed: bytes = field(repr=False)
 
 
 def crc16(data: bytes) -> int:
-    """CRC16 as XMODEM has it: polynomial 0x1021, start 0."""
+    """Return the CRC16 as in XMODEM: polynomial 0x1021, start 0."""
     return binascii.crc_hqx(data, 0)
 
 
 def encode_public(kind: KeyKind, key: bytes) -> str:
-    """The text of a public key, 56 characters."""
+    """Return the text of a public key, 56 characters."""
     return _encode(bytes((kind,)) + _checked_length(key))
 
 
 def decode_public(text: str, kind: KeyKind | None = None) -> PublicKey:
-    """Read a public key, of a certain kind if one is given."""
+    """Decode a public key; raise NkeyError if it is malformed or not of the given kind."""
     raw = _decode(text, PUBLIC_CHARS)
     found = _kind_of(raw[0])
     if kind is not None and found is not kind:
@@ -76,7 +76,7 @@ def decode_public(text: str, kind: KeyKind | None = None) -> PublicKey:
 
 
 def is_public(text: str, kind: KeyKind) -> bool:
-    """Whether the text is a well-formed public key of this kind."""
+    """Return whether the text is a well-formed public key of this kind."""
     try:
         decode_public(text, kind)
     except NkeyError:
@@ -85,13 +85,13 @@ def is_public(text: str, kind: KeyKind) -> bool:
 
 
 def encode_seed(kind: KeyKind, seed: bytes) -> str:
-    """The text of a seed, 58 characters."""
+    """Return the text of a seed, 58 characters."""
     prefix = bytes((_SEED_MARK | kind >> 5, (kind & 31) << 3))
     return _encode(prefix + _checked_length(seed))
 
 
 def decode_seed(text: str) -> Seed:
-    """Read a seed."""
+    """Decode a seed."""
     raw = _decode(text, SEED_CHARS)
     if raw[0] & 0xF8 != _SEED_MARK:
         raise NkeyError("nkey is not a seed")
@@ -99,12 +99,12 @@ def decode_seed(text: str) -> Seed:
 
 
 def server_id(random: bytes) -> str:
-    """The id of a server: 32 random bytes in the form of a public server key, `N...`."""
+    """Return a server id: 32 random bytes in the form of a public server key, `N...`."""
     return encode_public(KeyKind.SERVER, random)
 
 
 def public_from_seed(seed: str) -> str:
-    """The public key that belongs to a seed."""
+    """Return the public key of a seed."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     decoded = decode_seed(seed)
@@ -113,14 +113,14 @@ def public_from_seed(seed: str) -> str:
 
 
 def sign(seed: str, message: bytes) -> bytes:
-    """The ed25519 signature of a message, 64 bytes."""
+    """Return the ed25519 signature of a message, 64 bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(decode_seed(seed).seed).sign(message)
 
 
 def verify(public: str, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of a public key signed this message. Malformed keys verify nothing."""
+    """Return whether the key's holder signed this message; False for malformed keys."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -140,7 +140,7 @@ def _encode(body: bytes) -> str:
 
 
 def _decode(text: str, chars: int) -> bytes:
-    """The bytes before the checksum, which has been checked."""
+    """Return the bytes before the checksum, after verifying it."""
     if len(text) != chars:
         raise NkeyError(f"nkey must have {chars} characters, this has {len(text)}")
     try:
@@ -148,7 +148,7 @@ def _decode(text: str, chars: int) -> bytes:
     except (binascii.Error, ValueError):
         raise NkeyError("nkey is not base32 text") from None
     body, check = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
-    # Encoding again also refuses set bits beyond the last byte: one key, one spelling.
+    # Encoding again also rejects set bits after the last byte: a key has one spelling.
     if int.from_bytes(check, "little") != crc16(body) or _encode(body) != text:
         raise NkeyError("nkey has a wrong checksum")
     return body

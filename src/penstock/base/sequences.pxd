@@ -1,4 +1,4 @@
-"""Bounds of sequence numbers, for compiled code; `base/sequences.py` says what they mean."""
+"""Limits of sequence numbers for compiled code; `base/sequences.py` explains them."""
 
 from libc.stdint cimport uint64_t
 

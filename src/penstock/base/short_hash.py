@@ -10,7 +10,7 @@ LENGTH: Final = 8
 
 
 def short_hash(name: str | bytes) -> str:
-    """Eight characters that stand for a name."""
+    """Return the eight-character hash of a name."""
     raw = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     digest = hashlib.sha256(raw).digest()
     return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])

@@ -1,7 +1,7 @@
-"""Long computations in slices: generators that yield where others may be served.
+"""Sliced computations: generators that yield where other clients may be served.
 
 A sliced computation yields None between slices and returns its result. `finish` runs one without
-a pause, for callers on whom nobody waits: tests, tools, the start of the server.
+pauses, for callers that block no client: tests, tools, the start of the server.
 """
 
 from __future__ import annotations

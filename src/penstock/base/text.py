@@ -1,7 +1,7 @@
-"""Text as the reference writes it in error and log lines.
+"""Text formatting of the reference's error and log lines.
 
 Bytes that are not UTF-8 arrive here as lone surrogates (`surrogateescape`), because subjects are
-bytes on the wire and text above it.
+bytes on the wire and text in the layers above.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTE_SURROGATES: Final = 0xDC00
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether the text stands for bytes that are UTF-8, as all JSON must be."""
+    """Return whether the text encodes to valid UTF-8, as JSON requires."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Which version this is, and which version of the reference server it stands in for.
+"""This server's version, and the reference version that it is compatible with.
 
-Clients switch features by the version a server reports, so INFO and /varz carry the reference's;
-ours travels in a field of its own.
+Clients enable features by the version a server reports, so INFO and /varz carry the reference's
+version; ours has its own field.
 """
 
 VERSION = "0.1.0"

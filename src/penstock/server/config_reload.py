@@ -1,8 +1,8 @@
-"""Reload: taking over a changed configuration file while running.
+"""Config reload: applies a changed configuration to the running server.
 
-The file is read and judged whole before anything changes; what cannot change on a running server
-is refused, and the server goes on as it was. Clients whose users are gone, or whose permissions
-have changed, are judged again.
+The whole file is read and checked before anything changes. A change that a running server cannot
+make is refused, and the server keeps its configuration. After the change every client is
+authenticated again: clients of removed users are closed, the others get their new permissions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 SLICE_NS: Final = 2_000_000
-"""Spent on changed rights of clients before clients are served again."""
+"""Time for re-checking clients before the server serves them again."""
 
 
 def take_over(service: ServerState, fresh: Options) -> list[str]:
-    """Makes the running server one of the fresh options; answers what that changed.
+    """Apply the new options to the running server; return a description of each change.
 
-    Raises ConfigError, having changed nothing.
+    Raises ConfigError for a change that is not possible, before anything changes.
     """
     changes = reloadable_changes(service.options, fresh)
     service.configure(fresh)
@@ -44,15 +44,15 @@ def take_over(service: ServerState, fresh: Options) -> list[str]:
 
 
 def judge(service: ServerState, sessions: Iterable[ClientSession]) -> None:
-    """Applies changed users and accounts to clients, or closes them; of many, most come later."""
+    """Re-check clients against changed users and accounts; of many, most are re-checked later."""
     service.judged.add(sessions)
 
 
 class JudgedSessions:
-    """The sessions that changed options still have to be applied to.
+    """The sessions to which changed options must still be applied.
 
-    One slice is done at once, the rest between the turns of clients: until then they keep the
-    rights that they had. Connections above a limit are closed after the last of them.
+    The first slice runs at once, the rest between turns; until then the sessions keep their old
+    permissions. After the last session, connections above a limit are closed.
     """
 
     def __init__(self, service: ServerState) -> None:
@@ -93,22 +93,23 @@ class JudgedSessions:
 
 
 def _judge_again(session: ClientSession) -> None:
-    """Is the client still one of the users?"""
+    """Authenticate a client again and apply the decision."""
     service = session.service
     authenticator = service.authenticator(session.kind)
     if session.is_configured and not authenticator.knows(session.user):
-        # As the reference: a user that is gone is not told why it has to go.
+        # As in the reference, the client of a removed user is closed without -ERR.
         session.link.close(close_reasons.CLIENT_CLOSED)
         return
     decision = authenticator.authenticate(session.login())
     if isinstance(decision, NeedsBcrypt):
-        # Thousands of clients are not compared while all wait: who knew the password of this hash
-        # still does. What it may do now, it may from now on; another hash is compared on a thread.
+        # Comparing thousands of passwords would block the loop. A client that matched this hash
+        # before is not compared again; another hash is compared on a thread, which may refuse
+        # the client later. Either way the new permissions apply now.
         if isinstance(decision.hoped, Accepted) and decision.hashed != session.proved_hash:
             service.check_bcrypt(session, decision, partial(_compared, session, decision.hashed))
         decision = decision.hoped
     if isinstance(decision, NeedsCallout):
-        # As the reference: it may come again, and is asked about then.
+        # As in the reference, the client must reconnect; the callout decides then.
         session.link.close(close_reasons.CREDENTIALS_REVOKED)
     else:
         session.judged_again(decision)
@@ -122,7 +123,7 @@ def _compared(session: ClientSession, hashed: str, decision: Accepted | LoginRef
 
 
 def _close_surplus(service: ServerState) -> None:
-    """The limit may have fallen below what is there: the newest go first."""
+    """Close the newest connections above the server's and the accounts' limits."""
     limit = service.options.max_connections
     staying = [s for s in service.sessions.values() if s.link.close_reason is None]
     for session in staying[limit:] if limit >= 0 else ():

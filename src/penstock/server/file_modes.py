@@ -1,7 +1,7 @@
 """Permissions of the files that the server creates outside its store.
 
-Log lines name users and subjects, so other users of the machine must not read them; the umask may
-narrow a mode further. A file that exists keeps its mode.
+Log lines contain user names and subjects, so other users of the machine must not read them. The
+umask may restrict a mode further. An existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOG_FILE_MODE: Final = 0o640
 PID_FILE_MODE: Final = 0o600
 PORTS_FILE_MODE: Final = 0o640
-"""The reference creates it with 0666, so that only the umask protects it."""
+"""The reference uses 0666, where only the umask protects the file."""
 
 
 def opener(mode: int) -> Callable[[str, int], int]:

@@ -1,6 +1,6 @@
-"""The ports file: where a server that was given port -1 tells which ports it got.
+"""The ports file: reports which ports a server got that was started with port -1.
 
-Named after the reference whatever this program is called, because its readers look for that.
+It has the reference's file name, because its readers look for that name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class PortsFile:
-    """`nats-server_<pid>.ports` in a directory, for as long as the server runs."""
+    """`nats-server_<pid>.ports` in a directory, while the server runs."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / f"nats-server_{os.getpid()}.ports"
 
     def write(self, ports: dict[str, list[str]]) -> None:
-        """Appears whole or not at all: readers poll for it."""
+        """Write the file atomically: readers poll for it."""
         fresh = self.path.with_suffix(".tmp")
         try:
             with open(fresh, "wb", opener=opener(PORTS_FILE_MODE)) as written:

@@ -1,6 +1,6 @@
-"""`penstock serve`: the server as a process of its own, with the reference's flags and signals.
+"""`penstock serve`: the server as its own process, with the reference's flags and signals.
 
-Parses, runs, and turns every failure into one line on stderr and an exit code.
+Parses the command line, runs it, and reports every failure as one line on stderr and an exit code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXIT_FAILURE: Final = 1
 
 
 def run(argv: list[str]) -> int:
-    """Carries out one command line; answers the exit code."""
+    """Execute one command line; return the exit code."""
     try:
         command = parse_command_line(argv, os.environ)
     except UsageError as error:
@@ -81,9 +81,9 @@ async def _run_server(command: RunServer, output: LogOutput) -> int:
     from penstock.server.system.loop_watch import CollectorWatch
 
     server = Server(command.options, reread=_rereader(command))
-    # First, for whoever sees the ports file may send a signal, which would else kill the process.
+    # First: a reader of the ports file may send a signal, which would otherwise kill the process.
     _install_signals(server, output)
-    # What is alive after the start stays alive: the collector need never look at it.
+    # Objects alive after the start live until the end, so the collector need not scan them.
     gc.collect()
     gc.disable()
     try:

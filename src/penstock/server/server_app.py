@@ -1,8 +1,8 @@
-"""The server as one object: options in, listeners up, everything down again.
+"""Server: the server as one object; takes options, opens listeners, closes everything on stop.
 
-The composition root: here the parts are made and joined, and nowhere else. `Server` runs in
-whatever event loop starts it, so it can be embedded; the command line runs it in a loop of its
-own. Started and stopped once.
+The composition root: only this module creates the parts and connects them. `Server` runs in the
+event loop that starts it, so it can be embedded; the command line runs it in a loop of its own. A
+server can be started and stopped once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from penstock.server.monitor.http_server import Monitor
 
-#: Listeners for other servers: the option, and what the log and the ports file call it.
+#: Listeners for other servers: the option, and its name in the log and the ports file.
 UNSERVED: Final = (("cluster", "cluster"), ("gateway", "gateway"), ("leafnodes", "leafnodes"))
 LOG_NAMES: Final = {"cluster": "route", "gateway": "gateway", "leafnodes": "leafnode"}
 EMBEDDED_HOST: Final = "127.0.0.1"
@@ -55,7 +55,7 @@ HANDSHAKE_FIRST_WARNING: Final = (
 
 
 class StartError(Exception):
-    """The server cannot start; the text says why."""
+    """The server cannot start; the text gives the reason."""
 
 
 class Server:
@@ -65,9 +65,9 @@ class Server:
             client = await nats.connect(server.url)
 
     Keywords are those of `Options`; `config` names a configuration file, which keywords override.
-    Embedded, it listens on 127.0.0.1 at any free port unless told otherwise, and what it persists
-    without a `store_dir` is gone when it stops. `reread` makes the options anew for `reload`; with
-    `config` that is done already.
+    An embedded server listens on 127.0.0.1 on any free port by default. Without a `store_dir` its
+    data is deleted when it stops. `reread` returns new options for `reload`; with `config` the
+    server sets it itself.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Server:
                 reread = partial(_embedded_options, config, overrides)
         elif overrides or config is not None:
             raise TypeError("give either options, or keywords and config")
-        elif reread is None:  # not read from a file, which checks what it puts there
+        elif reread is None:  # options from a file are already type-checked
             check_types(options)
         check_options(options)
         self.options = options
@@ -100,10 +100,10 @@ class Server:
         self._retirement: asyncio.Task[None] | None = None
         self._started = False
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Opens every listener; when this returns, clients can connect. Raises StartError."""
+        """Open every listener; when this returns, clients can connect. Raises StartError."""
         if self._started:
             raise RuntimeError("a server is started once")
         self._started = True
@@ -134,7 +134,7 @@ class Server:
             self._ports_file.write(self._ports())
 
     async def stop(self, reason: str = close_reasons.SERVER_SHUTDOWN) -> None:
-        """Closes listeners and connections. May be called again."""
+        """Close listeners and connections. May be called again."""
         if self._stopped.is_set():
             return
         self._stopped.set()
@@ -165,12 +165,12 @@ class Server:
         await self._stopped.wait()
 
     def reload(self) -> list[str]:
-        """Reads the configuration file again; answers what changed. Raises ConfigError."""
+        """Read the configuration file again; return what changed. Raises ConfigError."""
         if self._reread is None:
             raise ConfigError("can only reload config when a file is provided using -c or --config")
         fresh = self._reread()
         check_options(fresh)
-        transports = self._transports(fresh)  # certificates are read before anything changes
+        transports = self._transports(fresh)  # load certificates before anything changes
         changes = take_over(self.service, fresh)
         self.options = fresh
         for name, transport in transports.items():
@@ -185,7 +185,7 @@ class Server:
             raise ConfigError(str(error)) from error
 
     def start_lame_duck(self) -> None:
-        """Takes no new clients, tells those that are there, lets them go one by one, stops."""
+        """Stop accepting clients, notify the connected ones, close them one by one, then stop."""
         if self._retirement is None:
             self._close_listeners()
             self._retirement = asyncio.ensure_future(self._retire())
@@ -195,16 +195,16 @@ class Server:
         self._retirement = None
         await self.stop()
 
-    # -- where it is
+    # -- addresses
 
     @property
     def port(self) -> int:
-        """The port clients connect to."""
+        """The client port."""
         return self._listeners["nats"].address[1]
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL."""
+        """The URL for clients."""
         return self._url("nats", "nats")
 
     @property
@@ -270,7 +270,7 @@ class Server:
         listener.start()
 
     def _open_unserved(self, option: str, name: str) -> None:
-        """Ports for other servers are held, so that nothing else takes them, and not served."""
+        """Bind a port for other servers, so that no other process takes it, without serving it."""
         configured = getattr(self.options, option)
         if not isinstance(configured, ListenOnly) or configured.port == 0:
             return
@@ -330,7 +330,7 @@ class Server:
 
 
 def _urls(scheme: str, address: tuple[Any, ...]) -> list[str]:
-    """Return where a listener can be reached, by every address it has."""
+    """Return the URLs of a listener, one for each of its addresses."""
     host, port = address[:2]
     return [f"{scheme}://{join_address(each, port)}" for each in addresses_of(host)]
 

@@ -1,8 +1,8 @@
-"""The log: Python's own logging, under the name `penstock`, and the reference's line format.
+"""The log: Python's logging under the name `penstock`, in the reference's line format.
 
-An embedding program configures the logger as any other. The standalone server writes
+An embedding program configures the logger like any other. The standalone server writes
 `[PID] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text` to stderr or a file, which tools and test suites
-parse. Lines are escaped, so that no peer can forge one.
+parse. Control characters are escaped, so that a peer cannot forge a line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127) if code 
 
 
 class ReferenceFormatter(logging.Formatter):
-    """One entry, one line, as the reference writes it."""
+    """Formats one entry as one line, as the reference does."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ReferenceFormatter(logging.Formatter):
 
 
 class LogOutput:
-    """Where the standalone server's log goes: stderr, or a file that can be reopened."""
+    """The log output of the standalone server: stderr, or a file that can be reopened."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -75,7 +75,7 @@ class LogOutput:
         log.setLevel(level)
 
     def reopen(self) -> None:
-        """After the file was moved away by whoever rotates logs."""
+        """Reopen the log file after log rotation has moved it."""
         if self._options.log_file:
             self.close()
             self._handler = _make_handler(self._options)
@@ -95,7 +95,7 @@ class _LogFile(logging.FileHandler):
 
 
 class _RotatedLogFile(_LogFile, logging.handlers.RotatingFileHandler):
-    """The same, renamed and begun again when it reaches its size."""
+    """The same, rotated when it reaches its size limit."""
 
 
 def _make_handler(options: Options) -> logging.Handler:

@@ -1,8 +1,8 @@
-"""The service: what all connections of one server share.
+"""ServerState: what all connections of one server share.
 
-Owns the plane, the accounts, the login rules and the counters of a running server; sessions and
-listeners ask it, monitoring reads it. The composition root (`app`) makes one and starts listeners
-on it. One event-loop thread owns all of it; the only other threads compare bcrypt hashes.
+Owns the IoLoop, the accounts, the authentication rules and the counters of a running server.
+Sessions and listeners use it, monitoring reads it. `server_app` creates one and starts listeners on
+it. One event-loop thread owns all of it; the only threads started here compare bcrypt hashes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ JITTER_STEPS: Final = 1000
 
 @dataclass(slots=True)
 class Traffic:
-    """What the clients of one account have exchanged, those that have gone."""
+    """Traffic totals of one account's closed connections."""
 
     in_msgs: int = 0
     in_bytes: int = 0
@@ -70,7 +70,7 @@ class Traffic:
 
 
 class ServerState:
-    """Everything connections share."""
+    """The shared state of all connections."""
 
     def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
@@ -78,7 +78,7 @@ class ServerState:
         self.signing_seed = nkeys.encode_seed(
             nkeys.KeyKind.SERVER, secrets.token_bytes(nkeys.KEY_BYTES)
         )
-        # Only what is signed needs an id that is a key: making one loads the crypto library.
+        # Only a signing server needs a real key as its id: creating one loads the crypto library.
         self.server_id = (
             nkeys.server_id(secrets.token_bytes(nkeys.KEY_BYTES))
             if options.authorization.callout is None
@@ -109,8 +109,8 @@ class ServerState:
         self.http_requests: collections.Counter[str] = collections.Counter()
         self.system: System | None = None
         self.jetstream: JetStreamRuntime | None = None
-        self.reload: Callable[[], object] | None = None  # set by who can
-        self.undecided = 0  # connections whose first bytes are awaited, not links yet
+        self.reload: Callable[[], object] | None = None  # set by `Server`
+        self.undecided = 0  # connections that have sent nothing yet and are not links
         self.total_connections = 0
         self.stale_connections = 0
         self.lame_duck = False
@@ -122,7 +122,7 @@ class ServerState:
         self.configure(options)
 
     def configure(self, options: Options) -> None:
-        """Takes the users and accounts of the options; clients already there are not asked."""
+        """Apply the users and accounts of the options; does not re-check connected clients."""
         options = self.options = self.trusting.take(options)
         trust = self.trusting.trust
         self.accounts.configure(options)
@@ -140,7 +140,7 @@ class ServerState:
             self.jetstream.serve_accounts()
 
     def _arm(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Have the plane called later; what that takes is watched."""
+        """Schedule a call for the IoLoop; LoopWatch measures it."""
         self.loop.call_later(delay_s, self.watch.run, "messages left by earlier turns", call)
 
     def _make_interest(self) -> SubList:
@@ -150,10 +150,10 @@ class ServerState:
         self.plane.add_interest(interest)
         return interest
 
-    # -- the loop
+    # -- start and stop
 
     def open_storage(self) -> None:
-        """Recovers what was persisted, before anybody can connect. Raises StoreError."""
+        """Recover persisted streams, before clients can connect. Raises StoreError."""
         if self.options.jetstream:
             from penstock.server.jetstream.runtime import JetStreamRuntime
 
@@ -169,12 +169,12 @@ class ServerState:
         self.loop.add_reader(self.plane.fileno(), self.plane.turn)
 
     def count_assets(self) -> int:
-        """Streams and consumers; any thread may ask."""
+        """Return the number of streams and consumers; any thread may call this."""
         jetstream = self.jetstream
         return 0 if jetstream is None else jetstream.count_assets()
 
     def stop(self, reason: str) -> None:
-        """Closes every connection; nothing is served afterwards."""
+        """Close every connection; the server serves nothing afterwards."""
         if self.system is not None:
             self.system.stop()
             self.system = None
@@ -190,7 +190,7 @@ class ServerState:
         if self._bcrypt is not None:
             self._bcrypt.shutdown(wait=False, cancel_futures=True)
 
-    # -- connections come and go
+    # -- connections
 
     def next_cid(self) -> int:
         return next(self._cids)
@@ -223,7 +223,7 @@ class ServerState:
         return self._authenticators["WEBSOCKET" if kind == "WEBSOCKET" else "STANDARD"]
 
     def mapped_certificate(self, session: ClientSession) -> PeerCertificate | None:
-        """What a client's certificate says, where certificates are users."""
+        """Return the client's certificate, if certificates map to users."""
         websocket = self.options.websocket
         tls = self.options.tls
         if session.kind == "WEBSOCKET":
@@ -236,7 +236,7 @@ class ServerState:
         return read_certificate(facts.peer_der)
 
     def cookie_credentials(self, session: ClientSession) -> dict[str, str]:
-        """Credentials that a browser sent as cookies with its upgrade request."""
+        """Return the credentials that a browser sent as cookies with its upgrade request."""
         options = self.options.websocket
         upgrade = upgrade_of(session.link.codec)
         if session.kind != "WEBSOCKET" or options is None or upgrade is None:
@@ -260,7 +260,7 @@ class ServerState:
         decision: NeedsBcrypt,
         checked: Callable[[Accepted | LoginRefused], None],
     ) -> None:
-        """Compares on a thread; the link is not heard meanwhile."""
+        """Compare on a thread; the link processes no input until the result."""
         if self._bcrypt_waiting >= BCRYPT_WAITING_MAX:
             checked(LoginRefused("too many logins are being checked"))
             return
@@ -282,13 +282,13 @@ class ServerState:
             return
         error = done.exception()
         if session.link.close_reason is not None:
-            return  # the client has gone meanwhile
+            return  # the client has disconnected
         if error is not None:
             log.error("%s - password check failed: %s", session, error)
         checked(LoginRefused("password check failed") if error is not None else done.result())
         self.plane.release(session.link)
 
-    # -- what is told
+    # -- INFO and keep-alive
 
     def jitter(self, span_s: float) -> float:
         return span_s * secrets.randbelow(JITTER_STEPS) / JITTER_STEPS
@@ -301,7 +301,7 @@ class ServerState:
 
     @property
     def announced_address(self) -> tuple[str, int]:
-        """Where clients are told to come: as configured, else where we listen."""
+        """The address that INFO reports: the configured one, else the listener's."""
         if not self.options.client_advertise:
             return self.client_address
         host, _, port = self.options.client_advertise.rpartition(":")
@@ -310,9 +310,9 @@ class ServerState:
         return host.strip("[]"), int(port)
 
     def greeting_for(self, session: ClientSession) -> ServerInfo:
-        """The first INFO of a connection: what its listener wants, and a nonce to sign."""
+        """Return the first INFO of a connection: its listener's requirements and a nonce."""
         authenticator = self.authenticator(session.kind)
-        # As the reference: a browser is asked to log in even where there is a default user.
+        # As in the reference, INFO requires login from a browser even with a default user.
         asked = authenticator.auth_required or (
             session.kind == "WEBSOCKET" and authenticator.guarded
         )
@@ -324,7 +324,7 @@ class ServerState:
         )
 
     def info_for(self, session: ClientSession, *, connect_info: bool = False) -> ServerInfo:
-        """A later INFO, as the reference fills it: of the server, whatever its listeners want."""
+        """Return a later INFO; as in the reference, it describes the server, not its listeners."""
         options = self.options
         websocket = options.websocket
         tls = options.tls

@@ -1,4 +1,4 @@
-"""`--signal`: telling a running server to stop, reload, reopen its log or go lame."""
+"""`--signal`: sends a signal to a running server: stop, reload, reopen the log, lame duck mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROCESSES: Final = Path("/proc")
 
 
 def send_signal(request: SignalRequest) -> int:
-    """Sends it to the process named, or to the only server that runs; answers the exit code."""
+    """Send a signal to the named process, or to the only running server; return the exit code."""
     try:
         os.kill(_target(request.pid), SIGNALS[request.command])
     except OSError as error:
@@ -59,7 +59,7 @@ def _named_pid(named: str) -> int:
 
 
 def _running_servers() -> Iterator[int]:
-    """Processes that run `penstock serve`, other than this one."""
+    """Yield the processes that run `penstock serve`, except this one."""
     for entry in PROCESSES.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue

@@ -1,4 +1,4 @@
-"""The server in a thread of its own, for programs without an event loop."""
+"""ThreadedServer: the server in its own thread, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class ThreadedServer:
     """A blocking server: `with penstock.ThreadedServer() as server: ...`.
 
-    Takes the arguments of `Server`. The thread is a daemon, so a program that forgets to stop it
-    can still end.
+    Takes the arguments of `Server`. The thread is a daemon, so a program that does not stop it
+    can still exit.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
@@ -27,7 +27,7 @@ class ThreadedServer:
         self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
 
     def start(self) -> None:
-        """Returns when clients can connect; raises what kept the server from starting."""
+        """Return when clients can connect; raise the error that prevented the start."""
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
@@ -35,7 +35,7 @@ class ThreadedServer:
             raise self._failure
 
     def stop(self) -> None:
-        """Returns when everything is closed."""
+        """Return when everything is closed."""
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()
             self._thread.join()

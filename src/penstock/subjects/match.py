@@ -1,17 +1,16 @@
-"""Comparing two subjects: a literal with a pattern, or a pattern with a pattern.
+"""Compares two subjects: a literal with a pattern, or a pattern with a pattern.
 
-Three relations, each with the reference server's exact meaning: `match_literal` is what the
-subscription trie answers for one entry, `is_subset` says that one pattern covers another, and
-`collides` that two patterns may meet in one literal; `overlap` is where they meet. All are pure
-and take any string; on valid subjects they mean what the protocol says, and no empty token ever
-equals a wildcard.
+The relations have the reference server's exact meaning. `match_literal`: the subscription trie
+finds the pattern for the literal. `is_subset`: one pattern covers another. `collides`: some literal
+may match both patterns. `overlap`: the pattern of those literals. All functions are pure and accept
+any string; for valid subjects they follow the protocol, and no empty token equals a wildcard.
 """
 
 from penstock.subjects.tokens import ANY_TAIL, ANY_TOKEN, SEPARATOR, WILDCARDS, tokenise
 
 
 def match_literal(literal: str, pattern: str) -> bool:
-    """Whether a trie holding only `pattern` finds it for `literal`.
+    """Return whether a trie that holds only `pattern` finds it for `literal`.
 
     The tokens of `literal` are never read as wildcards. A message sent to `a.*` is found by the
     patterns `a.*` and `a.>` but not by `a.b`.
@@ -30,10 +29,10 @@ def match_literal(literal: str, pattern: str) -> bool:
 
 
 def is_subset(inner: str, outer: str) -> bool:
-    """Whether every literal matched by `inner` is matched by `outer`.
+    """Return whether `outer` matches every literal that `inner` matches.
 
-    Kept from the reference: a token of `outer` that merely *starts* with `*` covers any literal
-    token, so `a.b` counts as inside `*x.b`. What follows the `>` of `outer` is not looked at.
+    As in the reference, a token of `outer` that only *starts* with `*` covers any literal token,
+    so `a.b` counts as inside `*x.b`. Tokens after the `>` of `outer` are ignored.
     """
     inner_tokens = tokenise(inner)
     outer_tokens = tokenise(outer)
@@ -46,10 +45,10 @@ def is_subset(inner: str, outer: str) -> bool:
 
 
 def collides(left: str, right: str) -> bool:
-    """Whether some literal may match both patterns.
+    """Return whether some literal may match both patterns.
 
-    When both hold wildcards, a token that merely *starts* with `*` or `>` is taken for a wildcard,
-    as the reference does: `*x.*` and `a.*` collide. That errs on the side of a collision.
+    If both have wildcards, a token that only *starts* with `*` or `>` counts as a wildcard, as in
+    the reference: `*x.*` and `a.*` collide. This can report a collision where there is none.
     """
     if left == right:
         return True
@@ -66,7 +65,7 @@ def collides(left: str, right: str) -> bool:
 
 
 def overlap(left: str, right: str) -> str | None:
-    """The pattern of what both match, or None if nothing does."""
+    """Return the pattern of the subjects that both match, or None if there are none."""
     ours, theirs = tokenise(left), tokenise(right)
     common: list[str] = []
     for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):

@@ -1,9 +1,9 @@
-"""One pattern's subjects under another name, and back again.
+"""Renaming: rewrites the subjects of one pattern to another pattern, and back.
 
-An import shows what another account calls `theirs` under a name of our own, `ours`. What `ours`
-leaves open, `theirs` leaves open too: by `*`, in the same order, or by `$2` and `{{wildcard(2)}}`
-in any order. Every wildcard is used once, so that both directions are defined; patterns are
-renamed as literals are. What cannot be renamed so is refused when a `Renaming` is made.
+An import shows subjects that another account calls `theirs` under a local name, `ours`. The
+wildcards of both correspond: by `*` in the same order, or by `$2` and `{{wildcard(2)}}` in any
+order. Every wildcard is used once, so that both directions are defined. Patterns are rewritten like
+literals. The constructor raises `TransformFault` for a pair that cannot be rewritten this way.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _REFERENCE: Final = re.compile(r"\$([0-9]+)|\{\{\s*[wW]ildcard\s*\(\s*([0-9]+)\s
 
 
 class Renaming:
-    """What is `theirs` there, is `ours` here."""
+    """Rewrites between `theirs` in the other account and `ours` in this one."""
 
     def __init__(self, theirs: str, ours: str) -> None:
-        """Raises `TransformFault`."""
+        """Check and compile the pair. Raises `TransformFault`."""
         self.theirs: Final = theirs
         self._is_same: Final = theirs == ours
         self._is_single: Final = not has_wildcard(theirs)
-        """One subject there, whatever is asked for here."""
+        """A single subject in the other account, whatever the local subject is."""
         if self._is_same or self._is_single:
             self.ours = ours
             return
@@ -43,20 +43,20 @@ class Renaming:
         self._outward: Final = _plan(there, {position: at for at, position in moved.items()})
 
     def inward(self, subject: str) -> str:
-        """What a subject of theirs is called here."""
+        """Return the local name of a subject of theirs."""
         if self._is_same:
             return subject
         return self.ours if self._is_single else _renamed(subject, self._inward, self.theirs)
 
     def outward(self, subject: str) -> str:
-        """What a subject or pattern of ours is called there."""
+        """Return the other account's name of a local subject or pattern."""
         if self._is_same:
             return subject
         return self.theirs if self._is_single else _renamed(subject, self._outward, self.ours)
 
 
 def _numbered(pattern: str) -> list[str]:
-    """Its tokens, wildcards by their number."""
+    """Return the tokens, with wildcards replaced by `$1`, `$2` and so on."""
     made = []
     count = 0
     for token in tokenise(pattern):
@@ -76,7 +76,7 @@ def _number(token: str) -> int:
 
 
 def _plan(tokens: list[str], moved: dict[int, int]) -> list[str | int]:
-    """How the result is made: tokens that stay, and positions to copy from."""
+    """Return how to build the result: literal tokens, and positions to copy from."""
     return [moved.get(at, token) for at, token in enumerate(tokens) if token != ANY_TAIL]
 
 

@@ -1,9 +1,10 @@
-"""Many patterns, and which of them meet or cover another: a trie instead of comparing them all.
+"""PatternIndex: finds which of many patterns collide with or cover another, using a trie.
 
-`match.collides` and `match.is_subset` decide; the trie only leaves out what cannot match. A token
-that begins like a wildcard is kept apart from the others, because both may take it for one. Any
-string may be kept and asked for. Pure. A query visits nodes one by one and yields each, so that the
-caller can stop for others in between; where many patterns have wildcards, it may visit most nodes.
+`match.collides` and `match.is_subset` decide; the trie only skips patterns that cannot match. A
+token that starts with a wildcard character is kept apart, because both functions may treat it as a
+wildcard. Any string may be added and queried. Pure. A query visits nodes one by one and yields
+each, so that the caller can serve others in between; with many wildcard patterns it may visit most
+nodes.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 VISITS_PER_SLICE: Final = 256
-"""Nodes that a query visits before others are served."""
+"""Nodes that a query visits before other clients are served."""
 ITEMS_PER_SLICE: Final = 128
-"""Patterns that are taken in or compared before others are served."""
+"""Patterns that are added or compared before other clients are served."""
 
 _WILD: Final = tuple(WILDCARDS)
 _BELOW: Final = -1
 
 
 _NONE: Final[dict[str, Any]] = {}
-"""The children of most nodes: shared, so that a large index is few objects; never written to."""
+"""Shared by nodes without children, so that a large index has few objects; never written to."""
 
 
 class _Node(Generic[K]):
@@ -39,10 +40,10 @@ class _Node(Generic[K]):
     def __init__(self) -> None:
         self.plain: dict[str, _Node[K]] = _NONE
         self.wild: dict[str, _Node[K]] = _NONE
-        self.owners: dict[K, str] = {}  # who has the pattern that ends here -> the pattern
+        self.owners: dict[K, str] = {}  # owner -> the pattern that ends here
 
     def child(self, token: str) -> _Node[K]:
-        """Return the node below for a token, made if it is new."""
+        """Return the child node for a token, created if it is new."""
         children = self.below(token)
         if children is _NONE:
             children = {}
@@ -64,7 +65,7 @@ class _Node(Generic[K]):
 
 
 class PatternIndex(Generic[K]):
-    """Patterns, each with an owner; an owner may have many, and has each once."""
+    """Patterns with owners; an owner may have many patterns, each once."""
 
     def __init__(self) -> None:
         self._root: _Node[K] = _Node()
@@ -76,7 +77,7 @@ class PatternIndex(Generic[K]):
         node.owners[owner] = pattern
 
     def remove(self, pattern: str, owner: K) -> None:
-        """Take out what was added."""
+        """Remove a pattern that was added."""
         path, node = [], self._root
         for token in tokenise(pattern):
             path.append((node.below(token), token))
@@ -87,14 +88,14 @@ class PatternIndex(Generic[K]):
                 del children[token]
 
     def owners_meeting(self, pattern: str) -> Iterator[K]:
-        """Yield who has a pattern that collides with this one; an owner may come up twice."""
+        """Yield the owners of patterns that collide with this one; an owner may repeat."""
         for owners in self.visit_meeting(pattern):
             for owner, own in owners.items():
                 if collides(pattern, own):
                     yield owner
 
     def visit_meeting(self, pattern: str) -> Iterator[dict[K, str]]:
-        """Yield the owners at each node where a pattern may end that collides with this one."""
+        """Yield the owners at each node where a colliding pattern may end."""
         tokens = tokenise(pattern)
         waiting = [(self._root, 0)]
         while waiting:
@@ -115,7 +116,7 @@ class PatternIndex(Generic[K]):
                     waiting.append((child, _BELOW if own == ANY_TAIL else at + 1))
 
     def visit_covering(self, pattern: str) -> Iterator[dict[K, str]]:
-        """Yield the owners at each node where a pattern may end that covers this one."""
+        """Yield the owners at each node where a covering pattern may end."""
         tokens = tokenise(pattern)
         waiting = [(self._root, 0)]
         while waiting:
@@ -145,7 +146,7 @@ def _tails(node: _Node[K]) -> Iterator[tuple[str, _Node[K]]]:
 
 
 class PatternList:
-    """The patterns of one list, told apart by their places; `fill` must have been run."""
+    """The patterns of one list, identified by index; run `fill` before any query."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = patterns
@@ -155,7 +156,7 @@ class PatternList:
         self._visits = 0
 
     def fill(self) -> Sliced[None]:
-        """Take the patterns in."""
+        """Add the patterns to the index."""
         wild = 0
         for at, pattern in enumerate(self.patterns):
             self._places.setdefault(pattern, []).append(at)
@@ -174,11 +175,11 @@ class PatternList:
                 yield
 
     def is_duplicate(self, at: int) -> bool:
-        """Return whether the same pattern is at an earlier place."""
+        """Return whether the same pattern has a smaller index."""
         return self._places[self.patterns[at]][0] < at
 
     def met_later(self, at: int) -> Sliced[int | None]:
-        """Return the first later place whose pattern collides with the one at a place."""
+        """Return the first larger index whose pattern collides with the one at `at`."""
         pattern = self.patterns[at]
         later = [place for place in self._places[pattern] if place > at][:1]
         for owners in self._index.visit_meeting(pattern) if self._has_wild else ():
@@ -191,7 +192,7 @@ class PatternList:
         return min(later, default=None)
 
     def meets_other(self, at: int) -> Sliced[bool]:
-        """Return whether the pattern at a place collides with one at another place."""
+        """Return whether the pattern at `at` collides with another one."""
         pattern = self.patterns[at]
         if len(self._places[pattern]) > 1:
             return True
@@ -204,7 +205,7 @@ class PatternList:
         return False
 
     def is_covered(self, at: int) -> Sliced[bool]:
-        """Return whether the pattern at a place is a subset of one at another place."""
+        """Return whether the pattern at `at` is a subset of another one."""
         pattern = self.patterns[at]
         if len(self._places[pattern]) > 1 and is_subset(pattern, pattern):
             return True

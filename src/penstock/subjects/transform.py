@@ -1,12 +1,12 @@
-"""Subject transforms: messages under one pattern get subjects made after another.
+"""Subject transforms: rewrite subjects that match one pattern to a destination.
 
-A destination is a subject whose tokens may be functions of what the source's wildcards matched:
-`{{wildcard(1)}}` or `$1`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and so on. Sources and
-destinations are looked at once, when a `Transform` is made; what is wrong with them is a
-`TransformFault` in the reference's words. Applying one cannot fail and is plain string work.
+The tokens of a destination may be functions of what the source's wildcards matched:
+`{{wildcard(1)}}` or `$1`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and so on. Creating a
+`Transform` checks source and destination once and raises `TransformFault` with the reference's
+texts. Applying a transform cannot fail and only handles strings.
 
-Positions and lengths count bytes, as in the reference. Chance comes in from outside; where none
-is given, `{{random(n)}}` takes turns.
+Positions and lengths count bytes, as in the reference. The caller passes the random source; without
+one, `{{random(n)}}` counts round-robin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INT32_MAX: Final = 2**31 - 1
 SHARED_MAX: Final = 8_192
-"""Transforms that are kept for those who build the same again; about a kilobyte each."""
+"""Transforms that are cached for callers that build the same again; about a kilobyte each."""
 
 BAD_SUBJECT: Final = "invalid subject"
 _BAD: Final = "invalid mapping destination"
@@ -46,7 +46,7 @@ _COMMA: Final = re.compile(r",\s*")
 
 
 def _call(name: str) -> re.Pattern[str]:
-    """A call of a function whose name may begin its words with capitals."""
+    """Return a pattern for calls of a function; each word of its name may be capitalised."""
     letters = "".join(f"[{part[0]}{part[0].upper()}]{part[1:]}" for part in name.split("_"))
     return re.compile(rf"\{{\{{\s*{letters}\s*\((.*)\)\s*\}}\}}")
 
@@ -62,15 +62,15 @@ _CALLS: Final = {
 
 
 CALL_STARTS: Final = "{$"
-"""What a token begins with that does not stand for itself."""
+"""First characters of a token that is not literal."""
 
 
 class TransformFault(ValueError):
-    """Source or destination cannot be used; the message says why."""
+    """Source or destination is invalid; the message gives the reason."""
 
 
 class _Function(NamedTuple):
-    """One token of a destination, read. `name` is empty for a token that stands for itself."""
+    """One parsed token of a destination. `name` is empty for a literal token."""
 
     token: str
     name: str = ""
@@ -80,14 +80,14 @@ class _Function(NamedTuple):
 
 
 class Transform:
-    """What matches `src` becomes `dest`."""
+    """Rewrites subjects that match `src` to `dest`."""
 
     def __init__(
         self, src: str, dest: str, *, strict: bool = False, draw: Draw | None = None
     ) -> None:
-        """`strict`: only what can be undone, as imports need it.
+        """Check and compile; `strict` allows only reversible transforms, as imports need them.
 
-        An empty source is `>`. `draw(n)` gives a number below n.
+        An empty source means `>`. `draw(n)` returns a number below n.
         """
         self.src: Final = src or ANY_TAIL
         self.dest: Final = dest
@@ -112,7 +112,7 @@ class Transform:
         self._pieces: Final = [self._piece(function) for function in functions]
 
     def match(self, subject: str) -> str | None:
-        """What a message's subject becomes, or None if it does not match the source."""
+        """Return the transformed subject, or None if it does not match the source."""
         if self._changes_nothing:
             return subject
         tokens = tokenise(subject)
@@ -141,7 +141,7 @@ class Transform:
         return SEPARATOR.join(made)
 
     def _piece(self, function: _Function) -> Piece:
-        """How one token of the result is made."""
+        """Return the function that produces one token of the result."""
         if not function.name:
             return lambda _: function.token
         if function.name == "random":
@@ -157,7 +157,7 @@ class Transform:
 
 
 def check_mapping(src: str, dest: str) -> None:
-    """Raise `TransformFault` unless a stream may be configured so; no destination is fine."""
+    """Raise `TransformFault` unless a stream may use this mapping; `dest` may be empty."""
     if not dest:
         return
     ended = False
@@ -175,9 +175,9 @@ def check_mapping(src: str, dest: str) -> None:
 
 
 def shared_transform(src: str, dest: str) -> Transform:
-    """Return a transform that others may have, too: checks, plans and feeds build it once.
+    """Return a cached transform, so that checks, plans and source readers build it once.
 
-    One that draws numbers keeps count of its turns and is not shared.
+    A transform that draws numbers has a counter and is not shared.
     """
     return Transform(src, dest) if "andom" in dest else _shared(src, dest)
 
@@ -191,13 +191,13 @@ def _shared(src: str, dest: str) -> Transform:
 
 
 def _usable(subject: str) -> list[str] | None:
-    """Its tokens, None if it is no subject. Blanks are not looked at here."""
+    """Return the tokens, or None for an invalid subject. Does not check for blanks."""
     tokens = tokenise(subject)
     return None if "" in tokens or ANY_TAIL in tokens[:-1] else tokens
 
 
 def _bound(sources: list[str], targets: list[str], strict: bool) -> list[_Function]:
-    """The destination's functions, their arguments as positions in the source."""
+    """Return the destination's functions, with wildcard numbers resolved to source positions."""
     at = {
         number: position
         for number, position in enumerate(
@@ -220,7 +220,7 @@ def _bound(sources: list[str], targets: list[str], strict: bool) -> list[_Functi
         for index in function.indexes:
             if index > len(at):
                 raise TransformFault(f"{_OUT_OF_RANGE} in {token}: [{index}]")
-        # An index below 1 is the first token, as the reference has it.
+        # As in the reference, an index below 1 means the first token.
         positions = tuple(at.get(index, 0) for index in function.indexes)
         functions.append(function._replace(indexes=positions))
     return [function for function in functions if function.token != ANY_TAIL]
@@ -237,7 +237,7 @@ def _is_call(token: str) -> bool:
 
 
 def _read(token: str) -> _Function:
-    """A token of a destination, as written."""
+    """Parse one token of a destination."""
     if len(token) > 1 and token[0] == "$":
         number = _integer(token[1:])
         return _Function(token) if number is None else _Function(token, "wildcard", (number,))
@@ -310,7 +310,7 @@ def _integer(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-# -- making tokens
+# -- producing tokens
 
 
 def _partition(function: _Function, tokens: list[str]) -> str:
@@ -322,7 +322,7 @@ def _partition(function: _Function, tokens: list[str]) -> str:
 
 
 def fnv1a(key: bytes) -> int:
-    """The 32-bit FNV-1a hash."""
+    """Return the 32-bit FNV-1a hash."""
     hashed = 0x811C9DC5
     for byte in key:
         hashed = (hashed ^ byte) * 0x01000193 & 0xFFFF_FFFF
@@ -346,7 +346,7 @@ def _split(token: str, function: _Function) -> str:
 
 
 def _at_cuts(token: str, cuts: Callable[[int], list[int]]) -> str:
-    """The token cut at byte positions that `cuts` gives for its length."""
+    """Return the token split at the byte positions that `cuts` returns for its length."""
     raw = token.encode("utf-8", "surrogateescape")
     bounds = [0, *cuts(len(raw)), len(raw)]
     parts = [raw[start:stop] for start, stop in itertools.pairwise(bounds)]
@@ -354,7 +354,7 @@ def _at_cuts(token: str, cuts: Callable[[int], list[int]]) -> str:
 
 
 def _cut_at(position: Callable[[int, int], int]) -> Callable[[str, _Function], str]:
-    """Cut once, if the position is inside the token."""
+    """Return a function that splits once, if the position is inside the token."""
 
     def cut(token: str, function: _Function) -> str:
         size = function.number

@@ -1,4 +1,4 @@
-"""C surface of SubList, for the compiled modules above it."""
+"""C declarations of SubList, for the compiled modules above it."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -51,7 +51,7 @@ cdef class SubList:
     cdef CachedMatch* dead_matches
     cdef char* text            # scratch for a node's subject
     cdef size_t text_cap
-    cdef set handles           # the Python subscriptions in here, where the collector sees them
+    cdef set handles           # the Python subscriptions, visible to the garbage collector
     cdef dict watched
     cdef list interest_changes
 

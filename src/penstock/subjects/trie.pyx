@@ -1,14 +1,15 @@
 """SubList: the subscription trie with its match cache.
 
-A match is a walk down the trie, remembered in a two-way cache once a subject has been asked for
-twice.
+A match walks down the trie; its result is kept in a two-way cache after the second lookup of the
+same subject.
 
-Invariants: a cached match is never wrong. A literal subscription that comes or goes drops
-exactly its own entry; a wildcard one moves the stamp of every subject it could touch (those that
-share its first token, or all of them), and an entry with an old stamp is a miss. A removed
-subscription stays readable until `reclaim`, so a match may be walked while its members leave.
+Invariants: a cached match is never wrong. Adding or removing a literal subscription evicts exactly
+its own entry. Adding or removing a wildcard subscription changes the stamp of every subject that it
+could match (those that share its first token, or all of them), and an entry with an old stamp is a
+miss. A removed subscription stays readable until `reclaim`, so a match may be iterated while its
+members are removed.
 
-Knows nothing of connections: a subscription's owner is an opaque pointer to the layers above.
+SubList does not know connections: a subscription's owner is an opaque pointer to the layers above.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -28,15 +29,15 @@ from typing import NamedTuple
 cdef enum:
     SUBJECT_BYTES_MAX = 65535    # a node counts its token's bytes in sixteen bits
     CACHE_SETS = 16384           # sets of two entries
-    CACHE_BYTES_MAX = 67108864   # of remembered matches; beyond, the cache starts afresh
+    CACHE_BYTES_MAX = 67108864   # of cached matches; above it, the cache is cleared
     STAMP_BUCKETS = 256          # stamps by first token
-    FREED_MANY = 256             # removed subscriptions after which the allocator merges blocks
-    MERGE_BYTES = 2048           # a request that makes it do so
-    DOOR_SLOTS = 8192            # subjects seen once, not yet worth an entry
+    FREED_MANY = 256             # freed subscriptions after which the allocator is made to merge
+    MERGE_BYTES = 2048           # an allocation that makes it merge
+    DOOR_SLOTS = 8192            # hashes of subjects looked up once, not cached yet
 
 
 class InvalidSubject(ValueError):
-    """A subject with an empty token, with something after `>`, or longer than any can be."""
+    """A subject with an empty token, with tokens after `>`, or longer than SUBJECT_BYTES_MAX."""
 
 
 class SubListStats(NamedTuple):
@@ -56,7 +57,7 @@ class Matches(NamedTuple):
 
 
 cdef class Subscription:
-    """A subject pattern, perhaps a queue name, and a value of the owner's choosing."""
+    """A subject pattern, an optional queue name, and a value that the owner chooses."""
 
     def __cinit__(self, str subject, str queue=None, value=None):
         self.subject = subject
@@ -66,7 +67,7 @@ cdef class Subscription:
         self.home = NULL
 
     def __dealloc__(self):
-        if self.sub != NULL:        # swept together with its list, and before it
+        if self.sub != NULL:        # the collector frees it before its list
             self.sub.owner = NULL
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ cdef class Subscription:
 # ---------------------------------------------------------------------------- the list
 
 cdef inline void copied(char* to, const void* start, size_t n) noexcept nogil:
-    """Copy a list; an empty one has no address, which `memcpy` does not allow."""
+    """Copy a list; the address of an empty one is NULL, which `memcpy` does not allow."""
     if n:
         memcpy(to, start, n)
 
@@ -124,12 +125,12 @@ cdef class SubList:
 
     def insert(self, Subscription subscription not None, *, bint call=False,
                bint lane=False, bint routed=False, bint shadow=False) -> None:
-        """Adds it; with `call`, the router calls the subscription's value for each message.
+        """Add a subscription; with `call`, the router calls its value for each message.
 
-        With `lane` as well, that value is a Lane, which may take messages without a call; with
-        `routed` it is called with one argument more, the subject that led there, which need not
-        be the message's own. A `shadow` stands for somebody of another account: it gets only what
-        was published in this one.
+        With `lane` as well, the value is a Lane, which may take messages without a call. With
+        `routed` the call gets one more argument first: the subject that was routed to, which may
+        differ from the message's. A `shadow` represents a subscription of another account: it gets
+        only messages published in this account.
         """
         cdef bytes subject = subscription.subject.encode("utf-8", "surrogateescape")
         cdef bytes queue = (subscription.queue or "").encode("utf-8", "surrogateescape")
@@ -161,10 +162,10 @@ cdef class SubList:
         self.reclaim()
         self.handles.discard(subscription)
 
-    # -- asking
+    # -- queries
 
     def match(self, str subject not None) -> Matches:
-        """The plain subscriptions and the queue groups that a message on `subject` reaches."""
+        """Return the plain subscriptions and queue groups that a message on `subject` reaches."""
         cdef bytes raw = subject.encode("utf-8", "surrogateescape")
         cdef Match found
         cdef uint32_t i, j
@@ -181,7 +182,7 @@ cdef class SubList:
         return self.interested(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
     def reverse_match(self, str pattern not None) -> list:
-        """Every subscription that some subject shares with `pattern`, queue members included."""
+        """Return every subscription that overlaps `pattern`, including queue members."""
         cdef bytes raw = pattern.encode("utf-8", "surrogateescape")
         cdef const char* p = PyBytes_AS_STRING(raw)
         cdef size_t n = PyBytes_GET_SIZE(raw)
@@ -234,9 +235,9 @@ cdef class SubList:
     # -- interest in one exact subject
 
     def watch(self, str subject not None, str queue=None) -> bool:
-        """Reports, from now on, when interest in exactly this subject (and queue) comes or goes.
+        """Record, from now on, when interest in exactly this subject (and queue) appears or ends.
 
-        Only subscriptions to the same literal subject count. Answers whether there is one now.
+        Only subscriptions to the same literal subject count. Returns whether there is one now.
         """
         self.watched[(subject, queue)] = self.watched.get((subject, queue), 0) + 1
         return self.exact_interest(subject, queue)
@@ -249,7 +250,7 @@ cdef class SubList:
             del self.watched[(subject, queue)]
 
     def drain_interest_changes(self) -> list:
-        """(subject, queue, present) for every watched change since the last call."""
+        """Return (subject, queue, present) for every watched change since the last call."""
         changes, self.interest_changes = self.interest_changes, []
         return changes
 
@@ -281,10 +282,10 @@ cdef class SubList:
             self.interest_changes.append((subject, queue, bool(present)))
         return 0
 
-    # -- the C side
+    # -- C interface
 
     cdef size_t subject_text(self, Node* node) noexcept nogil:
-        """The node's subject, in self.text."""
+        """Write the node's subject to self.text; return its length."""
         cdef size_t n = node_text(node, self.text, self.text_cap)
         if n > self.text_cap:
             self.text_cap = 2 * n
@@ -294,7 +295,7 @@ cdef class SubList:
 
     cdef int add(self, Sub* sub, const char* subject, size_t n,
                  const char* queue, size_t queue_len) except -1:
-        """Hangs `sub` in the trie. The subject must be a valid pattern."""
+        """Add `sub` to the trie. The subject must be a valid pattern."""
         cdef Node* node = descend(self.root, subject, n, self.seed, True)
         cdef QueueGroup* group = NULL
         cdef bint first
@@ -317,7 +318,7 @@ cdef class SubList:
         return 0
 
     cdef void drop(self, Sub* sub) noexcept:
-        """Takes `sub` out; its memory stays readable until reclaim."""
+        """Remove `sub`; its memory stays readable until reclaim."""
         cdef Node* node = sub.node
         cdef QueueGroup* group = sub.group
         cdef bint last
@@ -344,7 +345,7 @@ cdef class SubList:
         self.removes += 1
 
     cdef void find(self, const char* subject, size_t n, Match* out) noexcept nogil:
-        """Fills `out`; what it points to is good until the next call here, or reclaim."""
+        """Fill `out`; its pointers are valid until the next call here, or reclaim."""
         cdef uint64_t hashed = hash_bytes(subject, n, self.seed)
         cdef CacheSlot* slots = NULL
         cdef CachedMatch* entry
@@ -375,13 +376,13 @@ cdef class SubList:
         out.cost = out.nplain + out.nmembers
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
-        """Whether anything matches; no list is made and the cache is left alone."""
+        """Return whether anything matches; builds no list and does not use the cache."""
         if has_empty_token(subject, n):
             return False
         return any_match(self.root, subject, subject + n, self.seed)
 
     cdef void reclaim(self) noexcept nogil:
-        """Frees what was removed. Nobody may hold a match across this."""
+        """Free what was removed. No caller may hold a match across this."""
         cdef Sub* sub
         cdef CachedMatch* entry
         cdef uint32_t freed = 0
@@ -392,7 +393,7 @@ cdef class SubList:
             freed += 1
         if freed >= FREED_MANY:
             # glibc keeps small freed blocks in lists and merges all of them at the next large
-            # request: 300 ms after 300,000 subscriptions. So it has to merge after each slice.
+            # allocation: 300 ms after 300,000 subscriptions. This forces a merge after each slice.
             free(xalloc(MERGE_BYTES))
         while self.dead_matches != NULL:
             entry = self.dead_matches
@@ -406,7 +407,7 @@ cdef class SubList:
                 and entry.bucket_stamp == self.stamps[entry.bucket])
 
     cdef bint asked_before(self, uint64_t hashed) noexcept nogil:
-        """Inboxes are asked for once and never again: they must not push out what is hot."""
+        """Return whether the hash was seen before: single-use inboxes must evict no hot entry."""
         cdef uint32_t tag = <uint32_t>(hashed >> 32) | 1
         cdef uint32_t at = <uint32_t>(hashed & (DOOR_SLOTS - 1))
         if self.door[at] == tag:
@@ -478,7 +479,7 @@ cdef class SubList:
             self.evict(&self.cache[i])
 
     cdef void touch(self, const char* subject, size_t n) noexcept nogil:
-        """A subscription to this pattern came or went: no cached match it reaches may survive."""
+        """Invalidate the cached matches that a subscription to this pattern could change."""
         cdef uint64_t hashed
         cdef CacheSlot* slots
         cdef size_t first
@@ -513,7 +514,7 @@ cdef object sub_queue(Sub* sub):
     return group_name(sub.group)[:sub.group.name_len].decode("utf-8", "surrogateescape")
 
 cdef Subscription as_object(Sub* sub):
-    """The handle itself, or for a connection's subscription a description of it."""
+    """Return the Subscription object; for a connection's subscription, a description of it."""
     if sub.kind != SUB_SINK:
         return <Subscription>sub.owner
     return Subscription(sub_subject(sub), sub_queue(sub))

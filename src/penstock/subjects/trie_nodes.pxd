@@ -1,4 +1,4 @@
-"""C surface of the trie's nodes."""
+"""C declarations of the trie's nodes."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr
@@ -68,11 +68,11 @@ cdef enum SubKind:
     SUB_CALLBACK = 2  # owner is a Subscription whose value the router calls
 
 cdef enum SubFlag:
-    SUB_REMOVED = 1   # gone from the trie; memory waits for reclaim()
-    SUB_FILTERED = 2  # deliveries need a look at the owner's deny list
-    SUB_LANE = 4      # the value of its Subscription is a Lane of the router's
-    SUB_SHADOW = 8    # stands for a subscription of another account, which imports from this one
-    SUB_ROUTED = 16   # its callback is told first where the message was sent
+    SUB_REMOVED = 1   # removed from the trie; its memory waits for reclaim()
+    SUB_FILTERED = 2  # deliveries must check the owner's deny list
+    SUB_LANE = 4      # the value of its Subscription is a Lane of the router
+    SUB_SHADOW = 8    # represents a subscription of another account, which imports from this one
+    SUB_ROUTED = 16   # its callback gets the routed subject as its first argument
 
 
 cdef struct Node:
@@ -82,7 +82,7 @@ cdef struct Node:
     Node* rest
     Sub* plain
     QueueGroup* groups
-    GroupTable* table     # NULL, or an index of the groups by name: there are many
+    GroupTable* table     # NULL, or an index of the groups by name, if there are many
     uint32_t nslots
     uint32_t nchildren
     uint32_t hash
@@ -128,7 +128,7 @@ cdef struct Match:
     uint32_t nplain
     uint32_t nmembers
     uint32_t ngroups
-    uint32_t cost         # subscriptions that were visited to find this; 0: it was in the cache
+    uint32_t cost         # subscriptions visited to find this; 0: found in the cache
 
 cdef struct Collector:
     Sub** plain

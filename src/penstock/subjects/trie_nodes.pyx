@@ -1,15 +1,15 @@
-"""The nodes of the subscription trie: insertion points, walks and pruning, as free C functions.
+"""The nodes of the subscription trie: insertion, walks and pruning, as C functions.
 
-One node per subject token; literal children in a small open-addressing table, `*` and `>` in
-slots of their own; subscriptions hang off their node in intrusive lists, so that neither needs
-an allocation of its own. Knows nothing of caches, owners or Python values.
+One node per subject token. Literal children are in a small open-addressing table, `*` and `>` in
+slots of their own. Subscriptions are linked to their node in intrusive lists, so that list entries
+need no allocation. This module does not know caches, owners or Python values.
 """
 
 from libc.stdlib cimport free, qsort
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef enum:
-    GROUPS_LISTED_MAX = 16       # queue groups of a node without an index of their names
+    GROUPS_LISTED_MAX = 16       # queue groups of a node before it gets an index by name
 
 # ---------------------------------------------------------------------------- subjects
 
@@ -28,7 +28,7 @@ cdef bint has_empty_token(const char* subject, size_t n) noexcept nogil:
         p = dot + 1
 
 cdef bint valid_pattern(const char* subject, size_t n) noexcept nogil:
-    """May be subscribed to: no empty token, `>` only as the last one."""
+    """Return whether the subject is a valid pattern: no empty token, `>` only as the last one."""
     cdef const char* p = subject
     cdef const char* end = subject + n
     cdef size_t length
@@ -109,7 +109,7 @@ cdef void add_child(Node* parent, Node* child) noexcept nogil:
     parent.nchildren += 1
 
 cdef void remove_child(Node* parent, Node* child) noexcept nogil:
-    """Takes a literal child out, closing the gap so that probing needs no tombstones."""
+    """Remove a literal child, closing the gap so that probing needs no tombstones."""
     cdef uint32_t mask = parent.nslots - 1
     cdef uint32_t i = child.hash & mask
     cdef uint32_t j, home
@@ -136,7 +136,7 @@ cdef void remove_child(Node* parent, Node* child) noexcept nogil:
 
 cdef Node* descend(Node* root, const char* p, size_t n, uint64_t seed,
                    bint create) noexcept nogil:
-    """The node of a pattern; with `create`, made where it is missing."""
+    """Return the node of a pattern; with `create`, create missing nodes."""
     cdef const char* end = p + n
     cdef Node* level = root
     cdef Node* node
@@ -168,7 +168,7 @@ cdef bint node_empty(Node* node) noexcept nogil:
             and node.star == NULL and node.rest == NULL)
 
 cdef void prune(Node* node) noexcept nogil:
-    """Frees the node and every ancestor that nothing hangs from any more."""
+    """Free the node and every ancestor that has become empty."""
     cdef Node* parent
     while node.parent != NULL and node_empty(node):
         parent = node.parent
@@ -182,7 +182,7 @@ cdef void prune(Node* node) noexcept nogil:
         node = parent
 
 cdef size_t node_text(Node* node, char* out, size_t cap) noexcept nogil:
-    """Writes the node's subject, if `cap` has room for it; answers its length either way."""
+    """Write the node's subject if it fits into `cap`; return its length either way."""
     cdef size_t n = 0
     cdef Node* at = node
     cdef char* p
@@ -212,7 +212,7 @@ cdef Sub* chain(Sub* list_, Sub* rest) noexcept nogil:
     return list_
 
 cdef Sub* free_tree(Node* node, Sub* subs) noexcept nogil:
-    """Frees a whole trie; answers its subscriptions, chained in front of `subs`."""
+    """Free a whole trie; return its subscriptions, linked before `subs`."""
     cdef uint32_t i
     cdef QueueGroup* group = node.groups
     cdef QueueGroup* next_group
@@ -253,7 +253,7 @@ cdef inline bint is_named(QueueGroup* group, const char* name, size_t n,
 
 cdef QueueGroup* group_of(Node* node, const char* name, size_t n, uint32_t hashed,
                           bint create) noexcept nogil:
-    """The queue group of a node; with `create`, made if it is missing."""
+    """Return the queue group of a node; with `create`, create it if it is missing."""
     cdef QueueGroup* group = node.groups
     cdef uint32_t i, listed = 0
     if node.table != NULL:
@@ -287,7 +287,7 @@ cdef void place_group(GroupTable* table, QueueGroup* group) noexcept nogil:
     table.slots[i] = group
 
 cdef void index_group(Node* node, QueueGroup* added) noexcept nogil:
-    """Puts a new group into the index. One that is too small, or missing, is made of all groups."""
+    """Add a new group to the index; rebuild an index that is missing or too small."""
     cdef GroupTable* table = node.table
     cdef QueueGroup* group
     if table == NULL:
@@ -310,7 +310,7 @@ cdef void index_group(Node* node, QueueGroup* added) noexcept nogil:
         group = group.next
 
 cdef void unindex_group(GroupTable* table, QueueGroup* group) noexcept nogil:
-    """Takes a group out, closing the gap so that probing needs no tombstones."""
+    """Remove a group, closing the gap so that probing needs no tombstones."""
     cdef uint32_t mask = table.nslots - 1
     cdef uint32_t i = group.hash & mask
     cdef uint32_t j, home
@@ -373,7 +373,7 @@ cdef void collect_node(Collector* found, Node* node) noexcept nogil:
 
 cdef void walk(Node* level, const char* p, const char* end, uint64_t seed,
                Collector* found) noexcept nogil:
-    """Collects what matches the tokens from `p` on, below `level`."""
+    """Collect the subscriptions below `level` that match the tokens from `p` on."""
     cdef size_t n
     cdef Node* node
     cdef bint last
@@ -440,7 +440,7 @@ cdef void overlap_child(Node* node, const char* p, size_t n, const char* end, ui
 
 cdef void walk_overlap(Node* level, const char* p, const char* end, uint64_t seed,
                        Collector* found) noexcept nogil:
-    """Like walk, but the asked subject is a pattern: collects every pattern that overlaps it."""
+    """Like walk, but for a pattern: collect every subscription that overlaps it."""
     cdef size_t n = token_length(p, end)
     cdef uint32_t i
     cdef Node* node
@@ -470,7 +470,7 @@ cdef int by_name(const void* left, const void* right) noexcept nogil:
     return memcmp(group_name(a), group_name(b), a.name_len)
 
 cdef void gather_groups(Collector* found, Match* out) noexcept nogil:
-    """Members of one queue name are one group, whatever patterns they subscribed with."""
+    """Merge members of the same queue name into one group, whatever their patterns."""
     cdef uint32_t i, total = 0, ngroups = 0
     cdef QueueGroup* group
     cdef Sub* sub

@@ -1,9 +1,9 @@
 """The header block of a message: `NATS/1.0`, lines of `Key: value`, an empty line.
 
-Works on the bytes as they are: what nobody asks for is neither read nor changed, so a block comes
-out as it came in. Keys are compared byte by byte (clients write them in the canonical spelling)
-and the first line of a key is the one that counts. No function fails on a malformed block: it
-finds nothing in it, or leaves it alone, as the reference does.
+Works on the raw bytes: other lines are neither parsed nor changed, so they are preserved exactly.
+Keys are compared byte by byte (clients write them in the canonical spelling), and the first line
+of a key counts. No function fails on a malformed block: it finds nothing in it or leaves it
+unchanged, as the reference does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CRLF: Final = b"\r\n"
 
 
 def get(header: bytes, key: bytes) -> bytes | None:
-    """The value of a key, without the blanks in front of it; None if the key is not there."""
+    """Return the value of a key without leading blanks; None if the key is missing."""
     at = header.find(b"\r\n" + key + b":")
     if at < 0:
         return None
@@ -27,7 +27,7 @@ def get(header: bytes, key: bytes) -> bytes | None:
 
 
 def parse(header: bytes) -> dict[bytes, bytes]:
-    """All keys and the value that counts for each: one pass, for who asks for many of them."""
+    """Return all keys with the value that counts: one pass, for callers that need many."""
     found: dict[bytes, bytes] = {}
     for line in header.split(_CRLF)[1:]:
         key, colon, value = line.partition(b":")
@@ -37,7 +37,7 @@ def parse(header: bytes) -> dict[bytes, bytes]:
 
 
 def without_status(header: bytes) -> bytes:
-    """The block without the status and its text behind `NATS/1.0`; empty if nothing else was."""
+    """Return the block without the status and text after `NATS/1.0`; empty if no line is left."""
     at = header.find(b"\r")
     if at <= len(HEADER_LINE) or not header.startswith(HEADER_LINE):
         return header
@@ -46,14 +46,14 @@ def without_status(header: bytes) -> bytes:
 
 
 def added(header: bytes, key: bytes, value: bytes) -> bytes:
-    """The block, or a new one, with one more line at its end. The value stays on its line."""
+    """Return the block, or a new one, with one more line at its end; newlines become blanks."""
     start = header[:-2] if len(header) > len(_CRLF) else HEADER_LINE + _CRLF
     flat = value.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t")
     return b"%b%b: %b\r\n\r\n" % (start, key, flat)
 
 
 def replaced(header: bytes, key: bytes, value: bytes) -> bytes:
-    """The block with another value for a key, in its place; or with the key added at its end."""
+    """Return the block with the key's value replaced in place, or with the key added."""
     at = header.find(b"\r\n" + key + b":")
     if at < 0:
         return added(header, key, value)
@@ -65,12 +65,12 @@ def replaced(header: bytes, key: bytes, value: bytes) -> bytes:
 
 
 def without(header: bytes, key: bytes) -> bytes:
-    """The block without any line of this key; empty if no line is left."""
+    """Return the block without the lines of this key; empty if no line is left."""
     return _without_lines(header, b"\r\n" + key + b":")
 
 
 def without_prefix(header: bytes, prefix: bytes) -> bytes:
-    """The block without the lines whose keys start so; empty if no line is left."""
+    """Return the block without the lines whose keys have this prefix; empty if none is left."""
     return _without_lines(header, b"\r\n" + prefix)
 
 

@@ -1,7 +1,7 @@
-"""C surface of the parser: one frame at a time, as spans into the receive buffer."""
+"""C declarations of the parser: one frame at a time, as spans into the receive buffer."""
 
 cdef enum Verb:
-    # what a peer may say
+    # verbs of a peer
     PUB = 1
     HPUB
     SUB
@@ -12,13 +12,13 @@ cdef enum Verb:
     INFO
     PLUS_OK
     MINUS_ERR
-    # what is wrong with what it said
-    UNKNOWN_VERB = 32       # not the protocol, or a payload that does not end where it said
-    BAD_ARGUMENTS           # wrong number of arguments, or a number that is none
+    # errors
+    UNKNOWN_VERB = 32       # unknown operation, or a payload without CRLF at its declared end
+    BAD_ARGUMENTS           # wrong number of arguments, or an invalid number
     LINE_TOO_LONG
     PAYLOAD_TOO_BIG
     HEADERS_NOT_ENABLED
-    # nothing whole yet
+    # incomplete frame
     NEED_MORE = 64
 
 cdef struct Span:
@@ -32,18 +32,18 @@ cdef struct Limits:
 
 cdef struct Frame:
     int verb
-    Span line               # arguments, as one piece
+    Span line               # all arguments
     int nargs
     Span args[4]
     # of a publish
     Span subject
     Span reply
-    Span sizes              # "[reply ]sizes\r\n" to be copied as it stands; empty if it cannot be
+    Span sizes              # "[reply ]sizes\r\n" that can be copied verbatim; empty if it cannot
     const char* body        # header block, payload, CRLF
     size_t size
-    size_t hdr_len          # of a payload that is too big: as much of the block as is there
+    size_t hdr_len          # for PAYLOAD_TOO_BIG: the bytes of the block received so far
     # of an incomplete frame
-    size_t need             # whole length, once its control line is known; else 0
+    size_t need             # whole frame length, once its control line is complete; else 0
 
 cdef size_t scan(const char* p, const char* end, const Limits* limits, Frame* frame) noexcept nogil
 cdef long parse_size(const char* p, size_t n) noexcept nogil

@@ -1,10 +1,10 @@
-"""The parser of what a client says: bytes in, one frame at a time, as spans in those bytes.
+"""The parser of the client protocol: bytes in, one frame at a time, as spans into those bytes.
 
-`scan` looks at the start of a buffer and answers how many bytes the frame there takes, or 0 when
-it is not whole yet or not valid (`frame.verb` tells which). It keeps no state and copies nothing:
-the caller keeps what is left over and asks again when more has come. The rules, case-blind verbs,
-runs of blanks and tabs, a bare LF as line end among them, are those of the reference server, whose
-answers to malformed input clients have learnt to expect.
+`scan` looks at the start of a buffer and returns how many bytes the frame there takes, or 0 if it
+is incomplete or invalid (see `frame.verb`). It keeps no state and copies nothing: the caller keeps
+the remaining bytes and calls again when more has arrived. The rules are the reference server's,
+because clients depend on its replies to malformed input: verbs in any case, runs of blanks and
+tabs, and a bare LF as line end are accepted.
 """
 
 from libc.string cimport memset
@@ -34,9 +34,9 @@ cdef extern from *:
     const char* skip_word "penstock_skip_word"(const char* p, const char* end) noexcept nogil
 
 cdef enum:
-    SIZE_DIGITS_MAX = 9       # as the reference: larger numbers are no sizes
+    SIZE_DIGITS_MAX = 9       # as in the reference: longer numbers are not sizes
     ARGS_MAX = 4
-    LINE_BYTES_MAX = 65300    # of a whole line: verb, blanks, arguments, what follows PING
+    LINE_BYTES_MAX = 65300    # of a whole line: verb, blanks, arguments, text after PING
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
@@ -46,7 +46,7 @@ cdef inline bint is_separator(char c) noexcept nogil:
     return c == c' ' or c == c'\t' or c == c'\r' or c == c'\n'
 
 cdef inline long digits(const char* p, size_t n) noexcept nogil:
-    """A plain decimal number of up to nine digits, or -1."""
+    """Return a decimal number of up to nine digits, or -1."""
     cdef long value = 0
     cdef size_t i
     if n == 0 or n > SIZE_DIGITS_MAX:
@@ -65,7 +65,7 @@ cdef inline size_t fail(Frame* frame, int verb) noexcept nogil:
     return 0
 
 cdef int take_verb(const char* p, const char* end, const char* verb, size_t n) noexcept nogil:
-    """1: it stands here, in any case; 0: what is here may become it; -1: it is something else."""
+    """Return 1 if the verb is here in any case, 0 if the bytes are a prefix of it, -1 otherwise."""
     cdef size_t i
     for i in range(n):
         if p + i == end:
@@ -75,19 +75,19 @@ cdef int take_verb(const char* p, const char* end, const char* verb, size_t n) n
     return 1
 
 cdef inline bint line_too_long(const char* start, const char* end) noexcept nogil:
-    """Whether a line that goes from its verb to `end`, or further, is not waited for.
+    """Return whether a line from its verb to `end`, or further, is too long to wait for.
 
-    The reference counts the arguments alone and would wait for ever behind a million blanks.
-    Asked of whole lines as well, so that the verdict does not hang on how the bytes arrived.
+    The reference counts only the arguments and would wait forever after a million blanks. Complete
+    lines are checked as well, so that the result does not depend on how the bytes arrived.
     """
     return end - start > LINE_BYTES_MAX
 
 cdef const char* find_line(const char* start, const char* args, const char* end,
                            const Limits* limits, Frame* frame) noexcept nogil:
-    """The LF that ends the arguments; else NULL, with the verdict in frame.verb.
+    """Return the LF that ends the arguments, or NULL with the reason in frame.verb.
 
-    Splits the line on the way. The first byte never ends it: the reference starts to look for
-    the end behind it.
+    Splits the line as well. The first byte never ends it: the reference searches for the end
+    after it.
     """
     cdef const char* p = args
     cdef const char* token
@@ -117,7 +117,7 @@ cdef const char* find_line(const char* start, const char* args, const char* end,
 
 cdef inline const char* find_even_line(const char* start, const char* args, const char* end,
                                       const Limits* limits, Frame* frame) noexcept nogil:
-    """find_line for what clients send: words, single blanks, CRLF. NULL: look more closely."""
+    """As find_line for the common form: words, single blanks, CRLF. NULL: use find_line."""
     cdef const char* p = args
     cdef const char* word
     cdef int n = 0
@@ -185,14 +185,14 @@ cdef size_t scan_publish(const char* start, const char* args, const char* end, b
         return fail(frame, UNKNOWN_VERB)
     frame.verb = HPUB if hpub else PUB
     frame.sizes.n = 0
-    # The end of an even line is what a delivery line ends with; hdr_len 0 makes a plain MSG.
+    # A delivery line ends like an even PUB line, so it is copied; hdr_len 0 makes a plain MSG.
     if even and (hdr_len or not hpub):
         frame.sizes.p = frame.args[1].p
         frame.sizes.n = lf + 1 - frame.sizes.p
     return frame.need
 
 cdef size_t check_partial_end(const char* closing, const char* end, Frame* frame) noexcept nogil:
-    """A payload whose CR is there and wrong is refused without waiting for the LF."""
+    """Reject a payload as soon as its CR is wrong, without waiting for the LF."""
     if closing < end and closing[0] != c'\r':
         return fail(frame, UNKNOWN_VERB)
     return fail(frame, NEED_MORE)
@@ -210,7 +210,7 @@ cdef size_t scan_arguments(const char* start, const char* args, const char* end,
 
 cdef size_t scan_bare(const char* start, const char* end, int verb, const Limits* limits,
                       Frame* frame) noexcept nogil:
-    """PING, PONG, +OK: whatever follows, up to the line's end, is ignored."""
+    """Scan PING, PONG or +OK; the rest of the line is ignored."""
     cdef const char* p = start
     while p < end and p[0] != c'\n':
         p += 1
@@ -223,7 +223,7 @@ cdef size_t scan_bare(const char* start, const char* end, int verb, const Limits
 
 cdef size_t verb_then_blank(const char* p, const char* end, const char* verb, size_t n, int code,
                             const Limits* limits, Frame* frame) noexcept nogil:
-    """A verb that a blank must follow; then its arguments."""
+    """Scan a verb that a blank must follow, then its arguments."""
     cdef int standing = take_verb(p, end, verb, n)
     cdef const char* args = p + n
     if standing < 0:
@@ -240,7 +240,7 @@ cdef size_t verb_then_blank(const char* p, const char* end, const char* verb, si
 
 cdef size_t verb_alone(const char* p, const char* end, const char* verb, size_t n, int code,
                        const Limits* limits, Frame* frame) noexcept nogil:
-    """A verb that needs no blank behind it."""
+    """Scan a verb that needs no blank after it."""
     cdef int standing = take_verb(p, end, verb, n)
     if standing < 0:
         return fail(frame, UNKNOWN_VERB)
@@ -251,12 +251,12 @@ cdef size_t verb_alone(const char* p, const char* end, const char* verb, size_t 
     return scan_bare(p, end, code, limits, frame)
 
 cdef size_t scan(const char* p, const char* end, const Limits* limits, Frame* frame) noexcept nogil:
-    """The bytes that the frame at `p` takes; 0 if frame.verb says why there is none. p < end."""
+    """Return the bytes of the frame at `p`; 0: frame.verb has the reason. Requires p < end."""
     frame.need = 0
     return scan_verb(p, end, limits, frame)
 
 cdef inline bint is_spaced_pub(const char* p, const char* end) noexcept nogil:
-    """Whether "ub", one blank and an argument follow: what clients send.
+    """Return whether "ub", one blank and an argument follow, which is what clients send.
 
     The shortcut saves 5 % of the instructions of a publish.
     """
@@ -322,7 +322,7 @@ cdef tuple as_tuple(Frame* frame):
 
 def parse(bytes data not None, *, size_t max_control_line=4096, size_t max_payload=1048576,
           bint headers=True) -> tuple:
-    """The frames in `data`, the bytes left over, and what is wrong with them (or None)."""
+    """Return the frames in `data`, the bytes left over, and the error in them or None."""
     cdef const char* p = data
     cdef const char* end = p + len(data)
     cdef Limits limits

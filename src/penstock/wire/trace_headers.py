@@ -1,7 +1,7 @@
-"""Headers that ask for a trace of a message, read as the reference reads them.
+"""Headers that request a trace of a message, parsed as the reference does.
 
-`read_trace` returns None for a block that asks for nothing. `Nats-Trace-Dest` asks by itself;
-`traceparent` (W3C trace context, in any case) asks only where the account has a destination.
+`read_trace` returns None for a block without such a request. `Nats-Trace-Dest` is a request by
+itself; `traceparent` (W3C trace context, in any case) only if the account has a trace destination.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ DEST: Final = b"Nats-Trace-Dest"
 ONLY: Final = "Nats-Trace-Only"
 ORIGIN_ACCOUNT: Final = "Nats-Trace-Origin-Account"
 DISABLED: Final = b"trace disabled"
-"""The value of `Nats-Trace-Dest` that ends a trace; no subject, so nothing can be sent there."""
+"""The value of `Nats-Trace-Dest` that ends a trace; not a subject, so nothing can be sent to it."""
 ACCEPT_ENCODING: Final = "Accept-Encoding"
 
 _FIRST_LINE: Final = b"NATS/1.0\r\n"
 _PARENT: Final = b"traceparent"
 _PARENT_PARTS: Final = 4
 _FLAGS: Final = re.compile(rb"[+-][0-9a-fA-F]|[0-7][0-9a-fA-F]")
-"""Two characters that Go's ParseInt takes as eight bits with a sign."""
+"""Two characters that Go's ParseInt accepts as a signed 8-bit number."""
 _YES: Final = ("1", "true", "on")
 
 
 class TraceRequest(NamedTuple):
-    """What a header block asks for."""
+    """The trace request of a header block."""
 
     headers: dict[str, list[str]]
-    """Every line with a key and a value, keys as they are spelled."""
+    """Every line with a key and a value, keys spelled as received."""
     is_external: bool
-    """Asked for by `traceparent` alone: the account decides where the trace goes."""
+    """Requested only by `traceparent`: the account sets the trace destination."""
 
     def first(self, key: str) -> str:
         return self.headers.get(key, [""])[0]
@@ -41,12 +41,12 @@ class TraceRequest(NamedTuple):
 
     @property
     def is_only(self) -> bool:
-        """Whether the message is to be traced and not delivered."""
+        """Return whether the message is to be traced and not delivered."""
         return not self.is_external and self.first(ONLY).lower() in _YES
 
 
 def read_trace(header: bytes) -> TraceRequest | None:
-    """Return what the block asks for; None: no trace."""
+    """Return the trace request of the block, or None."""
     if not header.startswith(_FIRST_LINE):
         return None
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Who may log in, and as whom."""
+"""Authentication: decides whether a client may log in, and as which user."""
 
 from penstock.server.auth.authenticator import Authenticator, Decision
 from penstock.server.auth.bcrypt_limits import BCRYPT_CHECKS_MAX, BCRYPT_WAITING_MAX

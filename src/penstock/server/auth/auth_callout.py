@@ -1,8 +1,9 @@
-"""Callouts: logins that a service decides, asked over NATS while the client waits.
+"""Auth callout: a service decides a login; the server sends it a request while the client waits.
 
-The question goes to `$SYS.REQ.USER.AUTH` in the account of the callout; the client is not heard
-until the answer is there, or the time to authenticate is over. What the question holds and what
-an answer means is in `auth.callout`, which is loaded with the first question.
+The server publishes the request to `$SYS.REQ.USER.AUTH` in the account of the callout. It reads
+nothing more from the client until the service replies or the authentication timeout ends.
+`auth.callout_request` builds the request and interprets the reply; it is loaded with the first
+request.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 def ask(service: ServerState, session: ClientSession, login: Login, decided: Decided) -> None:
-    """Has the service decide a login; `decided` hears of it, unless the client goes meanwhile."""
+    """Request a decision from the service; call `decided`, unless the client disconnects first."""
     from penstock.server.auth import callout_request
 
     options = service.options.authorization.callout
@@ -56,7 +57,7 @@ def ask(service: ServerState, session: ClientSession, login: Login, decided: Dec
 
 
 class _Question:
-    """One login whose answer is awaited."""
+    """One login that waits for the service's reply."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class _Question:
         )
         self._timer.cancel()
         self.interest.remove(self._inbox)
-        # Not within the turn that brought the answer: what the client has said already follows.
+        # Not in the turn that delivered the reply: input that the client has already sent follows.
         self._service.loop.call_soon(self._settle, decision)
 
     def _overdue(self) -> None:
@@ -143,7 +144,11 @@ class _Question:
 
 
 def permissions_of(service: ServerState, accepted: Accepted) -> CompiledPermissions | None:
-    """Nobody where the service listens may put questions to it in the server's name."""
+    """Return the permissions of a login.
+
+    In the callout's account they exclude publishing to the callout subject, so that no client can
+    send requests in the name of the server.
+    """
     callout = service.options.authorization.callout
     if callout is None or accepted.account != callout.account:
         return accepted.permissions
@@ -157,7 +162,7 @@ def _without_asking(permissions: CompiledPermissions) -> CompiledPermissions:
     return permissions.without_publish(SUBJECT)
 
 
-# -- what the service is told; what is empty is left out
+# -- fields of the request; empty values are omitted
 
 
 def _client(session: ClientSession, login: Login) -> dict[str, Any]:

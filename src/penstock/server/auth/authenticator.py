@@ -1,13 +1,13 @@
 """The login decision for one listener.
 
-Rules are tried in a fixed order: nkey users, then users (by certificate where the listener maps
-certificates, else by name), then the single token or user; where operators are trusted, users'
-signed claims alone decide. The first rule that applies decides;
-a login that fails it is never tried against a later one. Without any configured credentials
-everybody is in. Where a callout is configured, its service decides about all but the users it
-names itself. Decisions are immediate except when a bcrypt hash must be compared or that service
-be asked: then the caller gets the comparison or question to run elsewhere. No socket, clock or log
-here, and no secret leaves.
+Rules are tried in a fixed order: nkey users, then users (by certificate if the listener maps
+certificates, else by name), then the single token or user. With trusted operators, only the users'
+signed claims decide. The first applicable rule decides; a login that fails it is never tried
+against a later one. Without configured credentials every login is accepted. With a callout, the
+service decides all logins except those of the users listed in its configuration.
+
+A decision is immediate, unless it needs a bcrypt comparison or a callout: then the caller gets that
+work to run elsewhere. This module uses no socket, clock or log, and returns no secret.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 Decision: TypeAlias = Accepted | LoginRefused | NeedsBcrypt | NeedsCallout
 Local: TypeAlias = Accepted | LoginRefused | NeedsBcrypt
-"""What this server decides by itself."""
+"""Decisions that need no callout."""
 
 
 class Authenticator:
-    """Decides logins of one listener from the options it was built with."""
+    """Decides the logins of one listener from the options it was created with."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Authenticator:
 
     @classmethod
     def for_websocket(cls, options: Options, trust: TrustChain | None = None) -> Authenticator:
-        """The decisions of the WebSocket listener, which may replace the single credentials."""
+        """Return the WebSocket listener's authenticator; it may replace the single credentials."""
         websocket = options.websocket
         if websocket is None:
             return cls(options, "WEBSOCKET", trust)
@@ -87,23 +87,23 @@ class Authenticator:
 
     @property
     def guarded(self) -> bool:
-        """Whether there is any user, by name, token, nkey or claims."""
+        """Return whether any user is configured, by name, token, nkey or claims."""
         is_listed = self._users or self._single_user or self._single_token
         return self._trust is not None or bool(is_listed)
 
     @property
     def auth_required(self) -> bool:
-        """Whether a peer must send credentials, as there is no user for those without."""
+        """Return whether clients must send credentials: no user is set for those without."""
         return self.anonymous is None
 
     @property
     def needs_nonce(self) -> bool:
-        """Whether INFO must carry a nonce to sign."""
+        """Return whether INFO must carry a nonce for the client to sign."""
         return bool(self._trust is not None or self._users.by_nkey)
 
     @property
     def anonymous(self) -> Accepted | None:
-        """Who a peer without credentials is, also when it never sends CONNECT; None: nobody."""
+        """Return the user of a client without credentials, even without CONNECT; None: refused."""
         if not self.guarded:
             return Accepted()
         default = self._default(self._connection_type)
@@ -112,13 +112,14 @@ class Authenticator:
         return default.accepted
 
     def knows(self, user: str) -> bool:
-        """Whether a user of the list, by name or nkey, is called this."""
+        """Return whether the list contains a user with this name or nkey."""
         return bool(user) and self._users.find(user) is not None
 
     def authenticate(self, login: Login) -> Decision:
-        """Decide at once, or hand back the bcrypt comparison that decides."""
+        """Decide at once, or return the bcrypt comparison or callout that decides."""
         if login.account or login.new_account:
-            # Peers once chose their account; one that still does must not land in another.
+            # Clients could once choose their account. One that still does must not be put into
+            # another.
             return LoginRefused("account named in CONNECT")
         if self._trust is not None:
             return self._trust.decide(login)
@@ -131,7 +132,7 @@ class Authenticator:
         return decision if self._decides_itself(name, outcome) else NeedsCallout(login)
 
     def _decides_itself(self, name: str, outcome: Accepted | LoginRefused) -> bool:
-        """Whether a login is none that the service is asked about."""
+        """Return whether the server decides the login without the callout service."""
         callout = self._callout
         if callout is None or name in callout.auth_users:
             return True
@@ -154,16 +155,16 @@ class Authenticator:
         return self._by_single_credentials(login)
 
     def _is_anonymous(self, login: Login) -> bool:
-        # An nkey nobody could have asked for, as none is configured, counts as nothing sent.
+        # If no nkey is configured, an nkey counts as not sent.
         names_nkey = bool(login.nkey and self._users.by_nkey)
         return not (login.user or login.password or login.token or names_nkey)
 
     def _default(self, connection_type: str) -> User | None:
-        """The user of peers without credentials, where one is named and may be used."""
+        """Return the user of clients without credentials, if one is configured and may be used."""
         user = self._users.find(self._default_user) if self._default_user else None
         if user is None or not user.may_use(connection_type):
             return None
-        # A listener that maps certificates knows named users by their certificate alone.
+        # A listener that maps certificates accepts named users only by certificate.
         by_certificate = self._maps_certificates and self._default_user in self._users.by_name
         return None if by_certificate else user
 
@@ -174,7 +175,7 @@ class Authenticator:
         if not user.may_use(login.connection_type):
             return LoginRefused("connection type not allowed")
         if nkey == self._default_user:
-            # Whoever sends nothing is let in as this user, so a signature would prove nothing.
+            # A client without credentials is accepted as this user, so a signature proves nothing.
             return user.accepted
         signature = decode_signature(login.sig or "")
         if signature is None:
@@ -189,14 +190,14 @@ class Authenticator:
         user = self._users.find_by_certificate(login.tls_peer, login.connection_type)
         if user is None:
             return LoginRefused("no user for this certificate")
-        # A certificate replaces the name, not a password that was configured for it.
+        # A certificate replaces the name, but not a password configured for the user.
         return _compare(user.password, login.password or "", user.accepted)
 
     def _by_name(self, login: Login, name: str) -> Local:
         user = self._users.by_name.get(name)
         password = login.password or ""
         if user is None:
-            # Unknown names take as long to refuse as known ones, so that time tells nothing.
+            # Refusing an unknown name takes as long as a known one, so that timing reveals nothing.
             return self._never(password)
         if not user.may_use(login.connection_type):
             return LoginRefused("connection type not allowed")
@@ -243,7 +244,7 @@ def _compare_bcrypt(configured: str, presented: str, accepted: Accepted) -> Acce
 
 
 def _refused_as_slowly(decision: Local) -> Local:
-    """A refusal that costs what the decision would have cost."""
+    """Return a refusal that takes as long as the decision would have taken."""
     refusal = LoginRefused("unknown user")
     if isinstance(decision, NeedsBcrypt):
         return NeedsBcrypt(partial(_run_and_refuse, decision, refusal), decision.hashed, refusal)
@@ -256,10 +257,10 @@ def _run_and_refuse(decision: NeedsBcrypt, refusal: LoginRefused) -> LoginRefuse
 
 
 def raw_user(login: Login) -> str:
-    """How a client calls itself, before anybody has looked at that."""
+    """Return the name that a client sent, unverified."""
     return login.nkey or login.user or login.token or ""
 
 
 def claimed_name(login: Login) -> str:
-    """What is shown of a login where no configured user stands behind it."""
+    """Return the name to show for a login without a configured user."""
     return login.nkey or login.user or (REDACTED_TOKEN if login.token else "")

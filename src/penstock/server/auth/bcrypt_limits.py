@@ -1,9 +1,9 @@
-"""How much bcrypt a peer may make the server compute before it has logged in.
+"""Limits of the bcrypt work that a client can cause before it has logged in.
 
-One comparison costs 50-300 ms of a core by design, so an unauthenticated peer can buy much work
-with little. Whoever runs the checks of `NeedsBcrypt` keeps to both bounds: at most
-`BCRYPT_CHECKS_MAX` at once, on threads of their own, and at most `BCRYPT_WAITING_MAX` logins
-queued behind them; a login beyond that is refused at once.
+One comparison costs 50-300 ms of a core by design, so an unauthenticated client can cause much work
+cheaply. The code that runs the checks of `NeedsBcrypt` must keep both limits: at most
+`BCRYPT_CHECKS_MAX` at once, on dedicated threads, and at most `BCRYPT_WAITING_MAX` logins queued
+after them. It refuses further logins at once.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
-"""Auth callout: the question that is asked of a service about a login, and what its answer means.
+"""Auth callout: build the request about a login, and interpret the service's reply.
 
-The question is a token that the server signs: who it is, who the client says it is. The answer is
-a token of the configured issuer for this server and this question, with an error or with a user's
-claims; those say which account the client is put into and what it may do there. Pure: time, keys
-and randomness come in as arguments.
+The request is a token signed by the server; it identifies the server and contains what the client
+sent. The reply is a token of the configured issuer, addressed to this server and this request, with
+an error or a user's claims. The claims name the client's account and permissions. Pure functions:
+time, keys and randomness are arguments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AUDIENCE: Final = "nats-authorization-request"
 def question(
     nats: dict[str, Any], *, issuer_seed: str, about: str, now_s: int, timeout_s: int
 ) -> bytes:
-    """The signed request. `nats` says who asks, for whom, and what that client has shown."""
+    """Return the signed request; `nats` describes the server, the client and its credentials."""
     claims: dict[str, Any] = {
         "aud": AUDIENCE,
         "exp": now_s + timeout_s,
@@ -58,7 +58,7 @@ def verdict(
     accounts: Collection[str],
     login: Login,
 ) -> Accepted | LoginRefused:
-    """What a service's answer to the question about `user_key` decides."""
+    """Return the decision in a service's reply to the request about `user_key`."""
     if not answer:
         return LoginRefused("auth callout violation: no reason supplied")
     try:

@@ -1,7 +1,7 @@
-"""Reading the names out of a client certificate that TLS has already verified.
+"""Read the names in a client certificate that TLS has already verified.
 
-Trust is decided by the TLS layer; here a certificate is only a source of names to look users up
-by. Loads the crypto library, so it is imported by connections that present a certificate.
+The TLS layer decides about trust; this module only extracts names for finding users. It needs the
+crypto library, so it is imported only for connections with a client certificate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_certificate(der: bytes) -> PeerCertificate:
-    """The names of a DER certificate. Raises ValueError when it cannot be read."""
+    """Return the names in a DER certificate; raise ValueError if it cannot be parsed."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)

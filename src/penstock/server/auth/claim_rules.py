@@ -1,7 +1,7 @@
-"""What is wrong with claims, in the reference's words: times, subjects, networks, limits.
+"""Faults in claims, in the reference's words: times, subjects, networks, limits.
 
-A claim with any fault is as good as none: a user is not let in, an account is not there. Pure: the
-time comes as an argument. Who signed whom is not asked here.
+A claim with any fault counts as missing: the user is refused, the account does not exist. Pure
+functions: the time is an argument. `trust_chain` checks the signers.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def activation_faults(claims: ActivationClaims, now_s: float) -> list[str]:
 
 
 def is_revoked(revocations: dict[str, int], key: str, issued_s: int) -> bool:
-    """Whether what was issued to a key, then, has been taken back since."""
+    """Return whether claims issued to a key at `issued_s` have been revoked."""
     since = [revocations[one] for one in (key, EVERYBODY) if one in revocations]
     return any(since_s >= issued_s for since_s in since)
 
 
 def source_allowed(sources: tuple[str, ...], ip: str) -> bool:
-    """Whether a user may come from an address; no sources: from everywhere."""
+    """Return whether a user may connect from an address; no sources means any address."""
     if not sources:
         return True
     try:
@@ -93,7 +93,7 @@ def source_allowed(sources: tuple[str, ...], ip: str) -> bool:
 
 
 def open_for_s(licence: Licence, now_s: float) -> float | None:
-    """How long the user may stay by the hours it may be here; 0: for ever, None: not now."""
+    """Return how long the user may stay by its connect times; 0: no limit, None: not now."""
     if not licence.times:
         return 0.0
     zone = zoneinfo.ZoneInfo(licence.times_location) if licence.times_location else None
@@ -105,7 +105,7 @@ def open_for_s(licence: Licence, now_s: float) -> float | None:
 def _left_s(hours: Hours, now: datetime) -> float | None:
     start = datetime.combine(now.date(), _hour(hours.start), now.tzinfo)
     end = datetime.combine(now.date(), _hour(hours.end), now.tzinfo)
-    if start > end and now >= end:  # over midnight, and midnight is still to come
+    if start > end and now >= end:  # the range spans midnight, which is still ahead
         end += timedelta(days=1)
     elif start > end:
         start -= timedelta(days=1)

@@ -1,8 +1,9 @@
-"""Accounts as claimed: what signed claims say of an account, as the options of a configured one.
+"""Convert the signed claims of accounts into the options of configured accounts.
 
-So the rest of the server need not know where an account comes from. What an account may not have
-or cannot have (an import without its export, or without the exporter's leave; a mapping that maps
-nothing) is left out and told, as in the reference: the rest of the account works. Pure.
+The rest of the server therefore need not know where an account comes from. Parts that an account
+may not or cannot have (an import without its export or without the exporter's permission, an
+invalid mapping) are omitted with a warning, as in the reference; the rest of the account works.
+Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _RESPONSES: Final = {
 
 
 class ClaimedAccounts:
-    """All accounts that are there, and what had to be left out of them."""
+    """The options of all claimed accounts, and warnings about omitted parts."""
 
     def __init__(self, accounts: MappingOf[str, AccountClaims], now_s: float) -> None:
         self._claims = accounts
@@ -62,7 +63,7 @@ class ClaimedAccounts:
         self.expiries_s: list[int] = [
             claims.about.expires_s for claims in accounts.values() if claims.about.expires_s
         ]
-        """When something in them will run out."""
+        """Expiry times of accounts and activations."""
         self.options = self._shared([self._options(name) for name in accounts])
 
     def _options(self, name: str) -> AccountOptions:
@@ -111,10 +112,13 @@ class ClaimedAccounts:
                 found.append(mapping)
         return found
 
-    # -- leave to import
+    # -- permission to import
 
     def _has_leave(self, importer: str, wanted: ClaimedImport) -> bool:
-        """Exports may ask for an activation: a token in which the exporter names the importer."""
+        """Return whether the import is permitted.
+
+        An export may require an activation: a token in which the exporter names the importer.
+        """
         exporter = self._claims.get(wanted.account)
         if exporter is None:
             self.warnings.append(f"account {importer}: no account {wanted.account} to import from")
@@ -137,7 +141,7 @@ class ClaimedAccounts:
         exporter: AccountClaims,
         export: ClaimedExport,
     ) -> bool:
-        """The rules have seen to it that a token fits its import; the rest depends on others."""
+        """Return whether a valid activation exists; `claim_rules` has matched token and import."""
         if not wanted.token:
             return False
         leave = decode(wanted.token, ActivationClaims)
@@ -158,7 +162,7 @@ class ClaimedAccounts:
 
 
 def _trace(trace: ClaimedTrace | None) -> tuple[str, int]:
-    """Return destination and percent; a destination that is no subject to publish to is none."""
+    """Return destination and percentage; an invalid or wildcard destination becomes ""."""
     if trace is None or not is_valid_subject(trace.dest) or has_wildcard(trace.dest):
         return "", WHOLE
     return trace.dest, trace.sampling if 1 <= trace.sampling <= WHOLE else WHOLE
@@ -203,7 +207,7 @@ def _limits(bounds: AccountBounds) -> AccountConnectionLimits:
 
 
 def _storage(bounds: AccountBounds) -> JetStreamAccountLimits | None:
-    """Return what an account may persist; None if neither it nor a tier of it has any room."""
+    """Return the JetStream limits; None if neither the account nor any tier has storage."""
     tiers = bounds.tiered_limits
     if not any(one.mem_storage or one.disk_storage for one in (tiers.values() or (bounds,))):
         return None

@@ -1,9 +1,9 @@
-"""Claims: what operators, accounts and users say of themselves in signed tokens (JWT).
+"""Claims of operators, accounts and users in signed tokens (JWT).
 
-`decode` reads a token, checks that its issuer signed it and may issue such claims, and gives it as
-a value; what it gives has been signed by whom it names, no more. Whether that issuer is trusted,
-and whether what is claimed makes sense now, is for `claim_rules` and `trust`. Tokens of the first
-version are read into the same values. No clock, no file.
+`decode` parses a token and checks that its issuer signed it and may issue such claims. The result
+guarantees only the signature of the named issuer. `trust_chain` decides whether that issuer is
+trusted, and `claim_rules` whether the claims are valid now. Tokens of version 1 decode to the same
+values. Uses no clock and no file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALGORITHMS: Final = ("ed25519", "ed25519-nkey")
 
 
 class ClaimsFault(ValueError):
-    """The token is no such claim. The text never quotes it."""
+    """The token is not a valid claim of the expected kind. The text never quotes the token."""
 
 
 class About(
@@ -42,7 +42,7 @@ class About(
         "audience": "aud",
     },
 ):
-    """What every claim has: whose it is, who signed it, and when it holds (0: always)."""
+    """Fields of every claim: owner, signer, and validity period (0: unlimited)."""
 
     issuer: str = ""
     subject: str = ""
@@ -61,14 +61,14 @@ class Subjects(Struct, frozen=True, kw_only=True):
 
 
 class Responses(Struct, frozen=True, kw_only=True):
-    """Leave to answer; 0 is the server's default."""
+    """Permission to reply; 0 means the server's default."""
 
     max: int = 0
     ttl: int = 0
 
 
 class Grants(Struct, frozen=True, kw_only=True):
-    """Permissions of a user, or of all users of an account that have none."""
+    """Permissions of a user, or the default for users of an account without permissions."""
 
     pub: Subjects = Subjects()
     sub: Subjects = Subjects()
@@ -76,14 +76,14 @@ class Grants(Struct, frozen=True, kw_only=True):
 
 
 class Hours(Struct, frozen=True, kw_only=True):
-    """From when to when on every day, as hh:mm:ss."""
+    """A daily time range, as hh:mm:ss."""
 
     start: str = ""
     end: str = ""
 
 
 class Licence(Grants, frozen=True, kw_only=True):
-    """Everything a user is given: permissions, limits (-1: none), from where and when."""
+    """A user's permissions, limits (-1: none), source networks and connect times."""
 
     src: tuple[str, ...] = ()
     times: tuple[Hours, ...] = ()
@@ -97,7 +97,7 @@ class Licence(Grants, frozen=True, kw_only=True):
 
 
 class KeyScope(Struct, frozen=True, kw_only=True):
-    """A key that may sign users, all of which get the same licence."""
+    """A key that may sign users; all of them get the same licence."""
 
     key: str
     template: Licence
@@ -116,7 +116,7 @@ class ClaimedExport(Struct, frozen=True, kw_only=True):
 
 
 class ClaimedTrace(Struct, frozen=True, kw_only=True):
-    """Where traces go that `traceparent` asks for, and how many percent of them."""
+    """Destination of traces requested by `traceparent`, and the percentage that is traced."""
 
     dest: str = ""
     sampling: int = 0
@@ -134,14 +134,14 @@ class ClaimedImport(Struct, frozen=True, kw_only=True):
 
     @property
     def their_subject(self) -> str:
-        """What the exporter calls it. A service without a local name may name it by `to`."""
+        """Return the exporter's subject; a service without a local subject may set it in `to`."""
         if self.type == "service" and not self.local_subject:
             return self.to or self.subject
         return self.subject
 
 
 class StorageClaim(Struct, frozen=True, kw_only=True):
-    """What an account may persist; 0 bytes of both kinds is nothing at all."""
+    """JetStream limits of an account; 0 bytes of both kinds means no JetStream."""
 
     mem_storage: int = 0
     disk_storage: int = 0
@@ -195,7 +195,7 @@ class AccountClaims(Struct, frozen=True, kw_only=True):
     trace: ClaimedTrace | None = None
     authorization: dict[str, Any] = {}
     scopes: dict[str, KeyScope | None] = field(default_factory=dict)
-    """Who may sign its users, besides itself; None: without a scope."""
+    """Keys besides the account's own that may sign its users; None: without a scope."""
 
 
 class UserClaims(Struct, frozen=True, kw_only=True):
@@ -206,12 +206,12 @@ class UserClaims(Struct, frozen=True, kw_only=True):
 
     @property
     def account(self) -> str:
-        """Whose user it is: a signing key issues for its account."""
+        """Return the account of the user; a signing key issues for its account."""
         return self.issuer_account or self.about.issuer
 
 
 class ActivationClaims(Struct, frozen=True, kw_only=True):
-    """An exporting account lets another import."""
+    """An exporting account permits another account to import."""
 
     about: About
     subject: str = ""
@@ -220,7 +220,7 @@ class ActivationClaims(Struct, frozen=True, kw_only=True):
 
 
 class CalloutAnswer(Struct, frozen=True, kw_only=True):
-    """What a service says of a login it was asked about: an error, or the claims of a user."""
+    """A service's reply about a login: an error, or the claims of a user."""
 
     about: About
     jwt: str = ""
@@ -229,7 +229,7 @@ class CalloutAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RequestClaims(Struct, frozen=True, kw_only=True):
-    """A request that an operator signed; to delete accounts, for one."""
+    """A request signed by an operator, for example to delete accounts."""
 
     about: About
     accounts: Any = None
@@ -266,7 +266,7 @@ _UNLIMITED: Final = {"subs": NO_LIMIT, "data": NO_LIMIT, "payload": NO_LIMIT}
 
 
 def decode(token: str, kind: type[C]) -> C:
-    """Read a signed token of this kind. Raises ClaimsFault."""
+    """Decode a signed token of this kind; raise ClaimsFault."""
     if len(token) > TOKEN_CHARS_MAX:
         raise ClaimsFault(f"token size {len(token)} exceeds maximum of {TOKEN_CHARS_MAX} bytes")
     chunks = token.split(".")
@@ -312,7 +312,7 @@ def _assemble(about: About, nats: dict[str, Any], kind: type[C]) -> C:
 
 
 def _migrated(body: dict[str, Any], nats: dict[str, Any], name: str) -> dict[str, Any]:
-    """The claims of a version 1 token, where version 2 has them."""
+    """Return the claims of a version 1 token in the layout of version 2."""
     moved: dict[str, Any] = {key: body[key] for key in ("tags", "issuer_account") if key in body}
     if name == "user":
         return {**_UNLIMITED, **nats, **moved}
@@ -348,7 +348,7 @@ def _scopes(keys: object) -> dict[str, KeyScope | None]:
 
 
 def _listed_sources(licence: dict[str, Any]) -> dict[str, Any]:
-    """Source networks come as a list, or as one text with commas."""
+    """Convert source networks to a list; they may also be one text with commas."""
     sources = licence.get("src")
     if not isinstance(sources, str):
         return licence
@@ -376,7 +376,7 @@ def _json(chunk: str) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A null counts as absent, as it does for the reference."""
+    """Remove nulls, which count as absent, as in the reference."""
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):

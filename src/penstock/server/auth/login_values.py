@@ -1,7 +1,7 @@
-"""What a peer presents to log in, and what the decision can be.
+"""The credentials of a login, and the possible decisions.
 
-Plain frozen values between the connection and the authenticator. A `repr` never shows a
-password, token, signature or JWT, so any of these may end in a log line or a traceback.
+Plain frozen values between the connection and the authenticator. No `repr` shows a password, token,
+signature or JWT, so all of these may appear in a log line or a traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REDACTED_TOKEN: Final = "[REDACTED]"
 ConnectionType = Literal["STANDARD", "WEBSOCKET", "IN_PROCESS"]
 
 Attribute = tuple[str, str]
-"""Type (upper case short name, or dotted number) and value of one part of a name."""
+"""Type (upper-case short name, or dotted number) and value of one part of a name."""
 
 DistinguishedName = tuple[frozenset[Attribute], ...]
 """The parts of an X.509 name in order; one part may hold several attributes."""
@@ -28,9 +28,9 @@ DistinguishedName = tuple[frozenset[Attribute], ...]
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """The names in a verified client certificate, in the order it lists them.
+    """The names in a verified client certificate, in its order.
 
-    `subject` is the usual one-line text, which leaves out attributes such as DC; `name` has all.
+    `subject` is the usual one-line text, which omits attributes such as DC; `name` has all.
     """
 
     emails: tuple[str, ...] = ()
@@ -42,9 +42,9 @@ class PeerCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """The credentials of one CONNECT, with what the server knows about the connection.
+    """The credentials of one CONNECT, and what the server knows about the connection.
 
-    An empty string means the same as a missing field, as it does in CONNECT.
+    An empty string means the same as a missing field, as in CONNECT.
     """
 
     user: str | None = None
@@ -64,22 +64,22 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What a user's signed claims say beyond who it is. Limits: -1 is none, 0 is nothing at all."""
+    """Further content of a user's claims. Limits: -1 means unlimited, 0 means none allowed."""
 
     token: str = field(default="", repr=False)
-    """Empty for a bearer: who reads it could use it."""
+    """Empty for a bearer token, because any reader of it could use it."""
     issuer: str = ""
     name: str = ""
     tags: tuple[str, ...] = ()
     max_subscriptions: int = -1
     max_payload: int = -1
     expires_s: float = 0.0
-    """When the client has to go; 0: never."""
+    """When the server closes the connection; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The peer is in. `user` is what monitoring shows; `permissions=None` restricts nothing."""
+    """The login is accepted. Monitoring shows `user`; `permissions=None` means no restriction."""
 
     user: str = ""
     account: str = GLOBAL_ACCOUNT
@@ -89,17 +89,17 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """The peer is not let in. The reason is for the log; the peer hears no more than a refusal."""
+    """The login is refused. The reason is only for the log; the client learns only the refusal."""
 
     reason: str
     revoked: bool = False
     untold: bool = False
-    """Who is in already has to go without a word."""
+    """Whether a client that is already connected is closed without an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsCallout:
-    """A service decides, who is asked about the login."""
+    """The callout service must decide this login."""
 
     login: Login
 
@@ -110,6 +110,6 @@ class NeedsBcrypt:
 
     check: Callable[[], Accepted | LoginRefused] = field(repr=False)
     hashed: str = field(repr=False)
-    """What the password is compared with: who has proved to know it need not do so again."""
+    """The hash to compare with; a client that has proved the password need not prove it again."""
     hoped: Accepted | LoginRefused = field(repr=False)
-    """What the decision is if the password is right."""
+    """The decision if the password is correct."""

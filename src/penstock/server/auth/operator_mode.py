@@ -1,9 +1,9 @@
-"""Operator mode of a running server: accounts that come as signed claims, change, and run out.
+"""Operator mode of a running server: accounts come as signed claims, change, and expire.
 
-Keeps the trust made of the options, and gives the options with the accounts that are claimed in
-place of configured ones. When an account or a leave to import runs out, or somebody pushes other
-claims, all of it is made again; clients are judged by it, and those of accounts that are there no
-more are told to go. Servers without operators pay nothing: no crypto is loaded.
+`OperatorMode` holds the trust chain of the options and returns the options with the claimed
+accounts in place of configured ones. When an account or an activation expires, or new claims are
+pushed, it rebuilds everything, applies it to the clients, and closes those whose account no longer
+exists. Servers without operators load no crypto library.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from penstock.server.server_state import ServerState
 
 TIMER_S_MAX: Final = 86_400.0
-"""Timers are looked at again after a day: far ones are no better kept than that."""
+"""Longest timer; after a day everything is rebuilt, because longer timers are not more accurate."""
 
 
 class OperatorMode:
-    """The trust of one server."""
+    """The trust chain of one server."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
@@ -38,11 +38,11 @@ class OperatorMode:
         self._timer: asyncio.TimerHandle | None = None
         self._files: TokenFiles | None = None
         self.tokens: dict[str, str] = {}
-        """The claims of accounts as they came, trusted or not."""
+        """Tokens of accounts as received, trusted or not."""
         self.trust: TrustChain | None = None
 
     def take(self, options: Options) -> Options:
-        """The options with the accounts they claim. Raises what refuses a configuration."""
+        """Return the options with the claimed accounts; raise ConfigError or ClaimsFault."""
         self.close()
         self.trust = None
         if not options.operators and not options.trusted_keys:
@@ -66,7 +66,10 @@ class OperatorMode:
         return replace(options, accounts=claimed.options)
 
     def _collect(self, options: Options) -> dict[str, str]:
-        """What the file says; where there is a directory, that, and what of the file is newer."""
+        """Return the tokens of the options; with a directory, its tokens, updated from the options.
+
+        A token of the options replaces one of the directory unless that one was issued later.
+        """
         if options.resolver_directory is None:
             self._files = None
             return dict(options.resolver_preload)
@@ -91,7 +94,7 @@ class OperatorMode:
         return files
 
     def name_accounts(self) -> None:
-        """Monitoring calls accounts by the names in their claims."""
+        """Set the accounts' names for monitoring from their claims."""
         known = {} if self.trust is None else self.trust.accounts
         for name, account in known.items():
             self._service.accounts[name].claimed_name = account.claims.about.name
@@ -104,7 +107,7 @@ class OperatorMode:
     # -- changes
 
     def update(self, name: str, token: str) -> None:
-        """Other claims of an account hold from now on. Raises DirectoryFull or OSError."""
+        """Replace the claims of an account at once; raise DirectoryFull or OSError."""
         from penstock.server.config_reload import judge
 
         if self._files is not None:
@@ -119,7 +122,7 @@ class OperatorMode:
         self._service.plane.settle()
 
     def delete(self, name: str, *, hard: bool) -> None:
-        """Raises OSError."""
+        """Delete the claims of an account; raise OSError."""
         assert self._files is not None
         self._files.delete(name, hard=hard)
         self._make_again()

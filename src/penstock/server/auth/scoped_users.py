@@ -1,8 +1,8 @@
-"""Licences of users whom a scoped key signed: the key's template, filled in for each user.
+"""Licences of users signed by a scoped key: the key's template, filled in for each user.
 
-A template's subjects may name the user or its account, or one of their tags; a tag with several
-values makes several subjects. An allowance that comes out as no subject at all allows nothing,
-and a denial that cannot be filled in refuses the user.
+Subjects of a template may refer to the user, its account, or one of their tags; a tag with several
+values expands to several subjects. If no allowed subject remains after expansion, nothing is
+allowed. If a denied subject cannot be filled in, the user is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.server.auth.claims import AccountClaims, KeyScope, UserClaims
 
 EXPANSIONS_MAX: Final = 4096
-"""Subjects that the tags of one list of subjects may make."""
+"""Maximum number of subjects to which one list of subjects may expand."""
 NOTHING: Final = ">"
 
 _BLANK = re.compile(r"\{\{[^}]+\}\}")
@@ -28,7 +28,7 @@ _TAG = re.compile(r"(tag|account-tag)\((.*)\)", re.IGNORECASE)
 
 
 def licence_of(user: UserClaims, account: AccountClaims, scope: KeyScope | None) -> Licence:
-    """What the user is given: by its own claims, or by the scope of who signed it."""
+    """Return the licence of a user: from its own claims, or from the scope of its signing key."""
     if scope is None:
         return user.licence
     if not is_unlicensed(user):
@@ -39,12 +39,12 @@ def licence_of(user: UserClaims, account: AccountClaims, scope: KeyScope | None)
 
 
 def is_unlicensed(user: UserClaims) -> bool:
-    """Whether the user's own claims give it nothing, as those of a scoped user must."""
+    """Return whether the user's own claims grant nothing, as a scoped user's must."""
     return user.licence == Licence()
 
 
 class _Filling:
-    """The words of one user."""
+    """Template values of one user."""
 
     def __init__(self, user: UserClaims, account: AccountClaims) -> None:
         self._tags = {"tag": user.tags, "account-tag": account.tags}
@@ -96,5 +96,5 @@ class _Filling:
             raise ClaimsFault(f'template operation "{operation}" is not defined')
         prefix = f"{tag[2].lower()}:"
         tags = self._tags[tag[1].lower()]
-        # A blank makes an invalid subject: no such tag, no such subject.
+        # A missing tag becomes a blank, which makes the subject invalid.
         return [one.removeprefix(prefix) for one in tags if one.startswith(prefix)] or [" "]

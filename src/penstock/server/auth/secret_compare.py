@@ -1,7 +1,7 @@
-"""Comparing secrets without telling how much of them was right.
+"""Compare secrets without revealing through timing how much of them matched.
 
-A configured secret is plain text or a bcrypt hash. What looks like a hash is never compared as
-text, so the hash itself is no password, however damaged it is. Signatures are read here, too.
+A configured secret is plain text or a bcrypt hash. Text that looks like a hash is never compared as
+plain text, so even a damaged hash is not itself a password. Signatures are decoded here, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
 
 
 def is_bcrypt(configured: str) -> bool:
-    """Whether a configured secret is a bcrypt hash."""
+    """Return whether a configured secret is a bcrypt hash."""
     return _BCRYPT.match(configured) is not None
 
 
@@ -30,10 +30,10 @@ def same_text(configured: str, presented: str) -> bool:
 
 
 def matches_bcrypt(configured: str, presented: str) -> bool:
-    """Compare with a hash. Slow on purpose: not for the event loop's thread."""
+    """Compare with a hash. Slow by design: do not call on the event loop's thread."""
     import bcrypt
 
-    # The algorithm reads no further than this; the library refuses longer input.
+    # bcrypt uses only this many bytes; the library refuses longer input.
     secret = _as_bytes(presented)[:BCRYPT_INPUT_BYTES_MAX]
     try:
         return bool(bcrypt.checkpw(secret, _as_bytes(configured)))
@@ -42,7 +42,7 @@ def matches_bcrypt(configured: str, presented: str) -> bool:
 
 
 def decode_signature(text: str) -> bytes | None:
-    """Base64 of either alphabet, padded or not: clients differ."""
+    """Decode base64 of either alphabet, with or without padding, because clients differ."""
     if not text or len(text) > SIGNATURE_CHARS_MAX:
         return None
     bare = text.rstrip("=").translate(_URL_TO_STANDARD)

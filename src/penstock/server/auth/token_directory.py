@@ -1,8 +1,8 @@
-"""The tokens of accounts in a directory, `<account>.jwt` each, as the reference keeps them.
+"""A directory with the tokens of accounts, one `<account>.jwt` each, as in the reference.
 
-All of them are in memory as well, read once. A file appears and changes as a whole: it is written
-beside, synced and renamed. What is in a file is not trusted for being there. Files are small and
-change when somebody administers, so they are written where they are asked for.
+All tokens are also in memory and are read once. A file appears and changes atomically: it is
+written under another name, synced and renamed. Callers must not trust a token because it is in the
+directory. Files are small and change only through administration, so writes are synchronous.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ DIRECTORY_MODE: Final = 0o700
 
 
 class DirectoryFull(Exception):
-    """No more accounts fit in."""
+    """The directory holds its maximum number of accounts."""
 
 
 class TokenFiles:
     """The files of one directory."""
 
     def __init__(self, path: str, limit: int = 0) -> None:
-        """Raises OSError when the directory cannot be made or read."""
+        """Open or create the directory and read it; raise OSError."""
         self._path = Path(path).absolute()
         self._limit = limit
         self._path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self.tokens: dict[str, str] = {}
         self.strays: list[str] = []
-        """Files that are named as an account's and hold no token of one."""
+        """Files named like an account's that contain no account token."""
         for file in sorted(self._path.glob(f"*{SUFFIX}")):
             self._read(file)
 
@@ -55,7 +55,7 @@ class TokenFiles:
             self.tokens[name] = token
 
     def save(self, name: str, token: str) -> None:
-        """Raises DirectoryFull or OSError, and has then changed nothing."""
+        """Store a token; if it raises DirectoryFull or OSError, the stored token is unchanged."""
         if name not in self.tokens and 0 < self._limit <= len(self.tokens):
             raise DirectoryFull("jwt store is full")
         unfinished = self._path / f"{name}{UNFINISHED_SUFFIX}"
@@ -67,7 +67,7 @@ class TokenFiles:
         self.tokens[name] = token
 
     def save_newer(self, name: str, token: str) -> None:
-        """As `save`, unless what is there was issued later."""
+        """Store a token, unless the stored one was issued later."""
         known = self.tokens.get(name)
         if known == token:
             return
@@ -76,7 +76,7 @@ class TokenFiles:
             self.save(name, token)
 
     def delete(self, name: str, *, hard: bool) -> None:
-        """Raises OSError; one that is not there is none the less deleted."""
+        """Delete a token; raise OSError. Deleting a missing token succeeds."""
         file = self._path / f"{name}{SUFFIX}"
         if hard:
             file.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Trust: from the keys of operators over accounts to users, by who signed whom.
+"""The trust chain from operator keys to accounts to users.
 
-An account is there if its claims are sound and a trusted operator signed them; a user is let in if
-an account that is there signed its claims, it proves to hold the key they name (or is a bearer),
-and nothing of it has run out or was taken back. Made once from the options, and made again when
-something in it runs out. Pure: the time comes with the login.
+An account exists if its claims are valid and a trusted operator signed them. A user is accepted if
+an existing account signed its claims, it proves to hold the key they name (or has a bearer token),
+and nothing has expired or was revoked. The chain is built once from the options and rebuilt when a
+part of it expires. Pure: the time comes with the login.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ if TYPE_CHECKING:
     from penstock.server.config.options import Options
 
 COMPILED_MAX: Final = 1024
-"""Permissions of users that are kept compiled."""
+"""Maximum number of cached compiled permissions."""
 ACCOUNTS_DECODED_MAX: Final = 4096
-"""Tokens of accounts that are kept read: all are looked at whenever one of them changes."""
+"""Maximum number of cached account claims; all are checked whenever one of them changes."""
 CONNECTION_TYPES: Final = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
 
 
 class Known(NamedTuple):
-    """An account that is there."""
+    """A trusted account."""
 
     claims: AccountClaims
     token: str
     signs_users: bool
-    """With its own key; else only its signing keys do."""
+    """Whether its own key may sign users; otherwise only its signing keys may."""
 
 
 class TrustChain:
-    """Who is trusted, by the options of a server."""
+    """The trusted keys and accounts of a server's options."""
 
     def __init__(self, options: Options, now_s: float) -> None:
         self.accounts: dict[str, Known] = {}
         self.warnings: list[str] = []
         self._keys: set[str] = set()
         self._strict: set[str] = set()
-        """Operators, and keys of theirs, that want accounts to be signed by such keys only."""
+        """Operators and their keys that require accounts to be signed by a signing key."""
         self._pinned = frozenset(options.resolver_pinned_accounts)
         self._sentinel = options.default_sentinel
         strict = self._strict
@@ -93,7 +93,7 @@ class TrustChain:
             self._pinned |= {options.system_account}
 
     def issuer_fault(self, issuer: str) -> str | None:
-        """Why an issuer's word on accounts counts for nothing; None: it does count."""
+        """Return why an issuer may not sign accounts; None if it may."""
         if issuer in self._keys:
             return None
         if issuer in self._strict:
@@ -117,7 +117,7 @@ class TrustChain:
     # -- users
 
     def decide(self, login: Login) -> Accepted | LoginRefused:
-        """Whether a login is one of a user whom this trust reaches."""
+        """Decide a login by the claims of its user."""
         try:
             return self._decide(login)
         except ClaimsFault as fault:
@@ -142,7 +142,7 @@ class TrustChain:
         return _accepted(user, licence, known, token, login)
 
     def _presented(self, login: Login) -> tuple[str, UserClaims]:
-        """What a client claims to be; who claims nothing that can be read may be the sentinel."""
+        """Return the user's token and claims; without readable claims, those of the sentinel."""
         try:
             return login.jwt or "", decode(login.jwt or "", UserClaims)
         except ClaimsFault:
@@ -152,19 +152,19 @@ class TrustChain:
 
 
 def _vouches(known: Known, issuer: str) -> bool:
-    """Whether the account speaks through this key."""
+    """Return whether this key may sign users of the account."""
     is_own = known.signs_users and issuer == known.claims.about.subject
     return is_own or issuer in known.claims.scopes
 
 
 @lru_cache(ACCOUNTS_DECODED_MAX)
 def account_claims(token: str) -> AccountClaims:
-    """What an account's token says. Raises ClaimsFault."""
+    """Decode an account's token; raise ClaimsFault."""
     return decode(token, AccountClaims)
 
 
 def _is_over(about: About, now_s: float) -> bool:
-    """Claims hold until the second that they name."""
+    """Return whether claims have expired; they end at the start of the second they name."""
     return bool(about.expires_s) and about.expires_s <= now_s
 
 
@@ -184,7 +184,7 @@ def _may_not_connect(licence: Licence, account: AccountClaims, login: Login) -> 
 
 
 def _unproven(user: UserClaims, licence: Licence, login: Login) -> LoginRefused | None:
-    """A bearer needs no more than its token; others sign the nonce."""
+    """Return a refusal unless the user has a bearer token or signed the nonce."""
     if licence.bearer_token:
         return None
     signature = decode_signature(login.sig or "")
@@ -223,7 +223,7 @@ def _accepted(
 
 
 def permissions_of(grants: Grants) -> CompiledPermissions | None:
-    """None: nothing is restricted. Raises ClaimsFault."""
+    """Compile permissions; None means no restriction. Raise ClaimsFault."""
     responses = None
     if grants.resp is not None:
         responses = ResponsePermission(

@@ -1,8 +1,8 @@
-"""The users of a configuration, compiled for look-up.
+"""The users of a configuration, compiled for lookup.
 
-A user name or nkey belongs to one user of one account, whichever block it stands in. Permissions
-are compiled once here and shared by all connections of the user. The table never changes: a
-reload builds a new one.
+A user name or nkey belongs to one user of one account, whichever block contains it. Permissions are
+compiled once and shared by all connections of the user. The table is immutable: a reload builds a
+new one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class AuthConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One way to log in, and who the peer then is."""
+    """One way to log in, and the resulting user."""
 
     accepted: Accepted
     password: str = field(default="", repr=False)
     connection_types: frozenset[str] = frozenset()
 
     def may_use(self, connection_type: str) -> bool:
-        """Whether the user may log in over this kind of connection."""
+        """Return whether the user may log in over this type of connection."""
         return not self.connection_types or connection_type in self.connection_types
 
 
@@ -53,7 +53,7 @@ class UserTable:
             self._add(user, account, default)
         self._names: list[tuple[DistinguishedName, User]] | None = None
         self.decoy_hash = next((u.password for u in self if is_bcrypt(u.password)), "")
-        """Some user's bcrypt hash, to spend the same time on unknown users; empty without any."""
+        """A user's bcrypt hash, to spend the same time on unknown users; empty if there is none."""
 
     def __iter__(self) -> Iterator[User]:
         return iter((*self.by_name.values(), *self.by_nkey.values()))
@@ -62,13 +62,13 @@ class UserTable:
         return bool(self.by_name or self.by_nkey)
 
     def find(self, name: str) -> User | None:
-        """The user of this name or nkey."""
+        """Return the user with this name or nkey."""
         return self.by_name.get(name) or self.by_nkey.get(name)
 
     def find_by_certificate(
         self, certificate: PeerCertificate, connection_type: str
     ) -> User | None:
-        """The user a certificate stands for: by alternative name first, then by subject."""
+        """Return the user of a certificate: by alternative name first, then by subject."""
         candidates = (
             *certificate.emails,
             *certificate.dns_names,
@@ -82,7 +82,7 @@ class UserTable:
         return self._find_by_subject(certificate, connection_type)
 
     def _find_by_subject(self, certificate: PeerCertificate, connection_type: str) -> User | None:
-        """Compare names part by part: in the certificate's order first, then in any order."""
+        """Compare names part by part: first in the certificate's order, then in any order."""
         named = [(name, user) for name, user in self._parsed() if user.may_use(connection_type)]
         for name, user in named:
             if name == certificate.name:

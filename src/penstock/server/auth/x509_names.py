@@ -1,9 +1,9 @@
-"""X.509 names as text, the way the reference writes and reads them.
+"""Format and parse X.509 names as the reference does.
 
-A user of the configuration may be called by the subject of its certificate. `format_subject`
-writes a name as Go's certificate library does: a fixed order of attribute types, the most special
-first. `parse_name` reads the RFC 4514 text of a user name back into parts, and gives None for
-text that is no name; user names such as `alice` are the ordinary case, not an error.
+A configured user may be named by the subject of its certificate. `format_subject` formats a name as
+Go's certificate library does: attribute types in a fixed order, the most specific first.
+`parse_name` parses the RFC 4514 text of a user name into parts and returns None for other text:
+most user names, such as `alice`, are not X.509 names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 def format_subject(attributes: Iterable[Attribute]) -> str:
-    """The subject of a certificate as one line, without attribute types of no short name."""
+    """Format a certificate's subject as one line; only types in SUBJECT_ORDER are included."""
     found: dict[str, list[str]] = {}
     for kind, value in attributes:
         values = found.setdefault(kind, [])
@@ -51,7 +51,7 @@ def format_subject(attributes: Iterable[Attribute]) -> str:
 
 
 def parse_name(text: str) -> DistinguishedName | None:
-    """Read `CN=a+OU=b,O=c` into its parts, or give None when the text is no such name."""
+    """Parse `CN=a+OU=b,O=c` into its parts; return None if the text is not such a name."""
     parts: list[frozenset[Attribute]] = []
     for part in _split(text, ","):
         attributes = [_attribute(piece) for piece in _split(part, "+")]
@@ -84,7 +84,7 @@ def _split(text: str, separator: str) -> Iterator[str]:
 
 
 def _strip(value: str) -> str:
-    """Drop blanks around a value, but not one that is escaped."""
+    """Remove blanks around a value, except an escaped one."""
     stripped = value.strip(" ")
     backslashes = len(stripped) - len(stripped.rstrip("\\"))
     escapes_blank = backslashes % 2 == 1 and value.rstrip(" ") != value

@@ -1,1 +1,1 @@
-"""Configuration tree -> options, one file per part of the file; the way in is `configure`."""
+"""Server configuration: reads files and flags into `Options`; entry point: `config_reader`."""

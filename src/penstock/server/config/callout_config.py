@@ -1,4 +1,4 @@
-"""`auth_callout { }`: logins that a service decides."""
+"""`auth_callout { }`: an external service decides logins."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Command line -> what to do: run, check a configuration, send a signal, show a text.
+"""Parse the command line into a command: run, check a configuration, send a signal, show a text.
 
-The flags are those of the reference, and override the configuration file. A flag this server
-cannot honour is refused, never ignored. `options_from` can be called again with the same flags:
-that is how a running server reads its configuration anew. Only the configuration file is read;
-nothing is printed and no process is touched.
+The flags are the reference's and override the configuration file. A flag that this server does not
+support is refused, never ignored. `options_from` can be called again with the same flags; a running
+server reloads its configuration this way. The module reads only the configuration file; it prints
+nothing and touches no process.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
     "usage",
 ]
 
-#: Tools read this name, so the server answers to it whatever the program is called.
+#: Tools expect this name, so the server uses it whatever the program is called.
 PROGRAM = "nats-server"
-SHORT_FLAG_MAX = 3  # letters; longer ones are shown with two dashes
+SHORT_FLAG_MAX = 3  # letters; longer flags are shown with two dashes
 SIGNALS = ("ldm", "stop", "quit", "term", "reopen", "reload")
 
 
 class RunServer(Struct, frozen=True, kw_only=True):
-    """Start a server. `flags` are for `options_from` when the configuration is read again."""
+    """Start a server. A reload passes `flags` to `options_from` again."""
 
     options: Options
     flags: FlagValues
@@ -69,7 +69,7 @@ class ShowHelp(Struct, frozen=True):
 
 
 class CheckConfig(Struct, frozen=True, kw_only=True):
-    """The configuration file is fine: print `message` on stderr."""
+    """The configuration file is valid: print `message` on stderr."""
 
     options: Options
     message: str
@@ -83,7 +83,7 @@ class SignalRequest(Struct, frozen=True, kw_only=True):
 
 
 class SendSignal(Struct, frozen=True):
-    """Send a signal, and end."""
+    """Send a signal, then exit."""
 
     request: SignalRequest
 
@@ -92,7 +92,7 @@ Command: TypeAlias = RunServer | ShowVersion | ShowHelp | CheckConfig | SendSign
 
 
 def parse_command_line(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
-    """What the arguments (without the program's name) ask for; raises UsageError."""
+    """Return the command for the arguments (without the program's name); raise UsageError."""
     words = scan(argv, FLAGS)
     flags = words.flags
     if flags.get("version"):
@@ -115,7 +115,7 @@ def parse_command_line(argv: Sequence[str], environ: Mapping[str, str]) -> Comma
 
 
 def options_from(flags: FlagValues, environ: Mapping[str, str]) -> LoadedConfig:
-    """Configuration file and flags together, complete and checked; raises ConfigError."""
+    """Return the options of file and flags, normalised and checked; raise ConfigError."""
     file = str(flags.get("config", ""))
     loaded = read_config(file, environ) if file else LoadedConfig(options=Options())
     options = normalise(apply_flags(loaded.options, flags))
@@ -124,7 +124,7 @@ def options_from(flags: FlagValues, environ: Mapping[str, str]) -> LoadedConfig:
 
 
 def apply_flags(options: Options, flags: FlagValues) -> Options:
-    """The options with the flags on top; raises ConfigError when a flag cannot be honoured."""
+    """Return the options overridden by the flags; raise ConfigError for an unsupported flag."""
     _refuse_unsupported(flags)
     plain = {field: flags[name] for name, field in _PLAIN.items() if name in flags}
     options = replace(options, **plain)
@@ -139,7 +139,7 @@ def version_text() -> str:
 
 
 def usage() -> str:
-    """The flags by theme, one line each."""
+    """Return the usage text: the flags by topic, one line each."""
     lines = ["Usage: penstock serve [flags]", "", "Flags take one dash or two."]
     for title, flags in GROUPS.items():
         lines += ["", f"{title}:"]
@@ -349,7 +349,7 @@ TLS is set up with -tls, -tlscert and -tlskey, or in the configuration file:
 File names are relative to the working directory.
 """
 
-#: Flags that set one option of the same meaning.
+#: Flags that set one option each.
 _PLAIN = {
     "addr": "host",
     "port": "port",

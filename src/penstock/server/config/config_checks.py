@@ -1,8 +1,8 @@
 """Defaults that depend on other options, and contradictions between options.
 
-`normalise` fills what was left open; `check_options` refuses what cannot work together, in the
-order and with the words of the reference, whose first refusal wins. Both are pure and run on the
-final options, after the command line had its say; a configuration test (`-t`) runs neither.
+`normalise` fills in defaults. `check_options` refuses options that contradict each other, in the
+reference's order and words; the first refusal wins. Both are pure and run on the final options,
+after the command line is applied. A configuration test (`-t`) runs neither.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANY_PORT = -1
 SYSTEM_ACCOUNT_DEFAULT = "$SYS"
 
 _DEFAULTS = Options()
-#: 0 means "not said" for these.
+#: For these options 0 means the default.
 _ZERO_IS_DEFAULT = (
     "max_control_line",
     "max_payload",
@@ -53,7 +53,7 @@ _ZERO_IS_DEFAULT = (
 
 
 def normalise(options: Options) -> Options:
-    """The options with every default filled in; doing it twice changes nothing more."""
+    """Return the options with every default filled in; normalising twice changes nothing."""
     changes: dict[str, object] = {
         name: getattr(_DEFAULTS, name) for name in _ZERO_IS_DEFAULT if not getattr(options, name)
     }
@@ -64,7 +64,7 @@ def normalise(options: Options) -> Options:
     changes["trace"] = options.trace or options.trace_verbose or options.trace_headers
     auth = options.authorization
     if options.tls is not None and auth.timeout_ns == AUTH_TIMEOUT_NS_DEFAULT:
-        # A TLS client authenticates after its handshake, so it gets that time on top.
+        # A TLS client authenticates after its handshake, so the handshake timeout is added.
         timeout_ns = options.tls.timeout_ns + SECOND_NS
         changes["authorization"] = replace(auth, timeout_ns=timeout_ns)
     if options.websocket is not None and not options.websocket.host:
@@ -85,7 +85,7 @@ def _base_path(path: str) -> str:
 
 
 def check_options(options: Options) -> None:
-    """Raises ConfigError with the first contradiction."""
+    """Raise ConfigError for the first contradiction."""
     for rule in RULES:
         fault = rule(options)
         if fault is not None:
@@ -93,16 +93,17 @@ def check_options(options: Options) -> None:
 
 
 def users_of(options: Options) -> Iterator[UserOptions]:
-    """Every configured user, of the global account first."""
+    """Yield every configured user, those of the global account first."""
     yield from options.authorization.users
     for account in options.accounts:
         yield from account.users
 
 
 def has_plain_passwords(options: Options) -> bool:
-    """Whether somebody who reads the configuration could log in with what it says.
+    """Return whether the configuration contains a password in plain text.
 
-    As in the reference a user without a password counts, unless certificates say who it is.
+    As in the reference, a user without a password counts as well, unless certificates identify
+    users.
     """
     single = options.authorization
     if single.user and single.password and not is_bcrypt(single.password):
@@ -226,7 +227,7 @@ def _system_account(options: Options) -> str | None:
     if not name or (name == SYSTEM_ACCOUNT_DEFAULT and not options.no_system_account):
         return None
     known = {account.name for account in options.accounts} | set(options.resolver_preload)
-    # A directory may have more than the file; whether it has this one is seen when it is opened.
+    # A directory may hold more accounts than the file. Opening it checks for this one.
     if name not in known and options.resolver_directory is None:
         return "error resolving system account: account missing"
     return None

@@ -1,10 +1,11 @@
-"""Reader of the configuration language: text -> a tree of positioned values.
+"""Parser of the configuration language: text to a tree of values with positions.
 
-The language is a superset of JSON: keys need no quotes, `=`, `:` or a blank parts key and value,
-a newline, `,` or `;` ends a value, `#` and `//` start comments, `include FILE` merges another
-file and `$NAME` refers to a key seen before (innermost map first) or to the environment.
-Invariants: every value knows its file, line and column; whatever the text holds, the only error
-is `ConfigError`; nesting and includes are bounded. What a key means is decided in `configure`.
+The language is a superset of JSON: keys need no quotes, `=`, `:` or a blank separates key and
+value, a newline, `,` or `;` ends a value, `#` and `//` start comments, `include FILE` merges
+another file, and `$NAME` refers to an earlier key (innermost map first) or to the environment.
+
+Invariants: every value has its file, line and column; the only error is `ConfigError`, whatever the
+text contains; nesting and includes are bounded. `config_reader` interprets the keys.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Tree: TypeAlias = "dict[str, Node]"
 
 
 class Node(Struct):
-    """One value and where it was written: at its key in a map, at its start in a list."""
+    """One value and its position: that of its key in a map, that of its start in a list."""
 
     value: Plain
     file: str
@@ -66,7 +67,7 @@ def parse_text(text: str, environ: Mapping[str, str], *, file: str = "") -> Tree
 
 
 def digest(tree: Tree) -> str:
-    """The reference's digest: that of the values written as JSON, whatever the file looked like."""
+    """Return the reference's digest: that of the values as JSON, whatever the file's layout."""
     canonical = _json(tree)
     for char in "<>&\u2028\u2029":
         canonical = canonical.replace(char, f"\\u{ord(char):04x}")
@@ -101,7 +102,7 @@ def _parse_file(path: str, environ: Mapping[str, str], parents: Sequence[str]) -
         verb = "read" if isinstance(error, IsADirectoryError) else "open"
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"{verb} {path}: {reason}") from None
-    except ValueError as error:  # a NUL in the name
+    except ValueError as error:  # the name contains a NUL
         raise ConfigError(f"open {path!r}: {error}") from None
     if len(raw) > FILE_BYTES_MAX:
         raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
@@ -114,7 +115,7 @@ def _parse_file(path: str, environ: Mapping[str, str], parents: Sequence[str]) -
 
 
 class _Parser(ConfigScanner):
-    """One text, read once from left to right by recursive descent."""
+    """Recursive-descent parser of one text."""
 
     def __init__(
         self, text: str, file: str, environ: Mapping[str, str], parents: Sequence[str]
@@ -151,11 +152,11 @@ class _Parser(ConfigScanner):
     def _end_of_top_value(self) -> None:
         self.skip(BLANKS)
         while self.peek() == "/" and not self.text.startswith("//", self.pos):
-            self.pos += 1  # alone it counts as a blank
+            self.pos += 1  # a single slash counts as a blank
             self.skip(BLANKS)
         self.skip_comment()
         char = self.peek()
-        # A document in braces must go on after a value; one without may just end.
+        # After a value, a document in braces must continue; one without braces may end.
         if char not in _TOP_VALUE_ENDS and (char or self._open_blocks):
             level = "block-level" if self._open_blocks else "top-level"
             raise self.fail(
@@ -167,7 +168,7 @@ class _Parser(ConfigScanner):
         self.pos += len(char)
 
     def _entry(self, scope: Tree, *, in_map: bool) -> bool:
-        """One key with its value, or an include; False at the end of the text."""
+        """Parse one key with its value, or an include; return False at the end of the text."""
         char = self.peek()
         if char in _SEPARATORS:
             raise self.fail(f"Unexpected key separator '{char}'{'.' if in_map else ''}")
@@ -189,7 +190,7 @@ class _Parser(ConfigScanner):
         return True
 
     def _dangling_key(self, key: str) -> bool:
-        # A closing brace alone at the end is what is left of a JSON document.
+        # A closing brace alone at the end is the end of a JSON document.
         if key == "}":
             return False
         line, column = self.line_and_column(self.pos)
@@ -215,7 +216,7 @@ class _Parser(ConfigScanner):
         self._scopes.append(scope)
         while True:
             self.skip_space_and_comments()
-            self.pos += self.peek() == "/"  # alone it is dropped
+            self.pos += self.peek() == "/"  # a single slash is skipped
             char = self.peek()
             if char == "]":
                 raise self.fail("Unexpected array end ']' processing map.")
@@ -259,7 +260,7 @@ class _Parser(ConfigScanner):
         return items
 
     def _more(self, closer: str, ends: frozenset[str], complaint: str) -> bool:
-        """After a value: True when another may follow, False at the closing bracket."""
+        """After a value, return True if another may follow, False at the closing bracket."""
         self.skip(BLANKS)
         self.skip_comment()
         char = self.peek()
@@ -315,7 +316,7 @@ class _Parser(ConfigScanner):
         complaint = f"variable reference for '{name}' on line {line}"
         if text is None:
             raise ConfigError(f"{complaint} can not be found")
-        # The name leaves the environment of its own text: it must not refer to itself.
+        # Remove the name from the environment of its own text, so that it cannot refer to itself.
         others = {key: value for key, value in self._environ.items() if key != name}
         try:
             return parse_text(f"{_ENV_KEY}={text}", others)[_ENV_KEY].value
@@ -325,7 +326,7 @@ class _Parser(ConfigScanner):
     def _include(self, scope: Tree) -> None:
         self.skip(BLANKS)
         name = self._include_name()
-        # Also a name with a leading slash is relative to the including file, as in the reference.
+        # As in the reference, a name with a leading slash is also relative to the including file.
         path = os.path.normpath(os.path.join(os.path.dirname(self._file), name.lstrip("/")))
         try:
             if path in (os.path.normpath(parent) for parent in self._parents):
@@ -344,7 +345,7 @@ class _Parser(ConfigScanner):
             self.pos += 1
             return self.up_to(char, "Unexpected EOF.")
         name = self.take(INCLUDE_NAME)
-        self.pos += self.peek() == "'"  # it ends the name, and is dropped
+        self.pos += self.peek() == "'"  # a quote ends the name and is dropped
         return name
 
     def _node(self, value: Plain, start: int) -> Node:
@@ -353,7 +354,7 @@ class _Parser(ConfigScanner):
 
 
 def _json(value: Plain) -> str:
-    """Compact JSON with sorted keys, numbers and times written as Go writes them."""
+    """Encode as compact JSON with sorted keys; numbers and times are formatted as in Go."""
     if isinstance(value, dict):
         keys = sorted(value)
         members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(value[k].value)}" for k in keys)

@@ -1,9 +1,9 @@
-"""Configuration file -> options.
+"""Read a configuration file into options.
 
-`load_config` reads a file with every key of the reference: it is honoured, or refused with its
-place and the reason, never ignored. All faults of a file are told at once. The result holds what
-the file says; the command line and the defaults that depend on other options come later
-(`flags`, `config.checks`).
+`load_config` knows every key of the reference: a key takes effect, or is refused with its position
+and the reason; no key is ignored. All faults of a file are reported at once. The result of
+`read_config` holds only what the file sets; `command_line` applies the flags, and `config_checks`
+fills in defaults that depend on other options.
 """
 
 from __future__ import annotations
@@ -77,21 +77,21 @@ LAME_DUCK_DURATION_NS_MIN = 30 * SECOND_NS
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
-    """What a file says. Warnings are no reason not to start, but a test of the file fails."""
+    """Options of a file. The server starts despite warnings, but a test of the file fails."""
 
     options: Options
     warnings: tuple[str, ...] = ()
 
 
 def load_config(path: str | os.PathLike[str], environ: Mapping[str, str]) -> Options:
-    """The options of a file with defaults filled in and contradictions refused (ConfigError)."""
+    """Return the options of a file, normalised and checked; raise ConfigError."""
     options = normalise(read_config(path, environ).options)
     check_options(options)
     return options
 
 
 def read_config(path: str | os.PathLike[str], environ: Mapping[str, str]) -> LoadedConfig:
-    """What the file says, checked key by key only; raises ConfigError with every fault."""
+    """Return the options that the file sets, checked key by key; raise ConfigError with faults."""
     file = os.fspath(path)
     tree = parse_file(file, environ)
     if not tree:
@@ -129,7 +129,7 @@ def _has_users_key(node: Node | None) -> bool:
     return node is not None and "users" in {key.lower() for key in as_map(node)}
 
 
-# Readers of keys with rules of their own
+# Readers of keys with their own rules
 
 
 def _authorization(section: Section, _key: str, node: Node) -> None:
@@ -152,7 +152,7 @@ def _server_name(section: Section, _key: str, node: Node) -> None:
 
 
 def _server_tags(section: Section, _key: str, node: Node) -> None:
-    """Tags are lower case and unique; a list or a single one."""
+    """Read a list of tags or a single one; tags become lower case and unique."""
     items = node.value if isinstance(node.value, list) else [node]
     tags: dict[str, None] = {}
     for item in items:
@@ -204,7 +204,7 @@ def _store_dir(section: Section, _key: str, node: Node) -> None:
 
 
 def _trace(name: str) -> Reader:
-    """Both finer kinds of tracing switch tracing itself."""
+    """Return a reader for an option that also switches tracing itself."""
     read = boolean(name)
 
     def read_both(section: Section, key: str, node: Node) -> None:
@@ -261,7 +261,7 @@ _TOP: dict[str, Reader] = {
         ("disable_sublist_cache", "no_sublist_cache"), boolean("disable_sublist_cache")
     ),
     "no_header_support": boolean("no_header_support"),
-    # How often to report failing connections to other servers: this one makes none
+    # How often to report failed connections to other servers; this server opens none
     **dict.fromkeys(("connect_error_reports", "reconnect_error_reports"), checked(as_int)),
     # Security
     "authorization": _authorization,
@@ -288,7 +288,7 @@ _TOP: dict[str, Reader] = {
     **dict.fromkeys(("leafnodes", "leaf"), read_leafnodes),
     "jetstream": read_jetstream,
     **dict.fromkeys(("store_dir", "storedir"), _store_dir),
-    # Known to the reference, not yet to this server
+    # Known to the reference, not supported by this server
     **dict.fromkeys(("syslog", "remote_syslog", "proxy_protocol", "ocsp", "ocsp_cache"), only_off),
     **dict.fromkeys(
         (

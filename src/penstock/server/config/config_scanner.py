@@ -1,10 +1,10 @@
-"""Characters of a configuration text: white space, comments, strings and numbers.
+"""Scanner of a configuration text: white space, comments, strings and numbers.
 
-`ConfigScanner` is a cursor over one text. It knows lines and columns and reads everything that has no
-inner structure; maps, lists, includes and variables are put together in `conffile`. Invariant:
-it only moves forward, and its only error is `ConfigError`.
+`ConfigScanner` is a cursor over one text. It tracks lines and columns and reads every value without
+inner structure; `config_file` parses maps, lists, includes and variables. Invariant: the cursor
+only moves forward, and the only error is `ConfigError`.
 
-Columns are counted as the reference server does: from 0 on the first line, from 1 below.
+Columns are counted as in the reference: from 0 on the first line, from 1 on all others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from penstock.server.config.quantities import parse_integer
 
-# Two kinds of white space are told apart: blanks inside a line, and any space.
+# The language distinguishes blanks within a line from any white space.
 _ANY_SPACE = r" \t\n\v\f\r\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 SPACE = re.compile(rf"[{_ANY_SPACE}]*")
 BLANKS = re.compile(r"[ \t]*")
@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"[0-9.:\-]*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _HEX_PAIR = re.compile(r"[0-9A-Fa-f]{2}")
 _BLOCK_END = re.compile(r"\n\)(?=\n|\Z)")
-# The reference does not count "]" here and so refuses `[1]`; JSON has it.
+# The reference does not include "]" and so refuses `[1]`, which is valid JSON.
 _NUMBER_ENDS = frozenset(" \t\r\n;,}]") | {""}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
@@ -51,7 +51,7 @@ class ConfigScanner:
         self._newlines = [found.start() for found in re.finditer("\n", text)]
 
     def peek(self) -> str:
-        """The next character; empty at the end."""
+        """Return the next character; empty at the end."""
         return self.text[self.pos : self.pos + 1]
 
     def skip(self, pattern: re.Pattern[str]) -> None:
@@ -63,7 +63,7 @@ class ConfigScanner:
         return self.text[start : self.pos]
 
     def skip_comment(self) -> bool:
-        """True when there was one; it ends before the newline."""
+        """Skip a comment up to the newline; return whether there was one."""
         if self.peek() != "#" and not self.text.startswith("//", self.pos):
             return False
         self.skip(_COMMENT)
@@ -80,12 +80,12 @@ class ConfigScanner:
         return above + 1, len(self.text[start:pos].encode("utf-8", "replace"))
 
     def fail(self, text: str) -> ConfigError:
-        """The error to raise for what stands at the cursor."""
+        """Return the error for the text at the cursor."""
         line, _ = self.line_and_column(min(self.pos, len(self.text)))
         return ConfigError(f"Parse error on line {line}: '{text}'")
 
     def up_to(self, quote: str, complaint: str) -> str:
-        """Raw text up to `quote`, which is eaten as well."""
+        """Return the raw text up to `quote`, and skip the quote."""
         end = self.text.find(quote, self.pos)
         if end < 0:
             self.pos = len(self.text)
@@ -95,7 +95,7 @@ class ConfigScanner:
         return text
 
     def quoted(self) -> str:
-        """The rest of a "..." string: escapes are resolved."""
+        """Return the rest of a "..." string with escapes resolved."""
         text = self._escaped(_QUOTED)
         if self.peek() != '"':
             raise self.fail("Unexpected EOF.")
@@ -103,17 +103,17 @@ class ConfigScanner:
         return text
 
     def bare(self) -> tuple[str, bool]:
-        """A word without quotes, and whether it is a plain one that may mean more than text."""
+        """Return a word without quotes, and whether it may be a variable or a boolean."""
         start = self.pos
         text = self._escaped(_BARE)
         plain = "\\" not in self.text[start : self.pos]
-        if self.peek() == "'":  # it ends the word, and is dropped
+        if self.peek() == "'":  # a quote ends the word and is dropped
             self.pos += 1
             return text, False
         return text, plain
 
     def block(self) -> str:
-        """The rest of a ( ... ) string: all up to a closing parenthesis alone on its line."""
+        """Return the rest of a ( ... ) string: up to a closing parenthesis alone on its line."""
         found = _BLOCK_END.search(self.text, self.pos)
         if found is None:
             self.pos = len(self.text)
@@ -123,7 +123,7 @@ class ConfigScanner:
         return text
 
     def number(self) -> int | float | str | datetime:
-        """What starts with a digit or a minus: number, date, address, or after all a word."""
+        """Read a value that starts with a digit or a minus: number, date, address, or a word."""
         start = self.pos
         negative = self.peek() == "-"
         self.pos += negative
@@ -142,7 +142,7 @@ class ConfigScanner:
         return self._integer(self.text[start:end])
 
     def _word_from(self, start: int, digits_end: int, end: int) -> str:
-        # The character that spoils a number without suffix is part of the word, whatever it is.
+        # The character that ends a number without suffix is part of the word, whatever it is.
         self.pos = end + 1 if end == digits_end else start
         return self.text[start : self.pos] + self.bare()[0]
 
@@ -186,7 +186,7 @@ class ConfigScanner:
             self.pos += 1
             parts.append(self._escape())
             parts.append(self.take(plain))
-        try:  # \xHH writes bytes, which together must be text again
+        try:  # \xHH writes bytes, which together must be valid UTF-8
             return "".join(parts).encode("utf-8", "surrogateescape").decode()
         except UnicodeError:
             raise self.fail("Invalid UTF-8 in string") from None

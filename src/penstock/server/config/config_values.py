@@ -1,8 +1,8 @@
-"""Typed reading of a configuration tree: one reader per key, one list of problems per file.
+"""Typed readers of a configuration tree: one reader per key, one list of problems per file.
 
 A section of the file is a table from key to `Reader`. `read_map` runs the readers over a map and
-returns the fields they set. Invariant: one bad key never hides another, so a file's faults are
-told all at once, each with its place; a key nobody knows is a fault unless it served as a variable.
+returns the fields they set. Invariant: one bad key never hides another, so all faults of a file are
+reported at once, each with its position. An unknown key is a fault unless a variable refers to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SECOND_NS = 1_000_000_000
 
 
 class ConfigFault(Exception):
-    """What is wrong with one value."""
+    """A fault in one value."""
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(f"{node.where}: {text}")
 
 
 class Problems(Struct):
-    """Everything said about a file. Warnings do not keep a server from starting."""
+    """Faults of a file. The server starts despite warnings."""
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Problems(Struct):
 
 
 class Section(Struct):
-    """One map being read: what its keys have set so far."""
+    """One map being read, and the fields set so far."""
 
     problems: Problems
     fields: dict[str, object] = field(default_factory=dict)
@@ -57,14 +57,14 @@ Unknown: TypeAlias = Callable[[str, Node], str | None]
 
 
 def unknown_field(key: str, node: Node) -> str | None:
-    """The usual answer to an unknown key; None lets it pass."""
+    """Return the default message for an unknown key; None accepts the key."""
     return None if node.used_as_variable else f'unknown field "{key}"'
 
 
 def read_map(
     tree: Tree, table: Table, problems: Problems, unknown: Unknown = unknown_field
 ) -> dict[str, object]:
-    """Run the reader of every key; faults end in `problems`."""
+    """Run the reader of every key; append faults to `problems`."""
     section = Section(problems=problems)
     for key, node in tree.items():
         reader = table.get(key.lower())
@@ -82,7 +82,7 @@ def read_map(
 
 
 def type_name(value: Plain) -> str:
-    """What the reference calls the type of a value."""
+    """Return the reference's name of a value's type."""
     for kind, name in _TYPE_NAMES:
         if isinstance(value, kind):
             return name
@@ -90,7 +90,7 @@ def type_name(value: Plain) -> str:
 
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
-    (bool, "bool"),  # before int: a bool is one
+    (bool, "bool"),  # before int, because bool is a subclass
     (str, "string"),
     (int, "int64"),
     (float, "float64"),
@@ -136,7 +136,7 @@ def as_list(node: Node) -> list[Node]:
 
 
 def as_texts(node: Node, what: str, problems: Problems) -> tuple[str, ...]:
-    """One string, or a list of them."""
+    """Read one string, or a list of strings."""
     if isinstance(node.value, str):
         return (node.value,)
     if not isinstance(node.value, list):
@@ -154,7 +154,7 @@ def as_texts(node: Node, what: str, problems: Problems) -> tuple[str, ...]:
 
 
 def as_duration(node: Node, key: str, problems: Problems) -> int:
-    """Nanoseconds of a duration string; a bare number means seconds, and is frowned upon."""
+    """Return a duration string in nanoseconds; a bare number means seconds and adds a warning."""
     if isinstance(node.value, str):
         return duration_text(node, key)
     problems.warn(node, key, f"{key} should be converted to a duration")
@@ -162,7 +162,7 @@ def as_duration(node: Node, key: str, problems: Problems) -> int:
 
 
 def duration_text(node: Node, key: str) -> int:
-    """Nanoseconds of a duration that must be a string."""
+    """Return a duration in nanoseconds; it must be a string."""
     try:
         return parse_duration(as_text(node))
     except ValueError as error:
@@ -170,7 +170,7 @@ def duration_text(node: Node, key: str) -> int:
 
 
 def as_timeout(node: Node, block: str) -> int:
-    """Nanoseconds of a timeout: seconds, whole or not, or a duration."""
+    """Return a timeout in nanoseconds; it is a number of seconds or a duration string."""
     value = node.value
     if isinstance(value, str):
         try:
@@ -183,7 +183,7 @@ def as_timeout(node: Node, block: str) -> int:
 
 
 def as_listen(node: Node) -> tuple[str, int]:
-    """`port` or `host:port`."""
+    """Read `port` or `host:port`."""
     value = node.value
     if isinstance(value, int) and not isinstance(value, bool):
         return "", value
@@ -199,7 +199,7 @@ def as_listen(node: Node) -> tuple[str, int]:
         raise ConfigFault(node, f'could not parse port "{port}"') from None
 
 
-# Makers of readers
+# Reader factories
 
 
 def text(name: str) -> Reader:
@@ -241,7 +241,7 @@ def listen(host: str, port: str) -> Reader:
 
 
 def checked(check: Callable[[Node], object]) -> Reader:
-    """A key that changes nothing here, as it speaks of what this server never does."""
+    """Return a reader that checks a key without effect: this server lacks what it configures."""
 
     def read(_section: Section, _key: str, node: Node) -> None:
         check(node)
@@ -261,12 +261,12 @@ def not_supported(node: Node, what: str) -> ConfigFault:
 
 
 def unsupported(section: Section, key: str, node: Node) -> None:
-    """A key of the reference that this server cannot honour."""
+    """Refuse a key of the reference that this server does not support."""
     raise not_supported(node, key)
 
 
 def only_off(section: Section, key: str, node: Node) -> None:
-    """A feature this server does not have: it may be mentioned as long as it is off."""
+    """Accept a key of an unsupported feature only if it is off."""
     if node.value is False or node.value == [] or node.value == "":
         return
     raise not_supported(node, key)

@@ -1,8 +1,8 @@
-"""The words of a command line: flags with their kinds, read with Go's rules.
+"""Parse command-line flags by Go's rules.
 
-One or two dashes mean the same; a value follows as the next word or after `=`; a boolean flag
-takes a value only after `=`; the first word that is no flag, or `--`, ends the flags. Invariant:
-the only error is `UsageError`. What a flag does is decided in `flags`.
+One or two dashes mean the same. A value is the next word or follows `=`; a boolean flag takes a
+value only after `=`. The first word that is not a flag, or `--`, ends the flags. Invariant: the
+only error is `UsageError`. `command_line` defines what a flag does.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _OCTAL = re.compile(r"[+-]?0[0-7_]+")
 
 
 class UsageError(Exception):
-    """A command line that cannot be carried out.
+    """A command line that cannot be executed.
 
-    `message` goes to stderr after the program's name; `show_usage` asks for the usage on stdout as
-    well. The exit code after a mistyped flag is 0, as in the reference.
+    `message` goes to stderr after the program's name; with `show_usage` the usage also goes to
+    stdout. The exit code after a mistyped flag is 0, as in the reference.
     """
 
     def __init__(self, message: str, exit_code: int = 1, *, show_usage: bool = False) -> None:
@@ -40,7 +40,7 @@ class UsageError(Exception):
 
 
 class FlagKind(Enum):
-    """What a flag takes."""
+    """The type of a flag's value."""
 
     BOOL = "bool"
     INT = "int"
@@ -48,7 +48,7 @@ class FlagKind(Enum):
 
 
 class Flag(Struct, frozen=True):
-    """One flag with all its spellings; the last is the name values are kept under."""
+    """One flag with all its spellings; the last is the name under which its value is stored."""
 
     spellings: tuple[str, ...]
     kind: FlagKind
@@ -61,14 +61,14 @@ class Flag(Struct, frozen=True):
 
 
 class Words(Struct, frozen=True):
-    """A command line taken apart: the flags given (the last of each counts), and the rest."""
+    """A parsed command line: the flags (the last of each wins), and the remaining words."""
 
     flags: FlagValues
     rest: tuple[str, ...]
 
 
 def scan(argv: Sequence[str], known: Sequence[Flag]) -> Words:
-    """Take the flags off the front of `argv`."""
+    """Parse the flags at the start of `argv`."""
     by_spelling = {spelling: flag for flag in known for spelling in flag.spellings}
     given: dict[str, FlagValue] = {}
     words = list(argv)

@@ -1,8 +1,8 @@
-"""The `jetstream` blocks of a configuration: of the server, and of one account.
+"""The `jetstream` blocks of a configuration: for the server and for one account.
 
-Sizes are integers or text with a K, M, G or T behind it; `sync_interval` is a duration or
-`always`. What only a cluster uses is checked and then set aside. A trusted platform module is
-refused: it cannot be honoured.
+Sizes are integers, or text that ends in K, M, G or T; `sync_interval` is a duration or `always`.
+Keys that only a cluster uses are checked and have no effect. A trusted platform module is not
+supported and therefore refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONCURRENT_IO_MAX: Final = 8192
 
 
 def read_jetstream(section: Section, _key: str, node: Node) -> None:
-    """Persistence of the server: on or off in any of its spellings, or a map of its options."""
+    """Read the server's block: on or off in any spelling, or a map of options."""
     if isinstance(node.value, dict):
         fields = read_map(node.value, _JETSTREAM, section.problems)
         directory = fields.pop("store_dir", None)
@@ -62,7 +62,7 @@ def read_jetstream(section: Section, _key: str, node: Node) -> None:
 
 
 def read_account_jetstream(section: Section, _key: str, node: Node) -> None:
-    """Whether an account may persist, and how much."""
+    """Read whether an account may persist, and its limits."""
     if isinstance(node.value, dict):
         fields = read_map(node.value, _ACCOUNT_JETSTREAM, section.problems)
         section.fields["jetstream"] = replace(JetStreamAccountLimits(), **fields)
@@ -86,7 +86,7 @@ def _switch(node: Node, otherwise: str) -> bool:
 
 
 def _storage_size(node: Node) -> int:
-    """Bytes; the text of the fault lacks the name of the key, which the caller puts in front."""
+    """Return the size in bytes; the caller adds the key's name before the text of the error."""
     value = node.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -1,7 +1,7 @@
-"""Listeners beside the client port: websocket, cluster, gateway, leafnodes.
+"""Listeners other than the client port: websocket, cluster, gateway, leafnodes.
 
-A listener for other servers is accepted as long as it merely listens. Whatever would make this
-server dial, trust or serve another one is refused.
+A listener for other servers is accepted as long as it only listens. Keys that would make this
+server dial, trust or serve another server are refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_leafnodes(section: Section, _key: str, node: Node) -> None:
 
 
 def write_timeout(_section: Section, key: str, node: Node) -> None:
-    """Clients that do not read in time are closed, which is what the default says."""
+    """Accept the policy that closes clients which do not read in time; it is the default."""
     policy = as_text(node)
     if policy not in WRITE_TIMEOUT_POLICIES:
         raise ConfigFault(node, f"{key} must be 'default', 'close' or 'retry'")
@@ -100,7 +100,7 @@ def _name(what: str) -> Reader:
 
 
 def _leafnode_version(_section: Section, _key: str, node: Node) -> None:
-    """The oldest server that may be a leaf: of no use here, and judged as the reference does."""
+    """Check the minimum version of leaf nodes as the reference does; it has no effect."""
     version = _SEMVER.fullmatch(as_text(node))
     if version is None:
         raise ConfigFault(node, "invalid leafnode's minimum version: invalid semver")

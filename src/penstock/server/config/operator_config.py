@@ -1,8 +1,8 @@
-"""Operators: `operator`, `trusted_keys`, `resolver` and what goes with them.
+"""Operators: `operator`, `trusted_keys`, `resolver` and related keys.
 
-An operator's JWT stands in the file or is named by it; it is read once, here, and kept as text.
-Every token is checked to be one of its kind, signed by whom it names. What the operators have to
-do with the rest of the options is in `checks`.
+The file contains an operator's JWT or names a file with it; the JWT is read once, here, and kept as
+text. Every token must be of the expected kind and signed by the issuer it names. `check_operators`
+compares operators with the other options; `config_checks` calls it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.server.config.options import Options
 
 TOKEN_START: Final = "eyJ"
-"""How every JWT begins."""
+"""Every JWT starts with this."""
 MEMORY: Final = "MEMORY"
 FULL: Final = "FULL"
 CACHE: Final = "CACHE"
@@ -62,7 +62,7 @@ _RESOLVER: Final[dict[str, Callable[[Node], object]]] = {
     "interval": as_text,
     "timeout": as_text,
 }
-#: What a resolver of this type does not take.
+#: Keys that a resolver of this type does not accept.
 _UNWELCOME: Final = {
     FULL: {"ttl": "FULL does not accept ttl"},
     CACHE: {
@@ -139,7 +139,7 @@ def _read_resolver_map(section: Section, node: Node) -> None:
 
 
 def _check_duration(node: Node, given: object) -> None:
-    """These three are about other servers, which there are none of; but they must be durations."""
+    """Check that a setting which concerns only other servers is a duration; it has no effect."""
     try:
         parse_duration(str(given)) if given is not None else None
     except ValueError as error:
@@ -183,7 +183,7 @@ def read_pinned(section: Section, _key: str, node: Node) -> None:
 
 
 def _operator_token(entry: str) -> str:
-    """The JWT itself, or the file that holds it, perhaps between lines that say what it is."""
+    """Return the JWT from the entry or from the file it names, without decoration lines."""
     try:
         text = Path(entry).read_text()
     except (OSError, ValueError):
@@ -200,11 +200,11 @@ def _why(fault: Exception) -> str:
     return str(fault)
 
 
-# What operators ask of the other options
+# Constraints between operators and the other options
 
 
 def check_operators(options: Options) -> str | None:
-    """What is wrong, in the reference's order and words; None: nothing."""
+    """Return the first fault, in the reference's order and words, or None."""
     if not options.operators:
         return (
             "default sentinel requires operators and accounts" if options.default_sentinel else None

@@ -1,10 +1,10 @@
-"""Every option of the server, declared once: name, type, default and one line of prose.
+"""Every option of the server, declared once: name, type, default and description.
 
-The configuration file (`configure`), the command line (`flags`), an embedding program and the
-generated reference all speak of these values. Invariant: values are frozen and hold plain data;
-a change makes a new `Options` (`msgspec.structs.replace`). Times are integer nanoseconds, sizes
-are bytes, port -1 asks for any free port. Nothing here reads a file, a clock or the environment,
-and no `repr` shows a secret.
+The configuration file (`config_reader`), the command line (`command_line`), an embedding program
+and the generated reference pages all use these values. Invariant: values are frozen and hold plain
+data; a change creates a new `Options` (`msgspec.structs.replace`). Times are integer nanoseconds,
+sizes are bytes, port -1 means any free port. This module reads no file, clock or environment, and
+no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ REDACTED = "[REDACTED]"
 
 
 def Doc(text: str) -> Meta:
-    """The one-line prose of an option."""
+    """Describe an option in one line."""
     return Meta(description=text)
 
 
 class _Secretive(Struct, frozen=True, kw_only=True):
-    """Hides the fields that hold secrets when a value is shown in a log or a traceback."""
+    """Redacts fields that hold secrets when a value appears in a log or a traceback."""
 
     def __repr__(self) -> str:
         hidden = {"password", "token", "key", "prev_key"}
@@ -60,7 +60,7 @@ class UserOptions(_Secretive, frozen=True, kw_only=True):
 
 
 class CalloutOptions(Struct, frozen=True, kw_only=True):
-    """A service that decides logins."""
+    """An external service that decides logins."""
 
     issuer: Annotated[str, Doc("Public key of the account that signs its answers.")] = ""
     account: Annotated[str, Doc("Where the service listens.")] = "$G"
@@ -71,7 +71,7 @@ class CalloutOptions(Struct, frozen=True, kw_only=True):
 
 
 class Authorization(_Secretive, frozen=True, kw_only=True):
-    """Who may connect: one user, one token, or a list of users."""
+    """The clients that may connect: one user, one token, or a list of users."""
 
     user: Annotated[str, Doc("The single user.")] = ""
     password: Annotated[str, Doc("Password of the single user, plain or bcrypt.")] = ""
@@ -87,7 +87,7 @@ class Authorization(_Secretive, frozen=True, kw_only=True):
 
 
 class AccountConnectionLimits(Struct, frozen=True, kw_only=True):
-    """Bounds of one account; -1 is unlimited."""
+    """Limits of one account; -1 means unlimited."""
 
     max_connections: Annotated[int, Doc("Client connections.")] = UNLIMITED
     max_subscriptions: Annotated[int, Doc("Subscriptions.")] = UNLIMITED
@@ -96,7 +96,7 @@ class AccountConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 class JetStreamAccountLimits(Struct, frozen=True, kw_only=True):
-    """How much one account may persist; -1 is unlimited."""
+    """JetStream limits of one account; -1 means unlimited."""
 
     max_memory: Annotated[int, Doc("Bytes in memory.")] = UNLIMITED
     max_storage: Annotated[int, Doc("Bytes in files.")] = UNLIMITED
@@ -113,7 +113,7 @@ class JetStreamAccountLimits(Struct, frozen=True, kw_only=True):
 
 
 class BatchOptions(Struct, frozen=True, kw_only=True):
-    """Bounds of batched publishing."""
+    """Limits of batch publishing."""
 
     max_inflight_per_stream: Annotated[int, Doc("Open batches of a stream.")] = 50
     max_inflight_total: Annotated[int, Doc("Open batches of the server.")] = 1000
@@ -122,7 +122,7 @@ class BatchOptions(Struct, frozen=True, kw_only=True):
 
 
 class JetStreamLimits(Struct, frozen=True, kw_only=True):
-    """Bounds for all accounts; 0 is none."""
+    """Limits for all accounts; 0 means no limit."""
 
     max_ack_pending: Annotated[int, Doc("Cap and default of consumers' max_ack_pending.")] = 0
     max_request_batch: Annotated[int, Doc("Cap of consumers' max_batch.")] = 0
@@ -132,7 +132,7 @@ class JetStreamLimits(Struct, frozen=True, kw_only=True):
 
 
 class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
-    """Persistence. Acknowledged means synced, unless `sync_interval_ns` says otherwise."""
+    """Persistence. Acknowledged messages are synced, unless `sync_interval_ns` is set."""
 
     max_memory: Annotated[int, Doc("Bytes in memory; -1: three quarters of the machine's.")] = -1
     max_store: Annotated[int, Doc("Bytes in files; -1: three quarters of what is free.")] = -1
@@ -148,7 +148,7 @@ class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
 
 
 class TokenDirectory(Struct, frozen=True, kw_only=True):
-    """A directory that holds the JWTs of accounts, each in a file; system users may change them."""
+    """A directory with one JWT file per account; system users may change the files."""
 
     path: Annotated[str, Doc("The directory; it is made if need be.")]
     allow_delete: Annotated[bool, Doc("Whether operators may have accounts deleted.")] = False
@@ -227,12 +227,12 @@ class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
 
     @property
     def is_secure(self) -> bool:
-        """Whether wss:// is served: `no_tls` only allows to do without certificates."""
+        """Return whether the listener serves wss://; `no_tls` only permits missing certificates."""
         return self.tls is not None
 
 
 class ListenOnly(Struct, frozen=True, kw_only=True):
-    """A listener for other servers: its port is opened, its protocol is not served."""
+    """A listener for other servers: the port is open, the protocol is not served."""
 
     name: Annotated[str, Doc("Cluster or gateway name.")] = ""
     host: Annotated[str, Doc("Address to bind.")] = HOST_DEFAULT
@@ -242,7 +242,7 @@ class ListenOnly(Struct, frozen=True, kw_only=True):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Everything a server is started with."""
+    """All options of a server."""
 
     # Client listener
     host: Annotated[str, Doc("Address for client connections.")] = HOST_DEFAULT
@@ -338,6 +338,6 @@ class Options(Struct, frozen=True, kw_only=True):
     jetstream: Annotated[bool, Doc("Persistence.")] = False
     jetstream_options: Annotated[JetStreamOptions, Doc("How to persist.")] = JetStreamOptions()
 
-    # Provenance
+    # Origin of the options
     config_file: Annotated[str, Doc("File the options were read from.")] = ""
     config_digest: Annotated[str, Doc("sha256:<hex> of the configuration.")] = ""

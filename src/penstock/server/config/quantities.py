@@ -1,8 +1,8 @@
-"""Sizes, seconds and addresses as the configuration language writes them.
+"""Parse sizes, seconds and addresses of the configuration language.
 
 Sizes are integers with a decimal (`k`) or binary (`kb`, `ki`, `kib`) suffix. Durations with units
-are `penstock.base.durations`. Refusals are `ValueError`s whose text is fit for the person who
-wrote the file.
+are in `penstock.base.durations`. Invalid text raises `ValueError`, with a text for the author of
+the file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _INTEGER = re.compile(r"(-?[0-9]+)([A-Za-z]*)")
 
 
 def seconds_to_ns(seconds: float) -> int:
-    """Timeouts in configuration files may be plain seconds, whole or not."""
+    """Convert seconds, possibly fractional, to nanoseconds; timeouts may be plain seconds."""
     return round(seconds * 1_000_000_000)
 
 
 def parse_integer(text: str) -> int | None:
-    """An integer with its size suffix; None when `text` is no such number.
+    """Return an integer with its size suffix applied; None if `text` is not such a number.
 
-    Raises ValueError when it is one but does not fit 64 bits.
+    Raises ValueError if it is one but does not fit 64 bits.
     """
     found = _INTEGER.fullmatch(text)
     if found is None:
@@ -49,7 +49,7 @@ def _suffix_scale(suffix: str) -> int | None:
 
 
 def split_host_port(address: str) -> tuple[str, str]:
-    """`host:port` or `[v6]:port`; raises ValueError when it is neither."""
+    """Split `host:port` or `[v6]:port`; raise ValueError if it is neither."""
     if address.startswith("["):
         host, bracket, port = address[1:].partition("]")
         if not bracket or not port.startswith(":") or "[" in host:
@@ -62,7 +62,7 @@ def split_host_port(address: str) -> tuple[str, str]:
 
 
 def parse_port(text: str) -> int:
-    """A port number as Go reads it: an optional sign and ASCII digits."""
+    """Return a port number as Go parses it: an optional sign and ASCII digits."""
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise ValueError(text)
     return int(text)

@@ -1,8 +1,8 @@
-"""What a running server may take over when its configuration is read again.
+"""Rules for reloading the configuration of a running server.
 
-`reloadable_changes` compares two normalised options. It refuses a change of anything that is
-fixed once the server listens, and names what changed otherwise, in the words of the reference's
-log. It changes nothing itself.
+`reloadable_changes` compares two normalised options. It refuses a change of an option that is fixed
+once the server listens, and otherwise returns the log lines for the changes, in the reference's
+words. It has no side effects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.server.config.options import ListenOnly, Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Fixed options, and the reference's name for them.
+#: Fixed options, and the reference's names for them.
 FIXED = {
     "host": "Host",
     "port": "Port",
@@ -48,7 +48,7 @@ FIXED = {
     "trusted_keys": "TrustedKeys",
 }
 
-#: Options named with their new value, before and after the word on users and accounts.
+#: Options logged with their new value, before and after the line about users and accounts.
 _TOLD_FIRST = (
     "debug",
     "trace",
@@ -73,11 +73,11 @@ _TOLD_LATER = {
 
 
 def reloadable_changes(old: Options, new: Options) -> list[str]:
-    """The lines to log; raises ConfigError when a fixed option changed."""
+    """Return the lines to log; raise ConfigError if a fixed option changed."""
     for refusal in _refusals(old, new):
         raise ConfigError(refusal)
     told = [f"{name} = {_shown(name, new)}" for name in _TOLD_FIRST if _differs(name, old, new)]
-    # The reference names these two on every reload: they are rebuilt in any case.
+    # The reference logs these two on every reload, because they are always rebuilt.
     told += ["authorization users", "accounts"]
     told += [
         f"{word} = {_shown(name, new)}"
@@ -138,7 +138,7 @@ def _shown(name: str, options: Options) -> str:
     return format_duration(value) if name.endswith("_ns") else str(value)
 
 
-# Options told in words of their own
+# Options logged in their own words
 
 
 def _username(old: Options, new: Options) -> str | None:
@@ -164,7 +164,7 @@ def _auth_timeout(old: Options, new: Options) -> str | None:
 
 
 def _tls(old: Options, new: Options) -> str | None:
-    """Told whenever there is TLS: the files may have changed though their names did not."""
+    """Report TLS whenever it is on: the files may have changed although their names did not."""
     if new.tls is not None:
         return "tls = enabled"
     return "tls = disabled" if old.tls is not None else None

@@ -1,7 +1,7 @@
-"""Who may connect, and what they may do: `authorization { }` and `accounts { }`.
+"""Users, accounts and permissions: `authorization { }` and `accounts { }`.
 
-Every subject in a permission is checked here, so that the broker can trust the values. Duplicate
-users are not seen here, as they may sit in two blocks: `configure` looks at the whole.
+This module checks every subject in a permission, so that the broker can trust the values. Duplicate
+users may be in two different blocks, so `config_reader` checks for them over the whole file.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def read_authorization(node: Node, problems: Problems) -> Authorization:
 
 
 def read_simple_authorization(node: Node, problems: Problems) -> Authorization:
-    """The block of a listener that knows one user or one token."""
+    """Read the block of a listener that has one user or one token."""
     return replace(Authorization(), **read_map(as_map(node), _SIMPLE, problems))
 
 
 def read_accounts(node: Node, problems: Problems) -> tuple[AccountOptions, ...]:
-    """A list of names, or a map from name to account."""
+    """Read a list of names, or a map from name to account."""
     if isinstance(node.value, list):
         return _named_accounts(node.value)
     if not isinstance(node.value, dict):
@@ -234,7 +234,7 @@ def _subjects_with_queues(name: str) -> Reader:
 
 
 def _set_subjects(section: Section, name: str, subjects: list[str]) -> None:
-    if subjects:  # an empty list says nothing, as in the reference
+    if subjects:  # an empty list has no effect, as in the reference
         section.fields[name] = tuple(subjects)
 
 
@@ -286,7 +286,7 @@ def _responses(section: Section, _key: str, node: Node) -> None:
 
 
 def _max_responses(section: Section, _key: str, node: Node) -> None:
-    if as_int(node):  # 0 keeps the default, a negative number lifts the bound
+    if as_int(node):  # 0 keeps the default, a negative number removes the limit
         section.fields["max_msgs"] = max(as_int(node), -1)
 
 

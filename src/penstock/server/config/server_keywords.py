@@ -1,9 +1,10 @@
-"""The options of an embedding program: keywords of `Server` become fields of `Options`, checked.
+"""Check the options of an embedding program: keywords of `Server` become fields of `Options`.
 
-`Options` itself takes any value, since the configuration reader has checked what it puts there.
-Here each value comes from a program: an unknown name or a value of the wrong type is a TypeError,
-a text that is no size a ValueError, and each names the option. Sizes may be text as in a
-configuration file ("1MB"), paths may be `pathlib.Path`, lists may stand for tuples.
+`Options` itself accepts any value, because the configuration reader has already checked its values.
+Keywords come from a program, so this module checks them: an unknown name or a value of the wrong
+type raises TypeError, a text that is not a size raises ValueError, and each names the option. Sizes
+may be text as in a configuration file ("1MB"), paths may be `pathlib.Path`, and lists may replace
+tuples.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ SIZES: Final = frozenset(
         "max_traced_msg_len",
     }
 )
-"""Options that count bytes."""
+"""Options in bytes."""
 _WORDS: Final = {int: "an integer", bool: "True or False", str: "text", NoneType: "None"}
 
 
 def keyword_values(given: Mapping[str, object]) -> dict[str, object]:
-    """The keywords as fields of `Options`; raises TypeError or ValueError and names the option."""
+    """Return the keywords as fields of `Options`; raise TypeError or ValueError with the name."""
     known = _hints(Options)
     values = {}
     for name, value in given.items():
@@ -46,7 +47,7 @@ def keyword_values(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_types(options: Options) -> None:
-    """Raise TypeError, with the name of the option, if a program put a wrong value into it."""
+    """Raise TypeError, with the name of the option, if an option has a value of the wrong type."""
     if not isinstance(options, Options):
         raise TypeError(f"options must be penstock.Options, not {type(options).__name__}")
     _check("", options, Options)
@@ -78,7 +79,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _check(name: str, value: object, hint: object) -> None:
-    """Raise TypeError if the value, or something in it, is not of the declared type."""
+    """Raise TypeError if the value or a nested value is not of the declared type."""
     fitting = [one for one in _choices(hint) if _fits(value, one)]
     if not fitting:
         shown = type(value).__name__

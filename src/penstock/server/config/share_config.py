@@ -1,7 +1,7 @@
-"""What accounts give each other: `exports`, `imports` and `mappings`.
+"""Sharing between accounts: `exports`, `imports` and `mappings`.
 
-Readers look at the form, and at mappings by themselves. Whether every import finds its export is
-asked by `sharing_of`, once all accounts are known.
+The readers check the form of each entry, and mappings completely. `sharing_of` checks that every
+import has an export, once all accounts are known.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_mappings(section: Section, _key: str, node: Node) -> None:
 
 
 def sharing_of(accounts: Iterable[AccountOptions]) -> Sharing:
-    """All imports of a server. Raises `SharingFault`."""
+    """Resolve all imports of a server; raise `SharingFault`."""
     return join(Shares(one.name, one.exports, one.imports) for one in accounts)
 
 
@@ -111,7 +111,7 @@ def _export(node: Node, problems: Problems) -> Export | None:
             if key in fields:
                 raise ConfigFault(node, f"Detected {what} directive on non-service")
     subject = fields.pop(kind.value)
-    # Here and below: `read_map` has read every field by its declared type.
+    # Here and below: `read_map` has read every field with its declared type.
     return Export(kind=kind, subject=subject, **fields)  # type: ignore[arg-type]
 
 

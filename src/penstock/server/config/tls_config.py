@@ -1,7 +1,7 @@
 """The `tls { ... }` block of a listener.
 
-The block is checked as far as it can be without a connection: certificates and keys are loaded
-once, so that a server that starts can also serve. What this server cannot honour is refused.
+The block is checked as far as possible without a connection: certificates and keys are loaded once,
+so that a server that starts can also serve. Unsupported keys are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OLD_VERSIONS = ("1.0", "1.1")
 
 
 def read_tls(node: Node, problems: Problems) -> TlsOptions:
-    """The block's options; raises Fault when they cannot be used together."""
+    """Return the block's options; raise ConfigFault if they cannot be used together."""
     before = len(problems.errors)
     options = replace(TlsOptions(), **read_map(as_map(node), _TABLE, problems, _unknown))
     if len(problems.errors) == before:
@@ -66,7 +66,7 @@ def _load(node: Node, options: TlsOptions) -> None:
     try:
         if options.cert_file:
             build_context(options)
-        else:  # as the reference: authorities are read even where nothing can be served
+        else:  # as in the reference, authorities are read even without a certificate
             load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     except TlsConfigError as error:
         raise ConfigFault(node, str(error)) from None

@@ -1,4 +1,4 @@
-"""`msg_trace` of an account: where traces go that `traceparent` asks for, and how many."""
+"""`msg_trace` of an account: the destination and sampling of traces requested by `traceparent`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Monitoring: what the server knows of itself, as JSON, text and HTML."""
+"""Monitoring: the state of the server as JSON, text and HTML."""

@@ -1,7 +1,7 @@
-"""Pages about what a single server has none of: routes, gateways, leaf nodes.
+"""Pages about peers that a single server does not have: routes, gateways, leaf nodes.
 
-Dashboards and exporters read all pages of a server, so each answers as a reference server does
-that has no such peers: well-formed, and empty.
+Dashboards and exporters read all pages of a server, so each page replies like a reference server
+without such peers: well-formed and empty.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def leafz(service: ServerState, now: Now) -> dict[str, Any]:
 
 
 def check_subscriptions_flag(query: Query) -> None:
-    """As of /routez and /leafz: `subs` is a boolean, or the word detail."""
+    """Check the `subs` parameter of /routez: a boolean, or the word detail."""
     if query.text("subs") != "detail":
         query.flag("subs")

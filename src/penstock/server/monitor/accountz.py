@@ -64,7 +64,7 @@ class Flow(Struct, frozen=True):
 
 
 class FlowByKind(Struct, frozen=True):
-    """Messages and bytes, and the share of other servers in them."""
+    """Messages and bytes, with the portions of other servers."""
 
     msgs: int = 0
     bytes: int = 0
@@ -86,7 +86,7 @@ class AccountStat(Struct, frozen=True, kw_only=True):
 
 
 def accountz(service: ServerState, options: AccountzOptions, now: Now) -> Accountz:
-    """Raises BadQuery for an account that is not there."""
+    """Return the page; raise BadQuery for an unknown account."""
     detail = None
     if options.account:
         if options.account not in service.accounts.by_name:
@@ -104,7 +104,7 @@ def accountz(service: ServerState, options: AccountzOptions, now: Now) -> Accoun
 def accstatz_steps(
     service: ServerState, now: Now, *, unused: bool = False, names: Collection[str] = ()
 ) -> Generator[None, None, dict[str, Any]]:
-    """Accounts in use; with `unused` all of them; with `names` those."""
+    """Build the page in steps: accounts in use, with `unused` all, with `names` only those."""
     traffic = traffic_by_account(service)
     yield
     return {
@@ -155,7 +155,7 @@ def _detail(service: ServerState, account: Account) -> AccountDetail:
 
 
 def _claims(service: ServerState, account: Account) -> dict[str, Any]:
-    """What is signed for the account; nothing, if it was configured."""
+    """Return the account's signed claims; {} for a configured account."""
     trust = service.trusting.trust
     known = None if trust is None else trust.accounts.get(account.name)
     if known is None:

@@ -1,4 +1,4 @@
-"""Sums over all connections: those that are there, and what those that have gone left behind."""
+"""Sums over all connections, open and closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Messages and bytes since the server started, as clients see in and out."""
+    """Messages and bytes since the server started; in is from clients, out is to clients."""
 
     in_msgs: int
     in_bytes: int
@@ -34,7 +34,7 @@ def totals_of(service: ServerState) -> Totals:
 
 
 def traffic_by_account(service: ServerState) -> dict[str, Traffic]:
-    """Sums per account name; an account nobody used is not in it."""
+    """Return sums by account name; accounts without traffic are missing."""
     sums = {
         name: Traffic(
             gone.in_msgs, gone.in_bytes, gone.out_msgs, gone.out_bytes, gone.slow_consumers
@@ -52,7 +52,7 @@ def traffic_by_account(service: ServerState) -> dict[str, Traffic]:
 
 
 def sum_of(traffic: Iterable[Traffic]) -> Totals:
-    """The same as `totals_of`, for those who have the sums by account already."""
+    """Return the same as `totals_of` from sums by account."""
     every = list(traffic)
     return Totals(
         sum(one.in_msgs for one in every),

@@ -1,8 +1,8 @@
-"""/connz: the connections, open or closed; sorted, filtered, a page at a time.
+"""/connz: the connections, open or closed; sorted, filtered and paged.
 
-Everybody is looked at to filter and sort, which is cheap; only the rows of the page that is asked
-for are made. `page_of` chooses, `rows_of` makes rows one by one, so that whoever serves a large
-page can let others run in between.
+Filtering and sorting looks at all clients, which is cheap; only the rows of the requested page are
+built. `connz_steps` returns a generator: the caller that serves a large page lets clients run
+between its steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT: Final = 1024
 SUBSCRIPTIONS_PER_STEP: Final = 256
-#: Fields that the reference writes after the lists of subscriptions.
+#: Fields that the reference writes after the subscription lists.
 AFTER_SUBSCRIPTIONS: Final = ("jwt", "issuer_key", "name_tag", "tags")
 OPEN, CLOSED, ALL = 0, 1, 2
 STATES: Final = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
@@ -45,7 +45,7 @@ Client = ClientSession | ClientRecord
 
 
 class ConnzOptions(Struct, frozen=True, kw_only=True):
-    """What is asked, over HTTP or in a system request."""
+    """Parameters of an HTTP or system request."""
 
     sort: str = "cid"
     auth: bool = False
@@ -123,7 +123,7 @@ class ConnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Connz(Struct, frozen=True, kw_only=True):
-    """All but the rows, which come last."""
+    """All fields but the rows, which come last."""
 
     server_id: str
     now: str
@@ -134,7 +134,7 @@ class Connz(Struct, frozen=True, kw_only=True):
 
 
 class ConnzPage(Struct, frozen=True, kw_only=True):
-    """The clients of the page, and what is said about the whole."""
+    """The clients of a page, and the totals."""
 
     clients: list[Client]
     total: int
@@ -144,7 +144,7 @@ class ConnzPage(Struct, frozen=True, kw_only=True):
 
 
 def connz_steps(service: ServerState, options: ConnzOptions, now: Now) -> Steps:
-    """The page, in steps. Raises BadQuery at once."""
+    """Build the page in steps; raise BadQuery at once."""
     sort = options.sort or "cid"
     if sort not in SORTS:
         raise BadQuery(f"invalid sorting option: {sort}")
@@ -184,11 +184,11 @@ def frame_of(service: ServerState, page: ConnzPage, now: Now) -> Connz:
     )
 
 
-# -- choosing
+# -- selection
 
 
 def _candidates(service: ServerState, options: ConnzOptions) -> list[Client]:
-    """Those that `total` counts: by state and account, whatever else is asked."""
+    """Return the clients that `total` counts: selected by state and account only."""
     everybody: list[Client] = []
     if options.state != CLOSED:
         everybody += service.sessions.values()
@@ -203,11 +203,11 @@ def _wanted(client: Client, options: ConnzOptions) -> Generator[None, None, bool
     yield
     if options.cid and client.cid != options.cid:
         return False
-    if options.mqtt_client:  # nobody speaks MQTT here
+    if options.mqtt_client:  # this server does not support MQTT
         return False
     if options.user and client.user != options.user:
         return False
-    if not options.acc:  # subjects are those of an account: a filter alone chooses nobody
+    if not options.acc:  # subjects belong to an account: without `acc` the filter is ignored
         return True
     if not options.filter_subject:
         return True
@@ -312,7 +312,7 @@ def _details(client: Client, record: ClientRecord) -> Iterator[SubDetail | None]
 
 
 def _peer_certs(client: Client) -> tuple[PeerCert, ...]:
-    """The client's certificate; not kept once it has gone, as with the reference."""
+    """Return the client's certificate; it is not kept after the close, as in the reference."""
     if isinstance(client, ClientRecord):
         return ()
     from penstock.server.net.codecs.transport_facts import tls_of

@@ -1,7 +1,7 @@
-"""The orders /connz can be asked for.
+"""The sort orders of /connz.
 
-Each is a pair of keys, for a live session and for the record of a closed one, so that both sort
-together without a record of every session. Ties keep the order of connection ids. Keys of
+Each order is a pair of keys, one for a live session and one for the record of a closed one, so that
+both sort together without a record of every session. Ties keep the order of connection ids. Keys of
 descending orders are numbers.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.server.net.client_record import Now
     from penstock.server.net.client_session import ClientSession
 
-    Key = Any  # one order compares one type only: int or str
+    Key = Any  # each order compares one type only: int or str
     Client: TypeAlias = ClientSession | ClientRecord
 
 CLIENTS_PER_STEP: Final = 512
@@ -30,7 +30,7 @@ CLIENTS_PER_STEP: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """How to compare clients; most orders put the greatest first."""
+    """How to compare clients; most orders are descending."""
 
     live: Callable[[ClientSession, Now], Key]
     gone: Callable[[ClientRecord], Key]
@@ -39,7 +39,7 @@ class Sort:
     def steps(
         self, clients: Sequence[Client], now: Now, start: int, stop: int
     ) -> Generator[None, None, list[Client]]:
-        """The clients from `start` to `stop` in this order, found in steps."""
+        """Return the clients from `start` to `stop` in this order; yield between steps."""
         runs = []
         for at in range(0, len(clients), CLIENTS_PER_STEP):
             runs.append(
@@ -55,13 +55,13 @@ class Sort:
         return chosen
 
     def _keyed(self, client: Client, now: Now) -> tuple[Key, int, Client]:
-        """Compares as the order does; ids are unique, so clients themselves are never compared."""
+        """Return a sortable tuple; ids are unique, so clients themselves are never compared."""
         key = self.gone(client) if isinstance(client, ClientRecord) else self.live(client, now)
         return -key if self.descending else key, client.cid, client
 
 
 def _of_link(name: str, kept: str = "") -> Sort:
-    """By a counter of the link, which the record keeps under the same name or another."""
+    """Sort by a counter of the link, which the record keeps under `kept` or the same name."""
     counter = attrgetter(name)
     return Sort(lambda session, _: counter(session.link), attrgetter(kept or name))
 
@@ -79,7 +79,7 @@ SORTS: Final = {
     "bytes_from": _of_link("in_bytes"),
     "last": Sort(last_activity_ns, lambda record: record.last_activity_ns),
     "idle": Sort(last_activity_ns, lambda record: record.last_activity_ns, descending=False),
-    # As the reference: the shortest first.
+    # As in the reference, the shortest first.
     "uptime": Sort(
         lambda session, now: now.wall_ns - session.start_ns,
         lambda record: record.stop_ns - record.start_ns,
@@ -89,5 +89,5 @@ SORTS: Final = {
     "reason": Sort(lambda session, _: "", lambda record: record.reason, descending=False),
     "rtt": Sort(lambda session, _: session.rtt_ns, lambda record: record.rtt_ns),
 }
-#: Orders that live clients have no key for.
+#: Orders for which live clients have no key.
 CLOSED_ONLY: Final = frozenset(("stop", "reason"))

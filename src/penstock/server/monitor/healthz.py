@@ -1,7 +1,7 @@
-"""/healthz: whether clients can be served, with the status code that says so.
+"""/healthz: whether the server can serve clients, with a matching status code.
 
-Questions about JetStream's assets are checked for sense, and answered as a server without it does
-where there is none.
+Requests about JetStream assets are validated. A server without JetStream replies to them like a
+reference server without it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from penstock.server.server_state import ServerState
 
 UNSERVED_LISTED_MAX: Final = 8
-"""Streams and consumers that cannot be served and are named in the page; the log names all."""
+"""Unavailable streams and consumers listed in the page; the log lists all."""
 
 
 class HealthOptions(Struct, frozen=True, kw_only=True):
-    """What is asked, over HTTP or in a system request."""
+    """Parameters of an HTTP or system request."""
 
     js_enabled_only: bool = False
     js_server_only: bool = False
@@ -44,7 +44,7 @@ class HealthOptions(Struct, frozen=True, kw_only=True):
 
 
 class HealthError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wrong, and with which asset."""
+    """A problem, and the affected asset."""
 
     type: str
     account: str = ""
@@ -55,13 +55,13 @@ class HealthError(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str
-    status_code: int = 0  # in system requests only: HTTP has a place for it
+    status_code: int = 0  # in system requests only; HTTP has its own status
     error: str = ""
     errors: tuple[HealthError, ...] = ()
 
 
 def healthz(service: ServerState, options: HealthOptions) -> tuple[int, Health]:
-    """The HTTP status, and the body."""
+    """Return the HTTP status and the body."""
     if options.stream and not options.account:
         return _bad(options, '"account" must not be empty when checking stream health')
     if options.consumer and not options.stream:
@@ -78,7 +78,7 @@ def healthz(service: ServerState, options: HealthOptions) -> tuple[int, Health]:
 
 
 def _jetstream_problem(service: ServerState, options: HealthOptions) -> tuple[int, Health] | None:
-    """What keeps JetStream, or the asset asked about, from being served."""
+    """Return the problem of JetStream or of the requested asset, or None."""
     edge = service.jetstream
     if edge is None:
         return None
@@ -103,7 +103,7 @@ def _jetstream_problem(service: ServerState, options: HealthOptions) -> tuple[in
 
 
 def _broken_store(edge: JetStreamRuntime, options: HealthOptions) -> tuple[int, Health] | None:
-    """Streams that can not be written, or not even be read, are no good health."""
+    """Return a problem if a stream cannot be written or read."""
     if options.js_enabled_only or options.js_server_only or options.js_meta_only:
         return None
     if edge.unserved:

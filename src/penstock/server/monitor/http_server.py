@@ -1,9 +1,8 @@
-"""The monitoring server: HTTP/1.1 over asyncio streams, spoken by h11.
+"""The monitoring server: HTTP/1.1 over asyncio streams, parsed by h11.
 
-It answers GET and HEAD from the table of `pages`, keeps connections alive, and trusts nobody:
-heads, bodies, connections and time are bounded, a peer that is slow or silent is cut off, and
-what goes wrong on our side is logged here and told as a bare 500. It never touches a client
-connection.
+It replies to GET and HEAD from `page_table` and keeps connections alive. It trusts no peer: heads,
+bodies, connections and time are bounded, a slow or silent peer is disconnected, and internal errors
+are logged here and reported as a bare 500. It never touches a client connection.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ if TYPE_CHECKING:
     from penstock.server.server_state import ServerState
 
 HEAD_BYTES_MAX: Final = 16_384
-BODY_BYTES_MAX: Final = 16_384  # of a request; nothing reads it
+BODY_BYTES_MAX: Final = 16_384  # of a request; the body is not used
 READ_BYTES: Final = 16_384
 CONNECTIONS_MAX: Final = 256
 IDLE_S_MAX: Final = 60.0  # between requests of one connection
-REQUEST_S_MAX: Final = 10.0  # for a request to arrive whole, once it has begun
-RESPONSE_S_MAX: Final = 10.0  # for a response to be taken
+REQUEST_S_MAX: Final = 10.0  # for a request to arrive completely, once it has begun
+RESPONSE_S_MAX: Final = 10.0  # for the peer to accept a response
 METHODS: Final = frozenset((b"GET", b"HEAD"))
 
 
 class Monitor:
-    """Serves the monitoring pages of one service on one port."""
+    """Serves the monitoring pages of one server on one port."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
@@ -54,7 +53,7 @@ class Monitor:
 
     @property
     def url(self) -> str:
-        """Where it can be reached, with the port that was bound."""
+        """Return the URL of the monitor, with the bound port."""
         scheme, (host, port) = self.scheme_and_address
         return f"{scheme}://{join_address(reachable(host), port)}"
 
@@ -63,7 +62,7 @@ class Monitor:
         return "https" if self._secure else "http", self._address
 
     async def start(self) -> None:
-        """Raises OSError or ValueError when it cannot listen as the options say."""
+        """Start listening; raise OSError or ValueError if that fails."""
         options = self._service.options
         host = options.http_host or options.host
         context, timeout_s = self._tls()
@@ -79,7 +78,7 @@ class Monitor:
         log.info("Starting %s monitor on %s", scheme, join_address(host, self._address[1]))
 
     async def stop(self) -> None:
-        """Closes the port and every conversation."""
+        """Close the port and every connection."""
         if self._server is not None:
             self._server.close()
         for conversation in self._conversations:
@@ -93,7 +92,7 @@ class Monitor:
         from penstock.server.config.options import SECOND_NS
         from penstock.server.net.codecs.tls_context import build_context
 
-        # Scrapers and browsers carry no client certificate; the reference asks for none here.
+        # Scrapers and browsers have no client certificate; the reference requires none here.
         open_to_all = replace(tls, verify=False, verify_and_map=False)
         return build_context(open_to_all), tls.timeout_ns / SECOND_NS
 
@@ -106,19 +105,19 @@ class Monitor:
         try:
             await Conversation(self._pages, self._service.page_room, reader, writer).run()
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # The peer went, was too slow, or the server stops: in each case there is nobody to
-            # answer, and the task is nobody's to await.
+            # The peer disconnected, was too slow, or the server stops. In each case no peer waits
+            # for a reply, and no caller awaits this task.
             pass
         finally:
             self._conversations.discard(conversation)
             if writer.transport.get_write_buffer_size():
-                writer.transport.abort()  # to close would wait for a peer that does not read
+                writer.transport.abort()  # close() would wait for a peer that does not read
             else:
                 writer.close()
 
 
 class Conversation:
-    """One connection: requests and their answers, one after the other."""
+    """One connection: requests and their responses, in sequence."""
 
     def __init__(
         self,
@@ -132,7 +131,7 @@ class Conversation:
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        # An answer counts as taken when the socket has all of it.
+        # A response counts as accepted when the socket has all of it.
         writer.transport.set_write_buffer_limits(0)
 
     async def run(self) -> None:
@@ -140,7 +139,7 @@ class Conversation:
             self._http.start_next_cycle()
 
     async def _exchange(self) -> bool:
-        """Answers one request; True: another may follow."""
+        """Serve one request; return whether another may follow."""
         try:
             request = await self._request()
         except h11.RemoteProtocolError as error:
@@ -152,7 +151,7 @@ class Conversation:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> h11.Request | None:
-        """The next request, whole; None: the peer has said all it has to say."""
+        """Return the next complete request; None if the peer has finished."""
         await self._await_first_byte()
         async with asyncio.timeout(REQUEST_S_MAX):
             request, body_bytes = None, 0
@@ -216,12 +215,12 @@ class Conversation:
         await self._write(pieces)
 
     def _encoded(self, body: bytes) -> list[bytes]:
-        """The body as it is sent; one of unknown length goes in chunks."""
+        """Encode the body for the wire; a body of unknown length is sent in chunks."""
         sent = self._http.send(h11.Data(data=body)) if body else None
         return [] if sent is None else [sent]
 
     async def _write(self, pieces: list[bytes]) -> None:
-        """Raises TimeoutError when the peer does not take it in time."""
+        """Write the pieces; raise TimeoutError if the peer does not accept them in time."""
         # Not writelines: in asyncio of Python 3.12.0-3.12.8 and 3.13.0-3.13.1 it never makes drain
         # wait (CVE-2024-12254), so a peer that does not read would fill the memory.
         self._writer.write(b"".join(pieces))

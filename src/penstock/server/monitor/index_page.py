@@ -1,4 +1,4 @@
-"""The index page of monitoring: links to everything else, and nothing from elsewhere."""
+"""The index page of monitoring: links to all other pages, no external resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENTRIES: Final = (
     ("stacksz", "Stacks", "what its threads do"),
     ("metrics", "Metrics", "for Prometheus"),
 )
-#: The page loads nothing and runs nothing.
+#: The page loads no resources and runs no scripts.
 LOCKED_DOWN: Final[Headers] = (
     *NO_SNIFFING,
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),

@@ -1,9 +1,9 @@
-"""/jsz: what JetStream holds, in all and by account, stream and consumer.
+"""/jsz: what JetStream stores, in total and by account, stream and consumer.
 
-Answers with the reference's fields; a server without JetStream answers that it is disabled.
-Listings are paged by account, as there: `offset` and `limit` count accounts. One account may have
-very many streams, so the page is made in steps: who asks may serve others in between, and streams
-may come and go meanwhile.
+The fields are the reference's; a server without JetStream replies that it is disabled. Listings are
+paged by account, as in the reference: `offset` and `limit` count accounts. One account may have
+very many streams, so the page is built in steps. The caller may serve clients between them, and
+streams may be created or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT: Final = 1024
 SYNC_INTERVAL_NS: Final = 120_000_000_000
-"""Shown where none is configured: the reference's own, which syncs in the background."""
+"""Shown if no interval is configured: the reference's default, which syncs in the background."""
 
 
 class JszOptions(Struct, frozen=True, kw_only=True):
-    """What is asked, over HTTP or in a system request."""
+    """Parameters of an HTTP or system request."""
 
     account: str = ""
     accounts: bool = False
@@ -69,7 +69,7 @@ class JszOptions(Struct, frozen=True, kw_only=True):
 
 
 def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
-    """The page, a stream or a consumer at a time."""
+    """Build the page in steps of one stream or consumer."""
     edge = service.jetstream
     head = {"server_id": service.server_id, "now": timestamp(now.wall_ns)}
     if edge is None:
@@ -94,17 +94,17 @@ def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
 
 
 def account_jsz_steps(edge: JetStreamRuntime, name: str, options: JszOptions, now: Now) -> Steps:
-    """What one account holds."""
+    """Build the details of one account in steps."""
     return _account(edge.accounts[name].assets, options, now)
 
 
 def _enabled(edge: JetStreamRuntime) -> list[Assets]:
-    """The accounts that use JetStream."""
+    """Return the accounts that use JetStream."""
     return [each.assets for each in edge.accounts.values() if each.assets.is_enabled]
 
 
 def stats(edge: JetStreamRuntime) -> Json:
-    """What the server uses and has promised."""
+    """Return what the server uses and has reserved."""
     assets = _enabled(edge)
     return {
         "memory": sum(each.used(Storage.MEMORY) for each in assets),
@@ -122,7 +122,7 @@ def stats(edge: JetStreamRuntime) -> Json:
 
 
 def config(edge: JetStreamRuntime) -> Json:
-    """Return how it is set up; the interval is shown even where every write is synced."""
+    """Return the configuration; it contains an interval even if every write is synced."""
     found: Json = {
         "max_memory": edge.room.max_memory,
         "max_storage": edge.room.max_storage,
@@ -141,7 +141,7 @@ def config(edge: JetStreamRuntime) -> Json:
 
 
 def limits(edge: JetStreamRuntime) -> dict[str, int]:
-    """What is bounded for all accounts."""
+    """Return the limits for all accounts."""
     given = edge.options.limits
     found = {
         "max_request_batch": given.max_request_batch,
@@ -169,12 +169,12 @@ def _no_totals() -> dict[str, int]:
 
 
 def hosts_of(edge: JetStreamRuntime) -> list[StreamHost]:
-    """Every stream that is served."""
+    """Return every stream that is served."""
     return [host for each in _enabled(edge) for host in each]
 
 
 def totals(edge: JetStreamRuntime) -> dict[str, int]:
-    """What all streams hold together."""
+    """Return the totals over all streams."""
     hosts = hosts_of(edge)
     states = [host.stream.store.state() for host in hosts]
     return {
@@ -186,7 +186,7 @@ def totals(edge: JetStreamRuntime) -> dict[str, int]:
 
 
 def _told(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
-    """Totals as the page has them; a server without others leads all it has, if it has any."""
+    """Return the totals of the page; a single server leads all its streams and consumers."""
     found: dict[str, int] = {}
     for name, count in counted.items():
         found[name] = count
@@ -196,14 +196,14 @@ def _told(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
 
 
 def _chosen(assets: list[Assets], options: JszOptions) -> list[Assets]:
-    """The accounts that are shown."""
+    """Return the accounts to show."""
     if options.account:
         return [each for each in assets if each.ambient.account == options.account]
     if not (options.accounts or options.streams or options.consumer):
         return []
     ordered = sorted(assets, key=lambda each: each.ambient.account)
     limit, start = options.limit or LIMIT_DEFAULT, max(options.offset, 0)
-    return ordered if limit < 0 else ordered[start : start + limit]  # below zero: all, as there
+    return ordered if limit < 0 else ordered[start : start + limit]  # negative: all
 
 
 def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
@@ -230,7 +230,7 @@ def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
 
 
 def _unsigned(value: int) -> int:
-    """No limit is -1, which the reference shows as the largest number there is."""
+    """Convert -1 (no limit) to the largest unsigned number, as the reference shows it."""
     return value % 2**64
 
 
@@ -273,5 +273,5 @@ def _consumers(
 
 
 def plain(value: Struct) -> Any:
-    """A value of the API as it stands in a larger answer."""
+    """Return an API value as plain JSON data for use in a larger reply."""
     return json.decode(encode(value))

@@ -1,4 +1,4 @@
-"""Answers of the monitoring server, before they become HTTP."""
+"""Responses of the monitoring server, before they become HTTP."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Headers = tuple[tuple[str, str], ...]
 JSON_TYPE: Final = "application/json"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 HTML_TYPE: Final = "text/html; charset=utf-8"
-#: Monitoring data may be read by pages of any origin, as with the reference.
+#: Pages of any origin may read monitoring data, as in the reference.
 ANY_ORIGIN: Final[Headers] = (("Access-Control-Allow-Origin", "*"),)
 NO_SNIFFING: Final[Headers] = (("X-Content-Type-Options", "nosniff"),)
 
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """A status, a body, and what is said about it."""
+    """Status, body and headers of a response."""
 
     status: int
     content_type: str
     body: bytes
     headers: Headers = ()
     rest: Iterator[bytes] | None = None
-    """What follows the body, if it is made while it is sent."""
+    """What follows the body, if it is built while it is sent."""
 
 
 def json_answer(value: object, *, status: int = 200) -> PageAnswer:
@@ -40,7 +40,7 @@ def json_answer(value: object, *, status: int = 200) -> PageAnswer:
 
 
 def sliced_answer(steps: Generator[None, None, object]) -> PageAnswer:
-    """A page that is made in steps; a short one is complete at once."""
+    """Return a page that is built in steps; a short one is complete at once."""
     pieces = pieces_of(steps)
     made: list[bytes] = []
     rest = None if is_done_soon(pieces, made) else pieces
@@ -56,7 +56,7 @@ def text_answer(status: int, text: str, headers: Headers = ()) -> PageAnswer:
 
 
 def redirect(path: str, raw_query: str) -> PageAnswer:
-    """Elsewhere on this server: `path` is decoded and begins with one slash only."""
+    """Redirect within this server; `path` is decoded and begins with exactly one slash."""
     location = quote(path) + (f"?{raw_query}" if raw_query else "")
     body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
     return PageAnswer(307, HTML_TYPE, body.encode(), (("Location", location),))

@@ -1,8 +1,8 @@
-"""The pages of monitoring: which path is answered by what, and how often it was asked.
+"""The pages of monitoring: maps paths to pages and counts the requests.
 
-/connz, /subsz, /jsz, /accstatz and /metrics can be long: they are made and sent in slices between
-the turns of clients (`sliced`), each row from the state of its moment. The other pages show the
-state of one moment; sums over clients are made in C (`Plane.traffic`).
+/connz, /subsz, /jsz, /accstatz and /metrics can be long: they are built and sent in slices between
+the turns of clients (`sliced_pages`), each row from the state at its moment. The other pages show
+the state of one moment; sums over clients are computed in C (`IoLoop.traffic`).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     Page = Callable[[Query], PageAnswer]
 
-#: Paths that share a counter with another.
+#: Paths that share another path's counter.
 SAME_COUNTER: Final = {"/subscriptionsz": "/subsz"}
 #: Paths that the reference does not count.
 UNCOUNTED: Final = frozenset(("/raftz", "/ipqueuesz", "/stacksz"))
 
 
 def cleaned_path(path: str) -> str:
-    """Without doubled slashes and dots, as one gets them by joining addresses."""
+    """Remove empty and dot segments, which joining addresses produces."""
     kept: list[str] = []
     for step in path.split("/"):
         if step == "..":
@@ -54,7 +54,7 @@ def cleaned_path(path: str) -> str:
 
 
 class Pages:
-    """Answers to requests, by path."""
+    """Serves requests by path."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
@@ -87,11 +87,11 @@ class Pages:
 
     @property
     def paths(self) -> list[str]:
-        """Every path that is answered."""
+        """Return every path that is served."""
         return list(self._by_path)
 
     def answer(self, path: str, raw_query: str) -> PageAnswer:
-        """What to say to a request; never raises for what a peer asked."""
+        """Return the response to a request; never raises because of a peer's input."""
         path = unquote(path)
         cleaned = cleaned_path(path)
         if cleaned != path:

@@ -1,8 +1,8 @@
-"""How monitoring writes values: times, durations, numbers and text, in the reference's forms.
+"""Formats of monitoring values: times, durations, numbers and text, as in the reference.
 
-Scrapers and test suites parse these forms, so they are exact: RFC 3339 with trailing zeros cut,
-uptimes as `1d2h3m4s`, durations as Go prints them, whole floats without a point. Everything here
-is pure; no clock is read.
+Scrapers and test suites parse these formats, so they are exact: RFC 3339 with trailing zeros cut,
+uptimes as `1d2h3m4s`, durations as Go prints them, whole floats without a point. All functions are
+pure and read no clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECOND_NS: Final = 1_000_000_000
 MILLISECOND_NS: Final = 1_000_000
 MICROSECOND_NS: Final = 1_000
 INDENT: Final = 2
-#: Characters that Go's encoder never writes plainly, since browsers may take JSON for HTML.
+#: Characters that Go's encoder always escapes, because browsers may take JSON for HTML.
 _HTML_ESCAPES: Final = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -26,14 +26,14 @@ _DURATION_UNITS: Final = ((1_000, "ns"), (1_000_000, "µs"), (SECOND_NS, "ms"))
 
 
 def timestamp(ns: int) -> str:
-    """Nanoseconds since the epoch as RFC 3339, in UTC."""
+    """Format nanoseconds since the epoch as RFC 3339, in UTC."""
     seconds, fraction = divmod(ns, SECOND_NS)
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}{_fraction(fraction, 9)}Z"
 
 
 def uptime(ns: int) -> str:
-    """A time span in whole seconds, with days and years: `1y2d3h4m5s`."""
+    """Format a time span in whole seconds, with days and years: `1y2d3h4m5s`."""
     seconds = max(ns, 0) // SECOND_NS
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     years = days // 365
@@ -47,7 +47,7 @@ def uptime(ns: int) -> str:
 
 
 def duration(ns: int) -> str:
-    """A duration as Go prints it: `752µs`, `1.5ms`, `2m3.5s`, `0s`."""
+    """Format a duration as Go does: `752µs`, `1.5ms`, `2m3.5s`, `0s`."""
     if ns == 0:
         return "0s"
     below = 1
@@ -69,26 +69,26 @@ def round_trip(ns: int) -> str:
 
 
 def round_trip_ns(ns: int) -> int:
-    """A measured time as it is told: below a millisecond, in whole microseconds."""
+    """Round a measured time for display: below a millisecond, to whole microseconds."""
     if MICROSECOND_NS < ns < MILLISECOND_NS:
         return ns - ns % MICROSECOND_NS
     return max(ns, 0)
 
 
 def number(value: float) -> float:
-    """A float that is whole is written without a point."""
+    """Return an int for a whole float, so that JSON shows it without a point."""
     return int(value) if value == int(value) else value
 
 
 def clean(text: str) -> str:
-    """What clients named may be no UTF-8 at all; JSON must be."""
+    """Replace bytes from clients that are not UTF-8, because JSON must be."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def compact(value: object) -> bytes:
-    """JSON on one line, safe to show in a browser."""
+    """Encode as JSON on one line, safe to show in a browser."""
     encoded = msgspec.json.encode(value)
     for plain, escaped in _HTML_ESCAPES:
         encoded = encoded.replace(plain, escaped)
@@ -96,7 +96,7 @@ def compact(value: object) -> bytes:
 
 
 def pretty(value: object) -> bytes:
-    """JSON as people read it."""
+    """Encode as indented JSON."""
     return msgspec.json.format(compact(value), indent=INDENT)
 
 

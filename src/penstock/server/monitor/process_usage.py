@@ -1,7 +1,7 @@
-"""What this process costs: processors, memory, share of a processor.
+"""Resource usage of this process: processors, memory, share of a processor.
 
-The share is measured between two looks that are at least a moment apart, so that frequent
-scrapes do not measure themselves.
+The share is measured between two samples at least SAMPLE_NS_MIN apart, so that frequent scrapes do
+not measure themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """Memory this process holds; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         pages = int(_STATM.read_text().split()[RESIDENT_FIELD])
     except (OSError, ValueError, IndexError):
@@ -34,7 +34,7 @@ def usable_processors() -> int:
 
 
 class ProcessorShare:
-    """Percent of one processor, since the look before."""
+    """Percentage of one processor since the previous sample."""
 
     def __init__(self) -> None:
         self._looked_ns = time.monotonic_ns()

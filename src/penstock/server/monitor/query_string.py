@@ -1,7 +1,7 @@
-"""Query strings of monitoring requests, read as the reference reads them.
+"""Query strings of monitoring requests, parsed as in the reference.
 
-The first value of a name counts, an empty one counts as absent, an undecodable pair is skipped.
-A value of the wrong kind is refused with the reference's sentence, which names Go's parsers.
+The first value of a name counts, an empty value counts as absent, and an undecodable pair is
+skipped. A value of the wrong type is refused with the reference's text, which names Go's parsers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 class BadQuery(ValueError):
-    """The request asks for something that is not there; the text is the answer."""
+    """The request has an invalid parameter or names an unknown object; the text is the response."""
 
 
 class Query:
@@ -70,7 +70,7 @@ class Query:
 def _integer_problem(word: str, low: int, high: int) -> str:
     if not _INTEGER.fullmatch(word):
         return "invalid syntax"
-    # Bounded before it is converted: the digits come from outside.
+    # Check the length before the conversion, because the digits come from a peer.
     if len(word) > len(str(UINT_MAX)) + 1 or not low <= int(word) <= high:
         return "value out of range"
     return ""

@@ -1,8 +1,8 @@
-"""/metrics: counters and gauges in the text format of Prometheus.
+"""/metrics: counters and gauges in the Prometheus text format.
 
-The families are made for each scrape from what the service counts anyway: nothing is counted twice,
-and a server that is not scraped pays nothing. A page of many accounts is made and sent in slices,
-between the turns of clients. Imported on the first scrape.
+Each scrape builds the families from counters that the server keeps anyway: nothing is counted
+twice, and a server that is not scraped has no cost. A page with many accounts is built and sent in
+slices, between the turns of clients. Imported on the first scrape.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 
 
 class ServiceCollector:
-    """What a service counts, as metrics; None where a long collection may pause."""
+    """Yields the server's counters as metrics, and None where a long collection may pause."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
@@ -132,7 +132,7 @@ def _loop(watch: LoopWatch) -> Metric:
 
 
 def _jetstream(edge: JetStreamRuntime) -> Iterator[Metric]:
-    """Sums over all streams: there may be ten thousand, and `/jsz` tells of each."""
+    """Yield sums over all streams: there may be ten thousand, and `/jsz` reports each."""
     held, used = totals(edge), stats(edge)
     gauges = (
         ("streams", "Streams that are served.", held["streams"]),
@@ -162,7 +162,7 @@ def _labelled(family: type[Family], name: str, prose: str) -> Family:
 
 
 def metrics(service: ServerState) -> PageAnswer:
-    """A short page is complete at once; one of many accounts is made while it is sent."""
+    """Return the page; a short one is complete, a long one is built while it is sent."""
     pieces = _pieces(service)
     made: list[bytes] = []
     rest = None if is_done_soon(pieces, made) else pieces
@@ -186,7 +186,7 @@ def _pieces(service: ServerState) -> Iterator[bytes]:
 
 
 class Part(Collector):
-    """One family, as the renderer of the library takes it: in the place of a registry."""
+    """One family in the form of a registry, which the library's renderer expects."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family

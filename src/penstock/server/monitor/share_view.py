@@ -1,7 +1,7 @@
-"""What an account exports, imports and maps, as /accountz shows it.
+"""Exports, imports and mappings of an account, as /accountz shows them.
 
-The services of the system account, which the reference shows among everybody's imports, are not
-imports here, so they are not shown.
+The reference lists the services of the system account among the imports of every account. They are
+not imports here, so they are not shown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ShownDestination(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """All of one account."""
+    """Exports, imports and mappings of one account."""
 
     mappings: dict[str, list[ShownDestination]] = {}
     exports: list[ShownExport] = []
@@ -81,7 +81,7 @@ def shown(options: Options, account: str) -> Shown:
 
 
 def _mappings(mappings: tuple[Mapping, ...]) -> dict[str, list[ShownDestination]]:
-    """Weights as the reference keeps them: each with those before it."""
+    """Return mappings with cumulative weights, as the reference keeps them."""
     made = {}
     for mapping in mappings:
         below = 0

@@ -1,10 +1,10 @@
-"""Long pages in slices: JSON that is written piece by piece, between the turns of clients.
+"""Long pages in slices: JSON written piece by piece, between the turns of clients.
 
-A page is made by steps: a generator that pauses with `yield` and returns a value in which `JsonRows`
-stand for long lists. `pieces_of` writes that value as JSON, piece by piece. The caller that takes
-the pieces (HTTP, a system request) lets clients be served after each SLICE_NS. So a page shows each
-row as it was when the row was written, not all rows at one moment. HTTP sends the pieces as they
-are made, so a long page is never in memory as a whole; the reply to a system request is.
+Steps build a page: a generator that pauses with `yield` and returns a value in which `JsonRows`
+stands for long lists. `pieces_of` writes that value as JSON, piece by piece. The caller that
+consumes the pieces (HTTP, a system request) lets clients run after each SLICE_NS. A page therefore
+shows each row as it was when the row was written, not all rows at one moment. HTTP sends the pieces
+as they are written, so a long page is never in memory as a whole; the reply to a system request is.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 SLICE_NS: Final = 2_000_000
-"""Spent on a page before clients are served again."""
+"""Time spent on a page before clients are served again."""
 ROWS_PER_PIECE: Final = 64
 PIECE_BYTES: Final = 65_536
-"""Sent at once."""
+"""Bytes sent at once."""
 PAGES_AT_ONCE: Final = 4
 PAGES_WAITING_MAX: Final = 256
 
 
 class JsonRows:
-    """A list that is written while it is made; a row that is None is a pause."""
+    """A list that is written while it is built; a None row is a pause."""
 
     __slots__ = ("rows",)
 
@@ -44,7 +44,7 @@ def pieces_of(
     indent: int = INDENT,
     around: dict[str, Any] | None = None,
 ) -> Iterator[bytes]:
-    """JSON of what the steps make; with `around`, as the field `data` after those fields."""
+    """Encode the result of the steps; with `around`, as the field `data` after those fields."""
     while True:
         try:
             next(steps)
@@ -117,13 +117,13 @@ def _rows(rows: JsonRows, indent: int, depth: int) -> Iterator[bytes]:
 
 
 def _batch(batch: list[object], indent: int, depth: int) -> bytes:
-    """Rows without the list around them."""
+    """Encode rows without the brackets of the list."""
     inner = _plain(batch, indent, depth)
     return inner[1 : len(inner) - 1 - len(_break(indent, depth))]
 
 
 def is_done_soon(pieces: Iterator[bytes], made: list[bytes]) -> bool:
-    """Writes one slice; returns whether that was all."""
+    """Write one slice; return whether that was all."""
     until_ns = time.monotonic_ns() + SLICE_NS
     for piece in pieces:
         if piece:
@@ -134,7 +134,7 @@ def is_done_soon(pieces: Iterator[bytes], made: list[bytes]) -> bool:
 
 
 async def paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The pieces, joined to a fair size; the event loop turns after each slice."""
+    """Yield the pieces, joined to PIECE_BYTES; the event loop runs after each slice."""
     made: list[bytes] = []
     done = False
     while not done:
@@ -146,7 +146,7 @@ async def paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class PageRoom:
-    """Lets few long pages be made at once; the others wait, and too many are refused."""
+    """Limits how many long pages are built at once; others wait, up to PAGES_WAITING_MAX."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(PAGES_AT_ONCE)

@@ -1,6 +1,6 @@
-"""/stacksz: what every thread of the process is doing right now, as text.
+"""/stacksz: the current stack of every thread of the process, as text.
 
-Names of files, functions and lines only: no value of a variable is ever shown.
+It contains only names of files and functions, and lines; never the value of a variable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""/subsz: the routing tables, summed over accounts, and the subscriptions in them.
+"""/subsz: the subscription tables, summed over accounts, and the subscriptions in them.
 
-Subscriptions are listed client by client. Those before the page are counted, not made. The page is
-made in steps (see `sliced`): a few hundred thousand subscriptions are looked through and written
-between the turns of clients, so subscriptions that come or go meanwhile may be missing or counted.
+Subscriptions are listed client by client. Those before the page are counted, not built. The page is
+built in steps (see `sliced_pages`): a few hundred thousand subscriptions are scanned and written
+between the turns of clients, so subscriptions that are added or removed meanwhile may be missing or
+counted.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT: Final = 1024
 SUBSCRIPTIONS_PER_STEP: Final = 256
-SERVER_CID: Final = 1  # clients' ids start above
+SERVER_CID: Final = 1  # ids of clients start above
 
 
 class SubszOptions(Struct, frozen=True, kw_only=True):
-    """What is asked, over HTTP or in a system request."""
+    """Parameters of an HTTP or system request."""
 
     offset: int = 0
     limit: int = 0
@@ -68,7 +69,7 @@ class SublistStats(Struct, frozen=True, kw_only=True):
 
 
 class Subsz(Struct, frozen=True, kw_only=True):
-    """All but the subscriptions, which come last, if there are any."""
+    """All fields but the subscriptions, which come last if there are any."""
 
     server_id: str
     now: str
@@ -86,13 +87,13 @@ class Subsz(Struct, frozen=True, kw_only=True):
 
 
 def check(options: SubszOptions) -> None:
-    """Raises BadQuery for what cannot be asked."""
+    """Raise BadQuery for invalid parameters."""
     if options.test and not is_valid_literal(options.test):
         raise BadQuery(f"invalid test subject, must be valid publish subject: {options.test}")
 
 
 def subsz_steps(service: ServerState, options: SubszOptions, now: Now) -> Steps:
-    """The page, in steps. Raises BadQuery at once."""
+    """Build the page in steps; raise BadQuery at once."""
     check(options)
     return _steps(service, options, now)
 
@@ -137,7 +138,7 @@ def frame_of(
 
 
 def sum_stats(parts: Iterable[SubListStats]) -> SublistStats:
-    """Counters add up; rates are weighed by what they are rates of."""
+    """Sum the counters; weight each rate by its base count."""
     every = list(parts)
     cached = sum(part.num_cache for part in every)
     matches = sum(part.num_matches for part in every)
@@ -156,7 +157,7 @@ def sum_stats(parts: Iterable[SubListStats]) -> SublistStats:
 
 
 def _owners(service: ServerState, options: SubszOptions) -> Iterator[tuple[int, Pages]]:
-    """How many subscriptions each has, and their pages: the server first, then the clients."""
+    """Yield each owner's count and pages of subscriptions: first the server, then the clients."""
     for account in list(service.accounts):
         if options.account in ("", account.name):
             own = _own_subscriptions(service, account.name)
@@ -178,7 +179,7 @@ def _pages_of(session: ClientSession) -> Pages:
 def _listed(
     service: ServerState, options: SubszOptions, start: int, stop: int
 ) -> Iterator[SubDetail | None]:
-    """The rows from `start` to `stop`."""
+    """Yield the rows from `start` to `stop`."""
     passed = 0
     for count, pages in _owners(service, options):
         if passed >= stop:
@@ -195,7 +196,7 @@ def _listed(
 def _tested(
     service: ServerState, options: SubszOptions, start: int, stop: int
 ) -> Generator[None, None, tuple[int, list[SubDetail]]]:
-    """How many would get a message on the test subject, and those on the page."""
+    """Return how many subscriptions match the test subject, and those on the page."""
     total, shown = 0, []
     for _, pages in _owners(service, options):
         for page in pages:

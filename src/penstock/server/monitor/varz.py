@@ -1,7 +1,7 @@
 """/varz: the server as a whole, its options and its counters.
 
-Declared in the reference's field order; what it leaves out when empty has a default here. Only
-fields that are safe to show are named, one by one: no secret can slip in with a new option.
+Fields are in the reference's order; a field that it omits when empty has a default here. Fields
+that are safe to show are listed one by one, so that a new option cannot expose a secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.server.net.client_record import Now
     from penstock.server.server_state import ServerState
 
-#: What other servers may switch on; none of it applies to a single one without JetStream.
+#: Feature flags of the reference; none applies to a single server without JetStream.
 FEATURE_FLAGS: Final[Mapping[str, bool]] = {
     "js_ack_fc_v2": False,
     "js_api_reply_v2": False,
@@ -37,7 +37,7 @@ PEER_TIMEOUT_S: Final = 2
 
 
 class KindCounts(Struct, frozen=True):
-    """One counter by kind of connection; a single server has clients only."""
+    """One counter by type of connection; a single server has only clients."""
 
     clients: int = 0
     routes: int = 0
@@ -53,7 +53,7 @@ class DiskWaits(Struct, frozen=True):
 
 
 class LoopFacts(Struct, frozen=True):
-    """How long turns held the event loop: how many there were, how many took long."""
+    """Turns of the event loop: how many there were, and how many took long."""
 
     turns: int
     over_10ms: int
@@ -241,7 +241,7 @@ def _other_listeners(service: ServerState) -> dict[str, Any]:
 
 
 def persistence_of(service: ServerState) -> dict[str, Any]:
-    """What JetStream is set up for and uses; nothing without it."""
+    """Return JetStream's configuration and usage; {} without JetStream."""
     edge = service.jetstream
     if edge is None:
         return {}
@@ -339,7 +339,7 @@ def _websocket(options: WebsocketOptions | None, port: int) -> WebsocketFacts:
 
 
 def cert_not_after(tls: TlsOptions | None) -> str:
-    """When the server's own certificate ends; empty where there is none to read."""
+    """Return the expiry of the server's certificate; empty if there is none to read."""
     if tls is None or not tls.cert_file:
         return ""
     from pathlib import Path

@@ -1,7 +1,7 @@
-"""How a log line names a client: its address and number, then its program, account and user.
+"""The label of a client in log lines: address and client id, then program, account and user.
 
-The words and their order are the reference's, because log tools parse them. A label holds no
-secret: a token is only mentioned.
+The fields and their order are the reference's, because log tools parse them. A label contains no
+secret: a token is shown as "token" or redacted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def connection_label(
 ) -> str:
     """Return the label of a connection whose client has not logged in yet.
 
-    `proxied_ip` is the client's own address if a proxy in front of the server reports one.
+    `proxied_ip` is the client's own address if a proxy before the server reports one.
     """
     host, port = address
     where = f"{_bracketed(host)}:{port}"
@@ -31,7 +31,7 @@ def connection_label(
 
 
 def client_label(connection: str, said: ConnectOptions, account: Account, user: str) -> str:
-    """Return the label of a client that has logged in; `user` is the name it was accepted under."""
+    """Return the label of a client that has logged in; `user` is the accepted user name."""
     version = f"v{said.version}" if said.version else ""
     program = ":".join(part for part in (version, said.lang, said.name) if part)
     parts = [connection]
@@ -44,9 +44,9 @@ def client_label(connection: str, said: ConnectOptions, account: Account, user: 
 
 
 def user_claim(said: ConnectOptions, user: str = "") -> str:
-    """Return who the client says it is, without any secret; "" if it says nothing.
+    """Return the user that the client claims to be, without any secret; "" without a claim.
 
-    `user` is the key in the JWT, once the JWT has been accepted.
+    `user` is the public key in the JWT, after the JWT was accepted.
     """
     if said.nkey:
         return f"Nkey {go_quoted(said.nkey)}"

@@ -1,6 +1,6 @@
-"""What one client may do at most: the tightest of the server's, its account's and its own limits.
+"""The limits of one client: the tightest of the server's, its account's and its own.
 
-Pure: the limits come in as values. Who is beyond one is told and closed elsewhere (`session`).
+Pure: takes limits as values. `client_session` and `client_link` enforce the result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClientLimits(Struct, frozen=True):
-    """Bytes of one message, and how many subscriptions; None: as many as the client likes."""
+    """Bytes per message, and the number of subscriptions; None means no limit."""
 
     max_payload: int
     max_subscriptions: int | None
@@ -24,7 +24,11 @@ class ClientLimits(Struct, frozen=True):
 def tightest(
     options: Options, account: AccountConnectionLimits | None, claimed: Claimed | None
 ) -> ClientLimits:
-    """A negative limit of an account or a user is none, and none is above the server's."""
+    """Return the tightest limits.
+
+    A negative limit of an account or a user means no limit of its own. No account or user limit
+    raises the server's.
+    """
     payloads = [options.max_payload]
     subs = [options.max_subscriptions] if options.max_subscriptions > 0 else []
     for limits in (account, claimed):

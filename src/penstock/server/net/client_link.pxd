@@ -1,4 +1,4 @@
-"""C surface of a link: one client's side of the protocol, without its socket."""
+"""C declarations of ClientLink: the protocol side of one client connection, without its socket."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -10,7 +10,7 @@ from penstock.subjects.trie cimport SubList
 from penstock.wire.parser cimport Frame, Limits
 
 cdef enum:
-    WORK_PER_LOOK = 16384         # units of work between two looks at the clock: about 1 ms
+    WORK_PER_LOOK = 16384         # units of work between two clock readings: about 1 ms
     DROPS_AT_ONCE = 4096          # subscriptions dropped before other clients are served
 
 
@@ -20,7 +20,7 @@ cdef class ClientLink(Owner):
     cdef readonly object handler
     cdef Router router
     cdef SubList interest
-    cdef list doomed              # links that are to be closed when the turn ends; the plane's
+    cdef list doomed              # links to close when the turn ends; owned by the IoLoop
     # protocol state
     cdef Sink sink
     cdef Limits limits
@@ -30,49 +30,49 @@ cdef class ClientLink(Owner):
     cdef bint verbose
     cdef bint pedantic
     cdef bint no_responders
-    cdef bint login_needed        # nothing but CONNECT is heard
+    cdef bint login_needed        # only CONNECT is accepted
     cdef bint pinged
     cdef bint traced
     cdef bint guards_publish
     cdef bint guards_subscribe
     cdef bint may_respond
-    cdef bint imports             # the handler wants to know of subscriptions that come and go
-    cdef bint maps                # published subjects may become others
+    cdef bint imports             # report subscriptions and unsubscriptions to the handler
+    cdef bint maps                # the account's mappings may rewrite published subjects
     cdef bint in_system_account
-    cdef bint samples             # a header traceparent may ask for a trace
-    cdef bytes mapped             # what the last one became
+    cdef bint samples             # a traceparent header may request a trace
+    cdef bytes mapped             # the last rewritten subject
     cdef SubList pub_allow
     cdef SubList pub_deny
     cdef SubList deliver_deny
-    cdef bint held                # what comes next waits until release()
-    cdef uint32_t connects        # CONNECTs obeyed
+    cdef bint held                # further input waits until release()
+    cdef uint32_t connects        # CONNECTs processed
     cdef uint32_t dropped_to      # slots of `sids` that `drop_some` has emptied
     cdef readonly object close_reason
     # counters
     cdef readonly uint64_t in_msgs
     cdef readonly uint64_t in_bytes
     cdef readonly uint32_t stalls
-    # transport, owned by the plane
+    # transport, owned by the IoLoop
     cdef int fd
     cdef uint32_t events
-    cdef char* carry              # the start of a frame that is not whole yet
+    cdef char* carry              # the start of an incomplete frame
     cdef size_t carry_len
     cdef size_t carry_cap
     cdef size_t need
     cdef readonly object codec
-    cdef bint transport_ready     # the codec has shaken hands
-    cdef Outbox encoded           # transport bytes, when a codec makes them
+    cdef bint transport_ready     # the codec's handshake is complete
+    cdef Outbox encoded           # transport bytes produced by a codec
     cdef int64_t last_active_ns
     cdef int64_t blocked_since_ns
     cdef int64_t blocked_goal     # bytes that must have left by the write deadline
     cdef int64_t sent
-    cdef bint deferred            # received bytes are obeyed in a later turn; not read before
-    cdef bint awaits_turn         # on the plane's list of deferred links
-    cdef object ended             # None, or why the codec gives out nothing more
-    cdef bint stalled             # a publisher ahead of its readers: not read for a moment
-    cdef bint backlogged          # messages of its for internal subscribers wait: not read
-    cdef bint paused              # requests of its wait: not read
-    cdef bint awaits_deadline     # on the plane's list of links whose writes have a deadline
+    cdef bint deferred            # received bytes wait for a later turn; no reads before that
+    cdef bint awaits_turn         # on the IoLoop's list of deferred links
+    cdef object ended             # None, or the CodecEnd that ended the transport
+    cdef bint stalled             # publishes faster than a receiver reads: reads are suspended
+    cdef bint backlogged          # its messages wait for internal subscribers: no reads
+    cdef bint paused              # its requests wait in a queue: no reads
+    cdef bint awaits_deadline     # on the list of links that have a write deadline
     cdef bint closed
 
     cdef size_t consume(self, const char* p, size_t n) except? 0

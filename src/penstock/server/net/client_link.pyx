@@ -1,11 +1,11 @@
-"""A link: one client's side of the protocol, from its bytes to router, trie and replies.
+"""ClientLink: one client's side of the protocol, from received bytes to router, trie and replies.
 
-`consume` takes received bytes and obeys the frames in them. The ordinary ones (PUB, SUB, UNSUB,
-PING) are carried out here, in C; what needs judgement (CONNECT, permissions on a subscription,
-closing) goes to the handler, a Python object with the methods of `Handler` in link.pyi.
+`consume` parses received bytes and executes the complete frames. PUB, HPUB, SUB, UNSUB and PING run
+here, in C. CONNECT, subscription permissions and close handling go to the handler, a Python object
+that implements `Handler` in client_link.pyi.
 
-No socket is touched here: output goes to the sink's outbox, and a link that must go says so by
-putting itself on the plane's list of the doomed.
+A link never touches its socket: it writes to the sink's outbox. `close` appends the link to the
+IoLoop's `doomed` list, and the IoLoop closes it at the end of the turn.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -30,20 +30,20 @@ from penstock.wire.parser cimport (
 )
 
 cdef enum:
-    NAME_BYTES_MAX = 65000        # of a control line: what trie and read buffer can hold
+    NAME_BYTES_MAX = 65000        # cap of a control line: what trie and read buffer can hold
     OBEY_WORK = 16               # units of work of a SUB, UNSUB or PING
-    ASK_WORK = 128               # the same, of a question that Python answers
-    CONNECTS_MAX = 64            # of one connection; a client needs one
+    ASK_WORK = 128               # units of work of a call into Python
+    CONNECTS_MAX = 64            # CONNECTs per connection; a client needs one
     URGENT_BYTES = 65536         # flushed before the turn ends, to stay in the processor's cache
 
-# Verdicts of Handler.may_subscribe.
+# Return values of Handler.may_subscribe.
 SUBSCRIBE_REFUSED = 0
 SUBSCRIBE_ALLOWED = 1
 SUBSCRIBE_FILTERED = 2
 
 
 cdef class ClientLink(Owner):
-    """One client connection. Made by Plane.attach."""
+    """One client connection, created by `IoLoop.attach`."""
 
     def __cinit__(self, uint64_t cid, handler, Router router not None, list doomed not None,
                   SubList interest not None):
@@ -52,7 +52,7 @@ cdef class ClientLink(Owner):
         self.router = router
         self.interest = interest
         self.doomed = doomed
-        self.verbose = self.pedantic = True   # until CONNECT says otherwise
+        self.verbose = self.pedantic = True   # the defaults until CONNECT
         self.fd = -1
         self.sink.owner = <void*>self
         self.sids.seed = interest.seed
@@ -61,7 +61,7 @@ cdef class ClientLink(Owner):
         free(self.sids.slots)
         free(self.carry)
 
-    # -- set by the handler
+    # -- configured by the handler
 
     def set_limits(self, *, size_t max_control_line, size_t max_payload, int64_t max_pending,
                    uint32_t max_subs, uint32_t max_sub_tokens) -> None:
@@ -86,7 +86,7 @@ cdef class ClientLink(Owner):
             self.sink.flags |= SINK_NO_ECHO
 
     def set_interest(self, SubList interest not None, *, bint is_system=False) -> None:
-        """The subject space the client lives in: its account's subscriptions."""
+        """Set the account's subscription list, after dropping all subscriptions in the old one."""
         self.drop_subscriptions()
         self.interest = interest
         self.in_system_account = is_system
@@ -94,7 +94,7 @@ cdef class ClientLink(Owner):
     def set_guards(self, *, SubList pub_allow=None, SubList pub_deny=None,
                    SubList deliver_deny=None, bint guards_subscribe=False,
                    bint may_respond=False) -> None:
-        """What the client's permissions ask of the data plane; no argument: all is allowed."""
+        """Set the checks that the client's permissions need; without arguments all is allowed."""
         self.pub_allow = pub_allow
         self.pub_deny = pub_deny
         self.deliver_deny = deliver_deny
@@ -106,7 +106,7 @@ cdef class ClientLink(Owner):
             self.sink.flags |= SINK_NOTES_REPLIES
 
     def set_crossings(self, *, bint imports, bint maps, bint samples=False) -> None:
-        """Set what the handler is asked because of what the account imports, maps and traces."""
+        """Enable the handler calls that the account's imports, mappings and traces need."""
         self.imports = imports
         self.maps = maps
         self.samples = samples
@@ -120,7 +120,7 @@ cdef class ClientLink(Owner):
         if traced:
             self.sink.flags |= SINK_TRACED
 
-    # -- said to the client
+    # -- sent to the client
 
     def send(self, bytes line not None) -> None:
         if self.traced:
@@ -128,13 +128,13 @@ cdef class ClientLink(Owner):
         self.router.queue(&self.sink, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
 
     def error(self, str text not None) -> None:
-        """A -ERR line; the connection stays."""
+        """Send a -ERR line; the connection stays open."""
         self.router.work += ASK_WORK
         self.send(b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape"))
         self.handler.erred(text)
 
     def close(self, str reason not None, str error=None) -> None:
-        """Closes when this turn ends, after what is queued, and after `error` as -ERR."""
+        """Close at the end of this turn, after queued output and after `error` as -ERR."""
         if self.close_reason is not None:
             return
         if error is not None:
@@ -144,11 +144,11 @@ cdef class ClientLink(Owner):
         self.doomed.append(self)
 
     def drop_subscriptions(self) -> None:
-        """Drops all at once; a client that may have very many is dropped in slices."""
+        """Drop all subscriptions in one call; use `drop_some` where there may be very many."""
         self.drop_some(self.sids.cap)
 
     cdef bint drop_some(self, uint32_t slots) except -1:
-        """Drops the subscriptions of some slots of the table; returns whether none is left.
+        """Drop the subscriptions of the next `slots` table slots; return True if none is left.
 
         Between two calls the client may not subscribe or unsubscribe.
         """
@@ -175,7 +175,7 @@ cdef class ClientLink(Owner):
 
     def hand(self, str sid not None, str subject not None, str reply not None,
              bytes header not None, bytes payload not None, ClientLink source) -> None:
-        """A message published in another account, for one of the client's subscriptions."""
+        """Deliver a message from another account to one of the client's subscriptions."""
         if self.close_reason is not None:
             return
         cdef bytes raw = sid.encode("utf-8", "surrogateescape")
@@ -187,13 +187,13 @@ cdef class ClientLink(Owner):
             settle_spent(self.router)
 
     def answer_nobody(self, str subject not None, str reply not None) -> None:
-        """Tells the client that nobody listened, if it wants to know."""
+        """Send the client a no-responders status, if it enabled that and a reply subject is set."""
         cdef Parcel parcel
         if self.no_responders and reply:
             parcel = Parcel(subject, b"", reply, b"")
             self.router.no_responders(self.interest, &self.sink, &parcel.msg)
 
-    # -- asked by monitoring
+    # -- read by monitoring
 
     @property
     def subscriptions(self) -> int:
@@ -213,12 +213,12 @@ cdef class ClientLink(Owner):
 
     @property
     def last_activity_ns(self) -> int:
-        """Of the monotonic clock."""
+        """Time of the last received bytes, monotonic clock."""
         return self.last_active_ns
 
     @property
     def last_written_ns(self) -> int:
-        """When the socket last took something; 0: never. Of the monotonic clock."""
+        """Time when the socket last accepted bytes, monotonic clock; 0: never."""
         return self.sink.progress_ns
 
     @property
@@ -226,14 +226,14 @@ cdef class ClientLink(Owner):
         return self.fd
 
     def subscription_details(self) -> list:
-        """(sid, subject, queue or None, delivered, max) of each subscription."""
+        """Return (sid, subject, queue or None, delivered, max) of each subscription."""
         return self.subscription_page(0, self.sids.cap)[0]
 
     def subscription_page(self, uint32_t slot, uint32_t limit) -> tuple:
-        """At most `limit` details from a slot of the table on, and the slot to go on from, or 0.
+        """Return up to `limit` details from table slot `slot` on, and the next slot (0 at the end).
 
         Slot 0 is the start. A subscription that stays is on exactly one page as long as the table
-        does not grow meanwhile.
+        does not grow in between.
         """
         cdef Sub* sub
         details = []
@@ -247,7 +247,7 @@ cdef class ClientLink(Owner):
         return details, slot if slot < self.sids.cap else 0
 
     def recheck_subscriptions(self) -> None:
-        """Permissions have changed: subscriptions that they refuse now are told and dropped."""
+        """After a permission change: report and drop the subscriptions that are now refused."""
         cdef Sub* sub
         for sid, subject, queue, _, _ in self.subscription_details():
             verdict = self.handler.may_subscribe(subject, queue)
@@ -262,13 +262,13 @@ cdef class ClientLink(Owner):
                 self.handler.subscription_lost(subject, queue, sid)
                 self.remove_sub(sub)
 
-    # -- what the client says
+    # -- input from the client
 
     cdef size_t consume(self, const char* p, size_t n) except? 0:
-        """Obeys the whole frames in the bytes; answers how many bytes those were.
+        """Execute the complete frames in the bytes; return how many bytes they took.
 
         Stops early when the router is crowded, and after WORK_PER_LOOK units of work. The caller
-        then makes room or looks at the clock, and calls again, perhaps in a later turn.
+        then flushes or reads the clock, and calls again, possibly in a later turn.
         """
         cdef const char* start = p
         cdef const char* end = p + n
@@ -305,9 +305,9 @@ cdef class ClientLink(Owner):
         return p - start
 
     cdef bint may_connect(self) except -1:
-        """Whether a CONNECT is obeyed now. False: the link closes, or its bytes come again.
+        """Return whether to process a CONNECT now. If not, the link closes or the bytes come again.
 
-        A repeated CONNECT drops all subscriptions. Many of them are dropped first, in slices.
+        A repeated CONNECT drops all subscriptions. A large table is dropped first, in slices.
         """
         if self.connects >= CONNECTS_MAX:
             self.close("Protocol Violation", "maximum CONNECT operations exceeded")
@@ -344,7 +344,7 @@ cdef class ClientLink(Owner):
         return 0
 
     cdef int fault(self, Frame* frame) except -1:
-        """The parser will not go on. Some faults are told, some only close: as the reference."""
+        """Close after a parse error. As in the reference, only some errors are sent as -ERR."""
         if frame.verb == UNKNOWN_VERB:
             self.close("Parse Error", "Unknown Protocol Operation")
         elif frame.verb == LINE_TOO_LONG:
@@ -416,7 +416,7 @@ cdef class ClientLink(Owner):
             settle_spent(self.router)
 
     cdef int publish_traced(self, Message* asked) except -1:
-        """Publish a message whose header may ask for a trace: by Python values, step by step."""
+        """Publish a message whose header may request a trace, using Python values."""
         cdef str subject = text_of(asked.subject, asked.subject_len)
         cdef str reply = text_of(asked.reply, asked.reply_len)
         cdef Parcel parcel
@@ -455,9 +455,9 @@ cdef class ClientLink(Owner):
         return 0
 
     cdef int map_subject(self, Message* msg) except -1:
-        """Replace the subject by what the account's mappings make of it.
+        """Replace the subject with the result of the account's mappings.
 
-        A message that no destination takes gets the empty subject, which nobody can subscribe to.
+        A message that no destination takes gets the empty subject, which matches no subscription.
         """
         self.router.work += ASK_WORK
         subject = self.handler.mapped(text_of(msg.subject, msg.subject_len))
@@ -467,7 +467,7 @@ cdef class ClientLink(Owner):
         return 0
 
     cdef void route_uneven(self, Frame* frame, Message* msg) noexcept:
-        """The line's end cannot be copied as it came (odd blanks, a bare LF): write it anew."""
+        """Route a frame whose line end cannot be copied (extra blanks, bare LF): rebuild it."""
         cdef bytes sizes = frame.reply.p[:frame.reply.n] + b" " if frame.reply.n else b""
         cdef int last = frame.nargs - 1
         if frame.hdr_len:
@@ -535,7 +535,7 @@ cdef class ClientLink(Owner):
         return 0
 
     def judge_sub(self, str subject, queue, str sid) -> int:
-        """Return the subscription's flags; SUB_REMOVED: refused, and the client was told."""
+        """Return the subscription's flags; SUB_REMOVED: refused and reported to the client."""
         if queue != "_sys_":
             verdict = self.handler.may_subscribe(subject, queue)
             if verdict == SUBSCRIBE_ALLOWED:
@@ -569,7 +569,7 @@ cdef class ClientLink(Owner):
             self.router.work += ASK_WORK
             self.handler.unsubscribed(text_of(sub_sid(sub), sub.sid_len))
 
-    # -- asked by the router
+    # -- called by the router
 
     cdef bint delivery_denied(self, Sub* sub, Message* msg):
         if self.deliver_deny is None or not self.deliver_deny.interested(msg.subject, msg.subject_len):
@@ -590,7 +590,7 @@ cdef class ClientLink(Owner):
 
 
 cdef void settle_spent(Router router) noexcept:
-    """Subscriptions that have had their last message go, whoever's they are."""
+    """Remove subscriptions that reached their delivery limit, on whichever link they are."""
     cdef uint32_t i
     cdef Sub* sub
     for i in range(router.nspent):

@@ -1,8 +1,8 @@
-"""What is known of one client, as a value: taken from a live session, or kept when it ends.
+"""ClientRecord: a snapshot of one client, taken from a live session or kept after it ends.
 
-A record holds plain values only. Thousands are kept after their connections have gone, so none
-may hold on to a link, a transport or a session; and of a client with very many subscriptions
-only the first are kept, with their true number.
+A record holds plain values only. The server keeps thousands of records of closed connections, so
+a record must not reference a link, a transport or a session. The record of a closed client keeps
+the first CLOSED_SUBSCRIPTIONS_KEPT subscriptions and the true total. Callers: /connz and events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SubscriptionFacts = tuple[str, str, str | None, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRecord:
-    """One client. Times are of the wall clock; `stop_ns` 0: it is still there."""
+    """One client. Times are wall-clock nanoseconds; `stop_ns` 0: still connected."""
 
     cid: int
     kind: str
@@ -57,7 +57,7 @@ class ClientRecord:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """One moment on both clocks: sessions keep wall times, links monotonic ones."""
+    """One moment on both clocks: sessions keep wall-clock times, links monotonic ones."""
 
     wall_ns: int
     monotonic_ns: int
@@ -71,13 +71,13 @@ class Now:
 
 
 def last_activity_ns(session: ClientSession, now: Now) -> int:
-    """When the client last said something, or was last sent something."""
+    """Return when the client last sent or was last sent something, as wall-clock time."""
     link = session.link
     return now.as_wall_ns(max(link.last_activity_ns, link.last_written_ns))
 
 
 def record_of(session: ClientSession, now: Now, *, reason: str = "") -> ClientRecord:
-    """What is known of a session now; with a reason, the record of its end."""
+    """Return the record of a session; with a reason, the record of its end."""
     link, options = session.link, session.options
     tls = tls_of(link.codec)
     kept: list[SubscriptionFacts] = []

@@ -1,7 +1,7 @@
-"""What a session does when the link refuses something: tell the client, and log it.
+"""Refusals: the handler methods that report a refused publish or subscription.
 
-The half of the link's handler that refuses publishes and subscriptions; `Session` is the other.
-The texts are those of `violations`.
+They send -ERR to the client and write a log line. `ClientSession` inherits them; the texts are in
+`refusal_log`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Refusals:
-    """Called by the link; must not raise."""
+    """Called by the link; no method may raise."""
 
     service: ServerState
     link: ClientLink
@@ -41,7 +41,7 @@ class Refusals:
         self.link.error("maximum subscriptions exceeded")
 
     def subscription_lost(self, subject: str, queue: str | None, sid: str) -> None:
-        """A reload took the permission that a subscription needs."""
+        """Report a subscription whose permission a reload removed."""
         lost = refusal_log.removed_subscription(subject, queue, sid)
         self.link.error(lost.told)
         claim = user_claim(self.options, self.user) or 'User "N/A"'

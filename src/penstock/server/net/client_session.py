@@ -1,8 +1,8 @@
-"""A session: the Python half of one client connection.
+"""ClientSession: the Python half of one client connection.
 
-The link obeys the ordinary verbs in C; what needs judgement comes here: CONNECT and login,
-permissions, keep-alive, and what is written down when the connection ends. One session per link,
-and it is the link's only handler. Nothing here may raise into the data plane.
+The link executes PUB, SUB, UNSUB and PING in C. The session handles CONNECT and login, permissions,
+keep-alive, and the record and log lines when the connection ends. Each link has exactly one
+session, its handler. No handler method may raise into the IoLoop.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClientSession(Refusals, TraceIngress):
         self.ip, self.port = address
         self.kind = kind
         self._label = connection_label(kind, address, cid)
-        self._labelled = False  # with what CONNECT said
+        self._labelled = False  # includes the client's program, account and user
         self.nonce = nonce
         self.options = ConnectOptions()
         self.start_ns: int = time.time_ns()
@@ -77,11 +77,11 @@ class ClientSession(Refusals, TraceIngress):
         self.account: Account = service.accounts["$G"]
         self.bound = False  # counted in its account
         self.connected = False
-        self.announced = False  # the system account has heard of it
+        self.announced = False  # a CONNECT event was published
         self.is_configured = False
-        """Whether the configuration has such a user; else its login is of another kind."""
+        """Whether the configuration defines this user; otherwise the login has another source."""
         self.proved_hash = ""
-        """The bcrypt hash whose password it knew."""
+        """The bcrypt hash that the client's password matched."""
         self._headers = False
         self.guards: Guards | None = None
         self.grants: ResponseGrants | None = None
@@ -97,7 +97,7 @@ class ClientSession(Refusals, TraceIngress):
     # -- the start
 
     def open(self, link: ClientLink, *, login_needed: bool, login_timeout_s: float) -> None:
-        """The link is attached: limits, and a deadline for whoever must log in."""
+        """Take the attached link: apply limits, and start the login timeout if login is needed."""
         self.link = link
         self.apply_limits()
         link.set_traced(self.service.options.trace)
@@ -114,7 +114,7 @@ class ClientSession(Refusals, TraceIngress):
         )
 
     def apply_limits(self, *, anew: bool = False) -> None:
-        """`anew`: to a client that has subscribed already."""
+        """Apply the tightest limits; `anew`: the client may already have subscriptions."""
         options = self.service.options
         limits = tightest(options, self.account.limits, self.claimed)
         self.link.set_limits(
@@ -125,16 +125,16 @@ class ClientSession(Refusals, TraceIngress):
             max_sub_tokens=options.max_sub_tokens,
         )
         if self.link.codec is not None:
-            # Before login a client has nothing to say that is longer than a control line.
+            # Before login a client sends nothing longer than a control line.
             payload = max(limits.max_payload, 0) if self.bound else 0
             self.link.codec.limit_message(options.max_control_line + payload)
         subs_max = limits.max_subscriptions
         if subs_max is not None and subs_max <= (self.link.subscriptions if anew else 0):
-            # As the reference: who may not subscribe any more may not stay.
+            # As in the reference, a client at its subscription limit is closed.
             self.link.close(close_reasons.MAX_SUBSCRIPTIONS, "maximum subscriptions exceeded")
 
     def await_handshake(self, timeout_s: float) -> None:
-        """TLS or WebSocket must shake hands in this time."""
+        """Close the connection unless the TLS or WebSocket handshake completes in time."""
         self._handshake_timer = self.service.loop.call_later(timeout_s, self._handshake_overdue)
 
     def transport_established(self) -> None:
@@ -143,7 +143,7 @@ class ClientSession(Refusals, TraceIngress):
         if upgrade is not None and upgrade.client_ip:
             address = (self.ip, self.port)
             self._label = connection_label(self.kind, address, self.cid, upgrade.client_ip)
-            self.ip = upgrade.client_ip  # behind a proxy, which says whom it speaks for
+            self.ip = upgrade.client_ip  # a proxy reported the client's own address
 
     def _handshake_overdue(self) -> None:
         log.error("%s - handshake timeout", self)
@@ -167,7 +167,7 @@ class ClientSession(Refusals, TraceIngress):
         if self.connected:
             self.link.drop_subscriptions()
         else:
-            self.rtt_ns = time.time_ns() - self.start_ns  # from INFO to CONNECT
+            self.rtt_ns = time.time_ns() - self.start_ns  # round trip from INFO to CONNECT
         self.connected = True
         self.options = options
         self._headers = options.headers and not self.service.options.no_header_support
@@ -181,7 +181,7 @@ class ClientSession(Refusals, TraceIngress):
         self._decide(self.service.authenticator(self.kind).authenticate(self.login()))
 
     def login(self) -> Login:
-        """What the client has shown of itself."""
+        """Return the credentials that the client presented."""
         options, cookies = self.options, self.service.cookie_credentials(self)
         return Login(
             user=options.user or cookies.get("user"),
@@ -204,7 +204,7 @@ class ClientSession(Refusals, TraceIngress):
             checked = partial(self._bcrypt_checked, decision.hashed)
             self.service.check_bcrypt(self, decision, checked)
         elif isinstance(decision, NeedsCallout):
-            self._cancel_login_timer()  # the service has a time of its own
+            self._cancel_login_timer()  # the callout has its own timeout
             auth_callout.ask(self.service, self, decision.login, self._decide)
         elif isinstance(decision, LoginRefused):
             self._refuse_login(decision.reason)
@@ -212,7 +212,7 @@ class ClientSession(Refusals, TraceIngress):
             self._login_accepted(decision)
 
     def _bcrypt_checked(self, hashed: str, decision: Accepted | LoginRefused) -> None:
-        """The slow comparison is done, on another thread."""
+        """Continue the login after the bcrypt comparison, which ran on another thread."""
         if isinstance(decision, Accepted):
             self.proved_hash = hashed
         self._decide(decision)
@@ -221,7 +221,7 @@ class ClientSession(Refusals, TraceIngress):
         claim = user_claim(self.options)
         log.error("%s - authentication error%s", self, f" - {claim}" if claim else "")
         self.debug("login refused: %s", why)
-        self.user = self.options.user  # who it said it was, for those who look into it
+        self.user = self.options.user  # the claimed name, for monitoring and events
         if self.service.system is not None:
             self.service.system.login_refused(self, close_reasons.AUTHENTICATION_FAILURE)
         self.link.close(close_reasons.AUTHENTICATION_FAILURE, "Authorization Violation")
@@ -247,7 +247,7 @@ class ClientSession(Refusals, TraceIngress):
             self.link.send(b"+OK\r\n")
 
     def _bind(self, accepted: Accepted) -> bool:
-        """Puts the client into its account, with its permissions."""
+        """Put the client into its account, with its permissions."""
         account = self.service.accounts[accepted.account]
         if account is not self.account or not self.bound:
             if account.is_full:
@@ -269,7 +269,7 @@ class ClientSession(Refusals, TraceIngress):
         return True
 
     def _stay_until(self, expires_s: float) -> None:
-        """A user's claims may run out; 0: never."""
+        """Close the client when its claims expire; 0: never."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         if expires_s:
@@ -291,7 +291,7 @@ class ClientSession(Refusals, TraceIngress):
             self.bound = False
 
     def apply_crossings(self) -> None:
-        """Has the link tell what the account's imports and mappings need to know."""
+        """Enable the link callbacks that the account's imports and mappings need."""
         crossings, account = self.service.crossings, self.account.name
         imports, maps = crossings.imports_streams(account), crossings.maps(account)
         samples = bool(self.account.trace_dest)
@@ -319,7 +319,7 @@ class ClientSession(Refusals, TraceIngress):
         )
 
     def judged_again(self, decision: Accepted | LoginRefused) -> None:
-        """The users have changed under the client."""
+        """Apply a new authentication decision after users or permissions changed."""
         if isinstance(decision, LoginRefused):
             if decision.untold or decision.revoked:
                 told = "User Authentication Revoked" if decision.revoked else None
@@ -328,7 +328,7 @@ class ClientSession(Refusals, TraceIngress):
                 self._refuse_login(decision.reason)
             return
         if decision.account != self.account.name:
-            # As the reference: who lives elsewhere now shall come again, and is not told why.
+            # As in the reference, a user that moved to another account is closed without -ERR.
             self.link.close(close_reasons.CLIENT_CLOSED)
             return
         self.claimed = decision.claimed
@@ -348,7 +348,7 @@ class ClientSession(Refusals, TraceIngress):
             self._login_timer.cancel()
             self._login_timer = None
 
-    # -- permissions, asked by the link
+    # -- permissions, called by the link
 
     def may_subscribe(self, subject: str, queue: str | None) -> int:
         if self.guards is None:
@@ -374,7 +374,7 @@ class ClientSession(Refusals, TraceIngress):
     def may_respond(self, subject: str) -> bool:
         return self.grants is not None and self.grants.take(subject, time.monotonic_ns())
 
-    # -- what crosses the account's border, told by the link
+    # -- imports and mappings of the account, called by the link
 
     def subscribed(self, sid: str, subject: str, queue: str | None) -> None:
         take = partial(self.link.hand, sid)
@@ -382,7 +382,7 @@ class ClientSession(Refusals, TraceIngress):
         self._shadows[sid] = crossings.shadow(self.account.name, subject, queue, take)
 
     def unsubscribed(self, sid: str | None) -> None:
-        """None: all of them."""
+        """Drop the shadow of one subscription; None: of all."""
         gone = list(self._shadows) if sid is None else [sid]
         for one in gone:
             shadow = self._shadows.pop(one, None)
@@ -399,10 +399,10 @@ class ClientSession(Refusals, TraceIngress):
         return self.service.ping_interval_ns(self.kind) / SECOND_NS
 
     def first_ping(self) -> bool:
-        """A client of protocol 1 learns, once, how it is connected; True: no more to be asked."""
+        """Send INFO with connection details to a protocol 1 client; return True once done."""
         if self.connected and self.options.protocol >= 1:
             self.link.send(self.service.info_for(self, connect_info=True).line())
-        return self.connected  # a ping before CONNECT is not yet the first
+        return self.connected  # a PING before CONNECT does not count
 
     def ponged(self) -> None:
         self._pings_out = 0
@@ -429,7 +429,7 @@ class ClientSession(Refusals, TraceIngress):
     # -- the end
 
     def peer_info(self, payload: bytes) -> None:
-        """INFO from a client means nothing, but must be JSON."""
+        """Ignore INFO from a client, but require JSON."""
         try:
             check_nesting(payload)
             json.loads(payload)

@@ -1,4 +1,4 @@
-"""Why connections end, in the words of /connz."""
+"""Close reasons of connections, spelled as in /connz."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""What the server says of itself in INFO, and what a client says of itself in CONNECT.
+"""INFO and CONNECT: what the server reports about itself, and what a client reports.
 
-Both are declared once, in wire order; empty fields that the reference leaves out are left out.
+Fields are declared once, in wire order. Empty fields that the reference omits are omitted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.base.version import PROTOCOL, REFERENCE_API_LEVEL, REFERENCE_VERSI
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """INFO. Fields without a default are always sent."""
+    """The INFO message. Fields without a default are always sent."""
 
     server_id: str
     server_name: str
@@ -50,8 +50,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return b"INFO %b \r\n" % msgspec.json.encode(self)
 
 
-#: Fields that every server of this version sends alike. `go` is always there in the reference,
-#: and clients expect it; it names the runtime.
+#: Fields that are equal for every server of this version. `go` is always present in the reference
+#: and clients expect it; there it names the Go runtime.
 FIXED_INFO: Final[dict[str, Any]] = {
     "version": REFERENCE_VERSION,
     "proto": PROTOCOL,
@@ -62,7 +62,7 @@ FIXED_INFO: Final[dict[str, Any]] = {
 
 
 class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """CONNECT. The defaults are what holds before a client has sent one."""
+    """The CONNECT options. The defaults apply before a client has sent CONNECT."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -95,10 +95,10 @@ _FIELDS: Final = {
 
 
 def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions:
-    """Reads CONNECT as the reference does; what it does not name stays as it was said before.
+    """Parse CONNECT as the reference does; absent fields keep their value in `said_before`.
 
-    Keys match in any case, nulls count as absent, text that is none becomes U+FFFD, and a value
-    of another type is refused. Raises ValueError.
+    Keys match in any case, nulls count as absent, invalid UTF-8 becomes U+FFFD, and a value of
+    the wrong type is refused. Raises ValueError.
     """
     check_nesting(payload)
     found = json.loads(
@@ -120,11 +120,11 @@ def parse_connect(payload: bytes, said_before: ConnectOptions) -> ConnectOptions
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its keys as they came: each must be right, the last counts."""
+    """A JSON object as key/value pairs: every pair is checked, the last duplicate wins."""
 
 
 def _clean(text: str) -> str:
-    """JSON can spell half a surrogate pair; no text can hold one."""
+    """Replace lone surrogates, which JSON escapes can express and UTF-8 cannot encode."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Addresses of this machine, for listeners that are bound to every one of them.
+"""The addresses of this machine, for listeners bound to all of them.
 
 `0.0.0.0` and `::` both mean every address of both families, as in the reference.
 """
@@ -16,18 +16,18 @@ UNSPECIFIED: Final = ("", "0.0.0.0", "::")
 LOOPBACK: Final = "127.0.0.1"
 _SIOCGIFADDR: Final = 0x8915
 _IFREQ: Final = struct.Struct("16s2xH4s16x")
-"""struct ifreq: a name, then a struct sockaddr_in whose port and address count."""
+"""struct ifreq: an interface name, then a struct sockaddr_in; only port and address matter."""
 _IF_INET6: Final = Path("/proc/net/if_inet6")
 _MAPPED_PREFIX: Final = "::ffff:"
 
 
 def reachable(host: str) -> str:
-    """Return an address to connect to; of a listener on every address, the loopback one."""
+    """Return an address to connect to; for a listener on every address, the loopback address."""
     return LOOPBACK if host in UNSPECIFIED else host
 
 
 def addresses_of(host: str) -> list[str]:
-    """Return all addresses that a listener on `host` has, one of its own first."""
+    """Return all addresses of a listener on `host`; for all addresses, loopback comes first."""
     if host not in UNSPECIFIED:
         return [host]
     found = [LOOPBACK]
@@ -37,12 +37,12 @@ def addresses_of(host: str) -> list[str]:
 
 
 def plain_address(host: str) -> str:
-    """Return the address of a peer; IPv4 in an IPv6 socket is shown as IPv4."""
+    """Return a peer's address; an IPv4-mapped IPv6 address is shown as IPv4."""
     return host.removeprefix(_MAPPED_PREFIX) if host.startswith(_MAPPED_PREFIX) else host
 
 
 def _v4_of(interface: str) -> list[str]:
-    """Return the first IPv4 address of an interface; the kernel lists no others here."""
+    """Return the first IPv4 address of an interface; this ioctl reports no others."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         request = _IFREQ.pack(interface.encode()[:15], 0, bytes(4))
         try:

@@ -1,4 +1,4 @@
-"""C surface of the internal subscribers."""
+"""C declarations of InternalCalls: the internal subscribers of a turn."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -7,13 +7,13 @@ from penstock.server.net.socket_writer cimport SocketWriter
 
 
 cdef class InternalCalls(SocketWriter):
-    cdef object epilogue          # None, or what runs after the internal subscribers of a turn
-    cdef object on_rest           # to be called when calls are left for another turn
-    cdef bint rest_armed          # it will be
-    cdef list backlogged          # links that are not read because calls of theirs are left
-    cdef list deferred            # links whose received bytes are obeyed in a later turn
-    cdef object watch             # None, or who is told what held the loop
-    cdef int64_t late_ns          # from when on a turn leaves requests to later ones
+    cdef object epilogue          # None, or called after the internal subscribers of a turn
+    cdef object on_rest           # called when calls are left for another turn
+    cdef bint rest_armed          # `on_rest` is armed
+    cdef list backlogged          # links not read because their calls are left
+    cdef list deferred            # links whose received bytes wait for a later turn
+    cdef object watch             # None, or the LoopWatch that records long operations
+    cdef int64_t late_ns          # from this time on, subscribers with a queue should use it
 
     cdef int run_calls(self) except -1
     cdef int run_some(self, list calls, int64_t until) except -1

@@ -1,12 +1,13 @@
-"""Internal subscribers: code of this process that receives messages, within a time budget.
+"""InternalCalls: runs the internal subscribers (callbacks of this process) within a time budget.
 
-The router collects the calls of a turn; they run after the data path, in the order in which their
-messages came, and what they publish may call others. A turn spends at most CALLS_BUDGET_NS on
-them. What is left stays first in the queue and runs in a later turn; the clients whose messages
-wait there are not read until it is empty, so the queue is bounded by what one turn reads.
+The router collects the calls of a turn. They run after the data path, in the order in which their
+messages arrived; messages that they publish may cause further calls. A turn spends at most
+CALLS_BUDGET_NS on them. The remaining calls stay first in the queue and run in a later turn. The
+clients whose messages wait there are not read until the queue is empty, so the queue is bounded by
+what one turn reads.
 
-The plane calls `run_calls`. After LATE_NS `is_late` asks subscribers that have a queue of their own
-to use it, so that one of them does not take the time of all.
+The IoLoop calls `run_calls`. After LATE_NS `is_late` returns True: subscribers that have a queue of
+their own should use it, so that one of them does not spend the whole budget.
 """
 
 from penstock.server.net.posix cimport EPOLLIN, monotonic_ns
@@ -14,11 +15,11 @@ from penstock.server.net.posix cimport EPOLLIN, monotonic_ns
 from penstock.server.server_log import log
 
 cdef enum:
-    CALL_ROUNDS_MAX = 64           # of internal subscribers answering each other within a turn
+    CALL_ROUNDS_MAX = 64           # rounds of internal subscribers calling each other in a turn
 
-cdef int64_t NOTED_NS = 1_000_000              # a call from this length on is reported
-cdef int64_t LATE_NS = 2_000_000               # of calls, then requests are queued
-cdef int64_t CALLS_BUDGET_NS = 4_000_000       # of calls, then the rest waits for another turn
+cdef int64_t NOTED_NS = 1_000_000              # calls at least this long are reported
+cdef int64_t LATE_NS = 2_000_000               # time for calls until requests are queued
+cdef int64_t CALLS_BUDGET_NS = 4_000_000       # time for calls until the rest waits for a turn
 
 
 cdef class InternalCalls(SocketWriter):
@@ -50,7 +51,7 @@ cdef class InternalCalls(SocketWriter):
         return self.arm_rest()
 
     cdef int run_some(self, list calls, int64_t until) except -1:
-        """Run calls until the time is up; return how many."""
+        """Run calls until the time is up; return how many ran."""
         cdef int at = 0
         cdef int64_t began = monotonic_ns(), now, longest = 0
         slowest = None
@@ -72,11 +73,11 @@ cdef class InternalCalls(SocketWriter):
         return at
 
     def is_late(self) -> bool:
-        """Return whether this turn has spent enough time on internal subscribers."""
+        """Return whether this turn has spent LATE_NS on internal subscribers."""
         return monotonic_ns() >= self.late_ns
 
     cdef int leave(self, list calls) except -1:
-        """Put calls back, and stop reading from the clients whose messages they are."""
+        """Put calls back, and stop reading the clients that sent their messages."""
         cdef ClientLink link
         self.router.calls = calls + self.router.calls
         for call in calls:
@@ -103,15 +104,15 @@ cdef class InternalCalls(SocketWriter):
         return 0
 
     def set_epilogue(self, epilogue) -> None:
-        """Called once the internal subscribers of a turn have run, before anything is flushed."""
+        """Set a callback that runs after a turn's internal subscribers, before the flush."""
         self.epilogue = epilogue
 
     def set_watch(self, watch) -> None:
-        """Called with what held the loop for NOTED_NS or longer."""
+        """Set the LoopWatch; it records operations that took NOTED_NS or longer."""
         self.watch = watch
 
     def pause(self, ClientLink link not None) -> None:
-        """Read nothing from the link until `unpause`: much of what it asked for waits."""
+        """Stop reading the link until `unpause`, because many of its requests wait."""
         link.paused = True
         if not link.closed:
             self.listen(link)
@@ -122,9 +123,9 @@ cdef class InternalCalls(SocketWriter):
             self.listen(link)
 
     cdef int listen(self, ClientLink link) except -1:
-        """Read from the link, unless there is a reason not to.
+        """Read from the link, unless it is held, stalled, backlogged or paused.
 
-        A link with received bytes that were not obeyed is continued instead, in a later turn.
+        A link with unprocessed received bytes is continued in a later turn instead.
         """
         if not (link.held or link.stalled or link.backlogged or link.paused):
             if not link.deferred:

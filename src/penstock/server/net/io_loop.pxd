@@ -1,4 +1,4 @@
-"""C surface of the plane: the sockets of all links and the turn that serves them."""
+"""C declarations of IoLoop: the sockets of all links and the turn that serves them."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -10,18 +10,18 @@ from penstock.subjects.trie cimport SubList
 
 
 cdef class IoLoop(SocketReader):
-    cdef dict links               # cid -> Link: what keeps a link alive
+    cdef dict links               # cid -> ClientLink; keeps the links alive
     cdef list doomed
     cdef list leaving             # closed links whose subscriptions are dropped in slices
-    cdef int unserved             # where the next turn begins, if this one ran out of time
+    cdef int unserved             # index at which the next turn starts, if this one ran out of time
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
-    cdef object pace              # None, or who knows how quick the disk is
+    cdef object pace              # None, or the estimator of commit latency (see `Pace`)
     cdef uint32_t turning
     cdef int64_t served_ns        # when the last turn began
-    cdef int64_t answered_ns      # when it had said what it had to say
-    cdef readonly uint64_t short_turns    # shorter than NOTED_NS
-    cdef uint32_t sleeps          # turns to come that do not linger
-    cdef uint32_t doubt           # how many they will be the next time
+    cdef int64_t answered_ns      # when the last turn had flushed its output
+    cdef readonly uint64_t short_turns    # turns shorter than NOTED_NS
+    cdef uint32_t sleeps          # number of next turns that do not linger
+    cdef uint32_t doubt           # from which the next value of `sleeps` is computed
     cdef readonly uint64_t in_msgs_closed
     cdef readonly uint64_t in_bytes_closed
     cdef readonly uint64_t out_msgs_closed

@@ -1,15 +1,16 @@
-"""The plane: the sockets of all links, and the turn that serves them.
+"""IoLoop: the sockets of all client links, and the turn that serves them.
 
-All client sockets are in one epoll set of the plane's own, and that set's descriptor is what the
-event loop watches: one callback per turn, whatever the number of busy connections. A turn reads each
-ready socket (`reader.pyx`), runs internal subscribers, flushes dirty outboxes (`sender.pyx`), then
-closes links. Where being woken is slow, a turn waits a moment for the answer of a single peer.
+All client sockets are in one epoll set, and the event loop watches only that set's descriptor: one
+callback per turn for any number of busy connections. A turn reads each ready socket
+(`socket_reader.pyx`), runs internal subscribers (`internal_calls.pyx`), flushes dirty outboxes
+(`socket_writer.pyx`), then closes links. Where waking up is slow, a turn busy-waits a moment for
+the answer of a single peer (`linger`).
 
-Every part of a turn has a time limit. What is left, unobeyed input, unsent outboxes, links to close
-and subscriptions to drop, is continued by `continue_work`, which alternates with ordinary turns.
+Every part of a turn has a time limit. `continue_work` continues unprocessed input, unsent outboxes,
+links to close and subscriptions to drop; it alternates with normal turns.
 
-One thread owns a plane. Everything is bounded: what a link may have pending (max_pending), what it
-may keep of received bytes (one read, its control line and payload limits), what a turn reads.
+One thread owns an IoLoop. Memory is bounded: pending output per link (max_pending), received bytes
+per link (one read, its control line and payload limits), and bytes read per turn.
 """
 
 from libc.errno cimport errno
@@ -37,29 +38,29 @@ from penstock.server.server_log import log
 
 cdef enum:
     EVENTS_PER_TURN = 512
-    CLOSES_PER_LOOK = 16           # links closed between two looks at the clock
-    DOUBT_STEP = 4                 # turns slept through after an answer that did not come
+    CLOSES_PER_LOOK = 16           # links closed between two clock readings
+    DOUBT_STEP = 4                 # turns without lingering after the first failed wait
     DOUBT_MAX = 1024
 
-# A conversation: see `linger`.
-cdef int64_t ANSWER_NS = 200_000               # who speaks this soon after us, answers
-cdef int64_t CHEAP_WAKE_NS = 20_000            # answered this soon although we slept: sleep on
-cdef int64_t SPIN_NS = 60_000                  # looked out for an answer, awake
-cdef int64_t LINGER_NS = 1_000_000             # kept from the event loop
-cdef int64_t NOTED_NS = 1_000_000              # a turn from this length on is reported
-cdef int64_t NOTABLE_NS = 50_000               # a shorter wait for the disk tells nothing
-cdef int64_t TURN_NS = 5_000_000               # reading and obeying; the rest is for later turns
-cdef int64_t CLOSE_NS = 3_000_000              # closing links in one turn
+# Request-reply with a single peer: see `linger`.
+cdef int64_t ANSWER_NS = 200_000               # input within this time counts as an answer to us
+cdef int64_t CHEAP_WAKE_NS = 20_000            # an answer this soon after a sleep: do not linger
+cdef int64_t SPIN_NS = 60_000                  # busy-wait for an answer
+cdef int64_t LINGER_NS = 1_000_000             # total time in which a turn may linger
+cdef int64_t NOTED_NS = 1_000_000              # turns at least this long are reported
+cdef int64_t NOTABLE_NS = 50_000               # shorter waits for the disk are not recorded
+cdef int64_t TURN_NS = 5_000_000               # time for input; the rest waits for later turns
+cdef int64_t CLOSE_NS = 3_000_000              # time for closing links in one turn
 
 
 cdef class Sums:
-    """Traffic of the links that share a subject space."""
+    """Traffic sums of the links that share a SubList (an account)."""
     cdef ClientLink link
     cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes
 
 
 cdef class IoLoop(SocketReader):
-    """All links of one server. `fileno()` is to be watched for reading; `turn` serves it."""
+    """All links of one server. The event loop watches `fileno()` for reading and calls `turn`."""
 
     def __cinit__(self, *, Router router not None, arm, int64_t write_deadline_ns,
                   bint stall_publishers=True):
@@ -83,7 +84,7 @@ cdef class IoLoop(SocketReader):
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError(errno, os.strerror(errno))
-        # A frame's kept start is copied in front of what is read next.
+        # The start of an incomplete frame is copied before the bytes of the next read.
         self.buffer = <char*>xalloc(READ_BYTES + LARGE_FRAME_BYTES)
         self.router.now_ns = monotonic_ns()
 
@@ -102,16 +103,16 @@ cdef class IoLoop(SocketReader):
         return list(self.links.values())
 
     def traffic(self) -> list:
-        """(a link, in_msgs, in_bytes, out_msgs, out_bytes): sums over the links of each subject space.
+        """Return (a link, in_msgs, in_bytes, out_msgs, out_bytes), summed per SubList (account).
 
-        In C, because a monitoring page must not hold the loop however many clients there are.
+        In C, so that a monitoring page does not hold the loop with very many clients.
         """
         cdef ClientLink link
         cdef Sums sums
         cdef dict by_interest = {}
         for link in self.links.values():
             if link.closed:
-                continue         # counted among the closed ones
+                continue         # counted in the totals of closed links
             sums = by_interest.get(link.interest)
             if sums is None:
                 sums = by_interest[link.interest] = Sums()
@@ -124,7 +125,7 @@ cdef class IoLoop(SocketReader):
                 for sums in by_interest.values()]
 
     def add_interest(self, SubList interest not None) -> None:
-        """A subject space that links live in."""
+        """Register a SubList that links use; `finish` reclaims its removed subscriptions."""
         self.interests.append(interest)
 
     def set_write_deadline(self, int64_t write_deadline_ns) -> None:
@@ -132,7 +133,7 @@ cdef class IoLoop(SocketReader):
 
     def attach(self, int fd, uint64_t cid, handler, SubList interest not None, *,
                codec=None) -> ClientLink:
-        """Takes over a connected non-blocking socket; the plane closes it."""
+        """Take over a connected non-blocking socket; the IoLoop closes it."""
         cdef ClientLink link = ClientLink(cid, handler, self.router, self.doomed, interest)
         link.codec = codec
         link.fd = fd
@@ -149,7 +150,7 @@ cdef class IoLoop(SocketReader):
         return link
 
     def close_all(self, str reason not None) -> None:
-        """Closes every link at once: the server stops."""
+        """Close every link now, when the server stops."""
         for link in self.all_links():
             link.close(reason)
         self.settle()
@@ -159,7 +160,7 @@ cdef class IoLoop(SocketReader):
     # -- the turn
 
     def turn(self) -> None:
-        """Serves every socket that is ready, once; and again while a conversation goes on."""
+        """Serve every ready socket once, and again while a single peer answers quickly."""
         cdef epoll_event events[EVENTS_PER_TURN]
         cdef int n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
         cdef int64_t now = monotonic_ns()
@@ -178,16 +179,20 @@ cdef class IoLoop(SocketReader):
             now = monotonic_ns()
 
     cdef bint is_answer(self, epoll_event* events, int n, int64_t now) noexcept:
-        """Somebody speaks who was spoken to in the turn before, a moment ago, and nobody else."""
+        """True if the only ready socket is the one we sent to in the last turn, within ANSWER_NS.
+
+        EPOLLOUT only means that the socket became writable; the peer sent nothing.
+        """
         return (n == 1 and now - self.answered_ns < ANSWER_NS
-                and not events[0].events & EPOLLOUT       # who takes more does not speak
+                and not events[0].events & EPOLLOUT       # writable, nothing received
                 and (<ClientLink>events[0].data.ptr).sink.progress_ns == self.served_ns)
 
     cdef int linger(self, epoll_event* events) except -2:
-        """Looks out for the next word of a conversation, awake; answers what epoll did.
+        """Busy-wait up to SPIN_NS for the peer's next message; return the result of epoll_wait.
 
-        Going to sleep and being woken can cost more than the few microseconds until the answer.
-        When they were waited for in vain, the next conversations are slept through.
+        Sleeping and waking can cost more than the few microseconds until the answer. After a wait
+        without an answer the next turns do not linger. Their number doubles with each such wait, up
+        to DOUBT_MAX, and shrinks by an eighth with each answer.
         """
         cdef int n = 0
         cdef int64_t until = self.answered_ns + SPIN_NS
@@ -204,7 +209,7 @@ cdef class IoLoop(SocketReader):
         return n
 
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
-        """Serves the sockets for TURN_NS, beginning where the last turn ran out of time."""
+        """Serve the sockets for TURN_NS, starting where the last turn ran out of time."""
         cdef ClientLink link
         cdef int i, at = self.unserved if self.unserved < n else 0
         self.served_ns = self.router.now_ns = now
@@ -228,7 +233,7 @@ cdef class IoLoop(SocketReader):
         finally:
             self.turning -= 1
         self.finish()
-        self.answered_ns = monotonic_ns()     # the disk may have been waited for meanwhile
+        self.answered_ns = monotonic_ns()     # the turn may have waited for the disk
         if self.answered_ns - now < NOTED_NS:
             self.short_turns += 1
         elif self.watch is not None:
@@ -236,10 +241,10 @@ cdef class IoLoop(SocketReader):
         return 0
 
     cdef int writable(self, ClientLink link) except -1:
-        """Has a blocked link flushed after the ready sockets were read.
+        """List a blocked link for the flush after the ready sockets were read.
 
-        Sockets that can be written must not crowd those out that can be read: when epoll may have
-        more to report, it is not asked about this one again before it was flushed.
+        Writable sockets must not crowd out readable ones: when epoll may have more to report,
+        EPOLLOUT is disabled for this socket until it was flushed.
         """
         link.sink.flags |= SINK_WRITABLE
         self.router.list_dirty(&link.sink)
@@ -248,7 +253,7 @@ cdef class IoLoop(SocketReader):
         return 0
 
     def settle(self) -> None:
-        """Flushes and buries what was decided outside a turn."""
+        """Flush output and close links after work outside a turn."""
         if self.turning == 0:
             self.router.now_ns = monotonic_ns()
             self.router.wall_ns = wall_ns()
@@ -260,12 +265,12 @@ cdef class IoLoop(SocketReader):
         self.settle()
 
     def give_up_overdue(self) -> None:
-        """Time has passed: writes that are overdue are given up."""
+        """Close links whose write deadline has passed (timer callback)."""
         self.close_overdue()
         self.settle()
 
     def continue_work(self) -> None:
-        """Continues what earlier turns left; ordinary turns are served in between."""
+        """Continue the work that earlier turns left; normal turns run in between."""
         self.continuing = False
         self.router.now_ns = monotonic_ns()
         self.router.wall_ns = wall_ns()
@@ -281,7 +286,7 @@ cdef class IoLoop(SocketReader):
         self.finish()
 
     cdef bint is_crowded(self) except -1:
-        """Whether much still waits for a socket that takes more: deferred publishers wait for it."""
+        """Return whether much output still waits for a writable socket; then publishers wait."""
         if not self.router.crowded:
             return False
         self.router.crowded = False
@@ -323,7 +328,7 @@ cdef class IoLoop(SocketReader):
         return 0
 
     cdef bint is_stirred(self) noexcept:
-        """Whether anything happened that code of this process wants to know of."""
+        """Return whether internal subscribers, lanes or the epilogue have something to process."""
         cdef SubList interest
         if self.router.calls or self.router.lanes:
             return True
@@ -334,11 +339,11 @@ cdef class IoLoop(SocketReader):
         return False
 
     cdef int settle_lanes(self) except -1:
-        """Lets lanes finish what they took, as far as they can; the rest is for the epilogue."""
+        """Let lanes finish what they took, as far as they can; the epilogue does the rest."""
         cdef Lane lane
         lanes, self.router.lanes = self.router.lanes, []
         for lane in lanes:
-            lane.stirred = False      # what it sends may come back to it
+            lane.stirred = False      # a message it sends may reach it again
             if lane.behind or not self.settles(lane):
                 self.router.stir(lane)
         settle_spent(self.router)
@@ -360,31 +365,31 @@ cdef class IoLoop(SocketReader):
         return settled == SETTLED
 
     def settle_spent(self) -> None:
-        """Subscriptions to which compiled lanes gave their last message go."""
+        """Remove subscriptions that reached their delivery limit in compiled lanes."""
         if self.router.nspent:
             settle_spent(self.router)
 
     def changed_interests(self) -> list:
-        """Where somebody came or went that is watched for; few, of thousands of accounts."""
+        """Return the SubLists with watched interest changes; usually few of thousands."""
         cdef SubList interest
         return [interest for interest in self.interests if interest.interest_changes]
 
     def set_pace(self, pace) -> None:
-        """Who knows whether the disk is quick (`is_quick`), and is told what it `took`."""
+        """Set the commit-latency estimator: it has `is_quick` and records durations by `took`."""
         self.pace = pace
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
                 str reply="", bytes header=b"") -> int:
-        """Sends a message of the server's own; answers how many it reached."""
+        """Publish a message of the server and flush; return how many subscriptions it reached."""
         cdef int reached = self.post(interest, subject, payload, reply, header)
         self.settle()
         return reached
 
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply="",
                    bytes header=b"", str to=None) except -1:
-        """As `publish`, but left to be flushed by the next `settle` or the end of the turn.
+        """As `publish`, but the next `settle` or the end of the turn flushes.
 
-        With `to`, those get it who listen there; they see the message under `subject`.
+        With `to`, subscribers of `to` receive it; they see the message under `subject`.
         """
         cdef Parcel parcel = Parcel(subject, payload, reply, header)
         cdef bytes to_raw = parcel.subject if to is None else to.encode("utf-8", "surrogateescape")
@@ -394,9 +399,9 @@ cdef class IoLoop(SocketReader):
 
     def pass_on(self, SubList interest not None, str subject not None, bytes payload not None,
                 str reply, bytes header, str to not None, ClientLink source) -> int:
-        """As `post`, for what was published in another account, by `source`.
+        """As `post`, for a message that `source` published in another account.
 
-        It is not imported again: who listens from a third account does not get it.
+        It is not imported again: subscribers in a third account do not receive it.
         """
         cdef Parcel parcel = Parcel(subject, payload, reply, header)
         cdef bytes to_raw = to.encode("utf-8", "surrogateescape")
@@ -426,7 +431,7 @@ cdef class IoLoop(SocketReader):
     # -- closing
 
     cdef int bury(self, ClientLink link) except -1:
-        """Closes the socket and forgets the link; pending bytes are sent if the socket takes them."""
+        """Close the socket and remove the link, after sending what the socket accepts at once."""
         cdef int status
         if link.closed:
             return 0
@@ -440,7 +445,7 @@ cdef class IoLoop(SocketReader):
         if link.codec is not None:
             try:
                 farewell = link.codec.farewell(link.close_reason)
-            except Exception:     # its last words must not keep others from being buried
+            except Exception:     # a failing codec must not keep others from closing
                 log.exception("closing a transport failed")
                 farewell = b""
             out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
@@ -462,7 +467,7 @@ cdef class IoLoop(SocketReader):
         link.carry = NULL
         link.carry_len = link.carry_cap = 0
         try:
-            link.handler.closed(link.close_reason)    # which still sees the subscriptions
+            link.handler.closed(link.close_reason)    # it still sees the subscriptions
         except Exception:
             log.exception("closing a session failed")
         if link.sids.count > DROPS_AT_ONCE:
@@ -470,14 +475,14 @@ cdef class IoLoop(SocketReader):
             self.continue_later()
         else:
             link.drop_subscriptions()
-        # The list of dirty sinks may still name the link's sink; it must not outlive the link.
+        # The list of dirty sinks may still point to the link's sink, so keep the link until then.
         if link.sink.flags & SINK_DIRTY:
             self.unlisted.append(link)
         del self.links[link.cid]
         return 0
 
     cdef int drop_leaving(self) except -1:
-        """Drops subscriptions of closed links, in slices; closed links get no messages meanwhile."""
+        """Drop subscriptions of closed links in slices; closed links receive no messages."""
         cdef ClientLink link
         if self.leaving:
             link = self.leaving[0]

@@ -1,4 +1,4 @@
-"""What a link looks at in every message, inlined: subjects, replies, header blocks, text."""
+"""Inlined checks that a link makes on every message: subject, reply, header block, text."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp, strlen
@@ -12,8 +12,8 @@ cdef extern from "<strings.h>" nogil:
     int strncasecmp(const char* a, const char* b, size_t n)
 
 cdef enum:
-    TRACE_LINE_BYTES_MIN = 19    # the shortest rest of a block from a key that asks for a trace
-    OTHER_LINE_BYTES_MIN = 4     # the shortest line of another key
+    TRACE_LINE_BYTES_MIN = 19    # shortest rest of a block, from a key that requests a trace
+    OTHER_LINE_BYTES_MIN = 4     # shortest line of another key
 
 
 cdef inline uint32_t count_tokens(const char* subject, size_t n) noexcept nogil:
@@ -34,13 +34,13 @@ cdef inline bint starts_with(const char* text, size_t n, const char* prefix) noe
 
 
 cdef inline bint reserved_reply(const char* reply, size_t n) noexcept nogil:
-    """Whether only servers make such a reply: a client that could would speak in their name."""
+    """Return whether only servers use such a reply: a client could impersonate them with it."""
     return (starts_with(reply, n, b"_R_.") or starts_with(reply, n, b"_GR_.")
             or starts_with(reply, n, b"$JS.ACK."))
 
 
 cdef inline bint reserved_subject(const char* subject, size_t n, bint is_system) noexcept nogil:
-    """Whether only servers publish there; `$NRG.` is open to clients of the system account."""
+    """Return whether only servers publish there; the system account's clients may use `$NRG.`."""
     if n == 0:
         return False
     return ((subject[0] == c'_' and starts_with(subject, n, b"_GR_."))
@@ -48,10 +48,11 @@ cdef inline bint reserved_subject(const char* subject, size_t n, bint is_system)
 
 
 cdef inline bint asks_for_trace(const char* header, size_t n, bint samples) noexcept nogil:
-    """Whether a key asks for a trace; the block's reader decides. `samples`: traceparent counts.
+    """Return whether a key may request a trace; `trace_headers` decides.
 
-    Every header passes here. A line costs a look at one byte, since few keys have a T as their
-    sixth, and a search for its end, if another line of this kind has room after it.
+    With `samples`, traceparent counts too.
+    Runs for every header. A line costs a check of one byte, since few keys have a T as their sixth
+    byte, and a search for its end if another such line has room after it.
     """
     cdef const char* end = header + n
     cdef const char* at = header
@@ -79,5 +80,5 @@ cdef inline str frame_text(Frame* frame):
     verb = {PUB: "PUB", HPUB: "HPUB", SUB: "SUB", UNSUB: "UNSUB", PING: "PING", PONG: "PONG",
             CONNECT: "CONNECT", INFO: "INFO", PLUS_OK: "+OK", MINUS_ERR: "-ERR"}[frame.verb]
     if frame.verb in (PING, PONG, PLUS_OK, CONNECT):
-        return verb    # a CONNECT line holds secrets
+        return verb    # a CONNECT line contains secrets
     return f"{verb} {text_of(frame.line.p, frame.line.n)}"

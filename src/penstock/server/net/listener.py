@@ -1,9 +1,9 @@
-"""Listeners: from an accepted socket to a link with the right transport, greeted with INFO.
+"""Listener: accepts sockets, attaches links with the right transport, and sends INFO.
 
-A greeting differs by transport. Plain TCP and TLS get INFO first, in the clear; a listener with
-`handshake_first`, and WebSocket, shake hands first and get it through the codec. Where both TLS
-and plain clients may come, or TLS-first is only hoped for, the first bytes decide: they are
-looked at, not taken.
+The greeting depends on the transport. Plain TCP and TLS send INFO first, unencrypted. With
+`handshake_first`, and on WebSocket, the handshake comes first and INFO goes through the codec.
+Where both TLS and plain clients may connect, or where TLS-first has a fallback, the first bytes
+decide: the listener peeks at them and leaves them in the socket.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ OUT_OF_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """How connections of one listener talk. `make_codec` None: plain TCP."""
+    """The transport of one listener's connections. `make_codec` None: plain TCP."""
 
     kind: ConnectionType = "STANDARD"
     make_codec: Callable[[], TransportCodec] | None = None
     info_first: bool = True
     plain_allowed: bool = False
-    fallback_s: float = 0.0  # with TLS first: INFO in the clear after this wait; 0: never
+    fallback_s: float = 0.0  # TLS first: send INFO unencrypted after this wait; 0: never
     handshake_timeout_s: float = 2.0
     login_timeout_s: float = 2.0
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port -1 asks for any free one. Raises OSError.
+    """Return a listening socket; port -1 means any free port. Raises OSError.
 
-    A host that is every address (`0.0.0.0`, `::`) takes IPv4 and IPv6, where the machine has IPv6.
+    A host that means every address (`0.0.0.0`, `::`) accepts IPv4 and IPv6, if IPv6 is available.
     """
     port = max(port, 0)
     if host in UNSPECIFIED:
@@ -82,7 +82,7 @@ def _listening(family: int, address: tuple[Any, ...], *, dual: bool = False) -> 
 
 
 class Listener:
-    """Accepts connections on one socket for as long as it is open."""
+    """Accepts connections on one socket while it is open."""
 
     def __init__(
         self, service: ServerState, listening: socket.socket, transport: Transport
@@ -91,7 +91,7 @@ class Listener:
         self.transport = transport
         self._socket = listening
         self._open = False
-        # connections whose first bytes are awaited; they close with the listener
+        # Connections that have sent nothing yet; they close with the listener.
         self._waiting: set[socket.socket] = set()
 
     @property
@@ -104,7 +104,7 @@ class Listener:
         self.service.loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Takes no more connections; those that are there stay."""
+        """Stop accepting; attached connections stay open."""
         if self._open:
             self.service.loop.remove_reader(self._socket.fileno())
         self._open = False
@@ -132,7 +132,7 @@ class Listener:
     def _accept_failed(self, error: OSError) -> None:
         log.error("accept failed: %s", error)
         if error.errno in OUT_OF_DESCRIPTORS:
-            # Level-triggered: without a pause the loop would spin on the same failure.
+            # Level-triggered: without a pause the loop would spin on the same error.
             self.service.loop.remove_reader(self._socket.fileno())
             self.service.loop.call_later(ACCEPT_PAUSE_S, self._resume)
 
@@ -162,7 +162,7 @@ class Listener:
             self._attach(session, connection, secure=True, info_sent=False)
 
     def _turn_away(self, session: ClientSession, connection: socket.socket) -> None:
-        """Over the limit: told in the clear, where the transport can be told anything."""
+        """Reject a connection over the limit; send -ERR if the transport starts in plain text."""
         log.error("%s - maximum connections exceeded", session)
         if self.transport.info_first:
             info = self.service.greeting_for(session).line()
@@ -173,7 +173,7 @@ class Listener:
         _send_now(connection, self.service.greeting_for(session).line())
 
     def _peek(self, session: ClientSession, connection: socket.socket, *, wait_s: float) -> None:
-        """Waits for the first bytes, which tell TLS from plain text."""
+        """Wait for the first bytes, which distinguish TLS from plain text."""
         loop = self.service.loop
         self._waiting.add(connection)
         self.service.undecided += 1
@@ -213,7 +213,7 @@ class Listener:
         self.service.plane.settle()
 
     def _first_bytes_overdue(self, session: ClientSession, connection: socket.socket) -> None:
-        """A TLS-first listener waited long enough: the client waits for INFO, as clients do."""
+        """Attach after the wait: as plain, or as TLS with INFO first for clients that expect it."""
         if self.transport.plain_allowed:
             self._attach(session, connection, secure=False, info_sent=True)
         else:
@@ -253,13 +253,13 @@ def _tune(connection: socket.socket, peer: str) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if peer.startswith("127.") or peer == "::1":
-        # To a reader on this machine a long kernel queue gains nothing and leaves the cache; what
-        # does not fit waits in the outbox. Remote peers keep the kernel's own tuning.
+        # For a local reader a long kernel queue has no benefit and falls out of the cache; the
+        # rest waits in the outbox. Remote peers keep the kernel's own tuning.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOOPBACK_SEND_BYTES)
 
 
 def _send_now(connection: socket.socket, data: bytes) -> None:
-    """A few first bytes on a fresh socket, whose buffer is empty."""
+    """Send a few bytes on a new socket, whose send buffer is empty."""
     try:
         connection.send(data)
     except OSError as error:
@@ -267,7 +267,7 @@ def _send_now(connection: socket.socket, data: bytes) -> None:
 
 
 def plain_transport(options: Options) -> Transport:
-    """The client listener's transport; raises ValueError for a certificate that cannot be used."""
+    """Return the client listener's transport; raises ValueError for an unusable certificate."""
     login_timeout_s = options.authorization.timeout_ns / SECOND_NS
     if options.tls is None:
         return Transport(login_timeout_s=login_timeout_s)
@@ -286,7 +286,7 @@ def plain_transport(options: Options) -> Transport:
 
 
 def websocket_transport(server_options: Options) -> Transport:
-    """The WebSocket listener's transport; raises ValueError alike."""
+    """Return the WebSocket listener's transport; raises ValueError for unusable options."""
     from penstock.server.net.codecs import codec_stack, tls_codec, websocket
 
     options = server_options.websocket

@@ -1,4 +1,4 @@
-"""The system calls of the data plane."""
+"""System calls of the IoLoop."""
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -1,10 +1,10 @@
-"""Refused publishes and subscriptions: what the client is told, and what the log says.
+"""Texts of refused publishes and subscriptions, and their rate-limited log.
 
-Both texts are the reference's. The reference logs every refusal; here the log takes at most
-`VIOLATION_LINES_PER_S` lines and `VIOLATION_BYTES_PER_S` bytes of an account in a second, a part of
-that (`CLIENT_PART`) from a single client, and then one line with the number left out: one thread
-serves all clients, and a line costs more than the refused message itself. So no client can hide the
-refusals of others. Sessions call this; nothing here may raise.
+The texts are the reference's, which logs every refusal. Here an account writes at most
+`VIOLATION_LINES_PER_S` lines and `VIOLATION_BYTES_PER_S` bytes per second, one client at most
+1/`CLIENT_PART` of that, followed by one line with the number of suppressed lines. One thread serves
+all clients, and a log line costs more than the refused message. The share per client keeps one
+client from hiding the refusals of others. Sessions call this; nothing here may raise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VIOLATION_LINES_PER_S: Final = 500
 VIOLATION_BYTES_PER_S: Final = 1_048_576
 CLIENT_PART: Final = 4
-"""One client may take this part of the lines and bytes of its account."""
+"""One client may use 1/CLIENT_PART of the lines and bytes of its account."""
 WINDOW_S: Final = 1.0
 
 
@@ -69,14 +69,14 @@ def tokens_violation(subject: str, sid: str) -> Violation:
 
 
 def removed_subscription(subject: str, queue: str | None, sid: str) -> Violation:
-    """A reload took the permission for a subscription that exists; `logged` lacks the user."""
+    """Return the texts for a subscription that a reload forbids; `logged` lacks the user."""
     using = "" if queue is None else f" using queue {go_quoted(queue)}"
     what = f"{go_quoted(subject)}{using} (sid {go_quoted(sid)})"
     return Violation(f"Permissions Violation for Subscription to {what}", f"Removed sub {what}")
 
 
 class _Share:
-    """What an account or a client has taken of a window."""
+    """The lines and bytes that an account or a client has used in a window."""
 
     __slots__ = ("bytes", "left_out", "lines")
 
@@ -84,7 +84,7 @@ class _Share:
         self.lines = self.bytes = self.left_out = 0
 
     def has_room(self, size: int, part: int) -> bool:
-        """Whether another line fits into this part of the bounds."""
+        """Return whether another line fits into 1/`part` of the limits."""
         return (
             self.lines * part < VIOLATION_LINES_PER_S
             and (self.bytes + size) * part <= VIOLATION_BYTES_PER_S
@@ -96,10 +96,10 @@ class _Share:
 
 
 class ViolationLog:
-    """Writes the lines of one server, within the bounds of each account and client."""
+    """Writes the refusal lines of one server, within the limits of each account and client."""
 
     def __init__(self, arm: Callable[[float, Callable[[], object]], object]) -> None:
-        """`arm(seconds, call)` calls later; used while the window holds lines."""
+        """`arm(seconds, call)` schedules `call`; used while the window holds lines."""
         self._arm: Final = arm
         self._accounts: dict[str, _Share] = {}
         self._clients: dict[object, _Share] = {}

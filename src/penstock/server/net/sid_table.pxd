@@ -1,4 +1,4 @@
-"""C surface of a connection's sids."""
+"""C declarations of SidTable: the subscription ids of one connection."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -9,7 +9,7 @@ cdef struct SidTable:
     Sub** slots
     uint32_t cap
     uint32_t count
-    uint64_t seed         # secret, so that nobody can choose sids that collide
+    uint64_t seed         # secret, so that a client cannot choose sids that collide
 
 cdef Sub* sid_find(SidTable* table, const char* sid, size_t n) noexcept nogil
 cdef void sid_add(SidTable* table, Sub* sub) noexcept nogil

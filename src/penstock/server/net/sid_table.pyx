@@ -1,6 +1,6 @@
-"""The sids of one connection: from the client's name of a subscription to the subscription.
+"""SidTable: maps a connection's subscription ids (sids) to its subscriptions.
 
-Open addressing over pointers; a subscription carries its sid itself.
+Open addressing over pointers; each subscription stores its own sid.
 """
 
 from libc.stdlib cimport free

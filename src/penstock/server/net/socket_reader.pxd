@@ -1,4 +1,4 @@
-"""C surface of the reader: sockets to links."""
+"""C declarations of SocketReader: from sockets to links."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -7,15 +7,15 @@ from penstock.server.net.client_link cimport ClientLink
 
 
 cdef enum:
-    READ_BYTES = 131072            # taken from a socket at once
-    LARGE_FRAME_BYTES = 65536      # a frame from this size on is read into memory of its own
+    READ_BYTES = 131072            # bytes of one read
+    LARGE_FRAME_BYTES = 65536      # frames at least this large are read into their own buffer
 
 
 cdef class SocketReader(InternalCalls):
     cdef char* buffer
-    cdef int events               # of this turn
-    cdef uint32_t reads           # of the link that is being read
-    cdef list stalled             # (publisher that is not read, its receiver, until when)
+    cdef int events               # ready sockets of this turn
+    cdef uint32_t reads           # reads of the current link in this turn
+    cdef list stalled             # (stalled publisher, its receiver, until when)
     cdef bint stall_publishers
     cdef readonly uint64_t stalled_clients
 

@@ -1,11 +1,13 @@
-"""The reader: from sockets to links, in slices.
+"""SocketReader: reads sockets and passes the bytes to links, in slices.
 
-A turn reads each ready socket once into a shared buffer and lets its link obey the whole frames. The
-time for that is bounded: a link that has more to obey when the turn is over, or whose codec has more
-to give out, is deferred. It is not read again before a later turn has obeyed the rest, so a peer can
-make the server keep no more than one read and what the codec holds back, and bytes keep their order.
+A turn reads each ready socket into a shared buffer and lets its link execute the complete frames.
+The time for that is bounded: if a link has more input when the turn is over, or its codec has more
+to give out, the link is deferred. It is not read again before a later turn has processed the rest.
+So a peer can make the server buffer at most one read and what the codec holds, and bytes keep their
+order.
 
-The plane sets the attributes, calls `readable` for ready sockets and `continue_deferred` in between.
+The IoLoop sets the attributes and calls `readable` for ready sockets. Between turns it calls
+`continue_deferred`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -22,32 +24,32 @@ from penstock.server.net.posix cimport MSG_DONTWAIT, monotonic_ns, recv
 from penstock.server.net.codecs.contract import CodecEnd
 
 cdef enum:
-    READS_STORED = 4               # of one socket in one turn, if a stream takes it in: fewer syncs
-    READS_SPREAD = 3               # if it speaks alone, to several: fewer and fuller sends
+    READS_STORED = 4               # reads per socket and turn if a stream stores it: fewer syncs
+    READS_SPREAD = 3               # if it alone is ready, with fan-out: fewer and fuller sends
     CARRY_KEPT_BYTES = 512
-    CARRY_SLACK = 4                # times the bytes of an unfinished frame that may stay allocated
+    CARRY_SLACK = 4                # the carry buffer may be this many times the kept bytes
 
-cdef int64_t STALL_NS = 2_000_000              # a publisher ahead of its readers waits so long
-cdef int64_t STALL_FACTOR = 8                  # or so many times as long as its messages took
+cdef int64_t STALL_NS = 2_000_000              # interval of checks on stalled publishers
+cdef int64_t STALL_FACTOR = 8                  # stall for this many times the turn's time so far
 cdef int64_t STALL_MAX_NS = 100_000_000
 
 
 cdef class SocketReader(InternalCalls):
-    """The reading half of a plane, which sets the attributes."""
+    """The reading half of an IoLoop, which sets the attributes."""
 
     cdef int readable(self, ClientLink link) except -1:
-        """Reads a socket that epoll reported, and obeys what came."""
+        """Read a socket that epoll reported, and process the input."""
         if link.deferred or link.close_reason is not None:
-            return 0     # bytes that came before are obeyed first; or nothing is obeyed any more
+            return 0     # earlier bytes come first; a closing link processes nothing
         if link.held:
-            # The link is not read, so epoll reports that the peer closed. Its bytes are not wanted
-            # any more, and the read buffer has no room after all that a held link may have kept.
+            # A held link is not polled for input, so epoll reports here that the peer closed. Its
+            # bytes are discarded: the read buffer has no room after all that it may have kept.
             link.close("Client Closed")
             return 0
         return self.obey(link, False)
 
     cdef int obey(self, ClientLink link, bint resumed) except -1:
-        """Serves one link; a bug of ours costs its connection, not the server."""
+        """Process one link's input; an internal error closes the link, not the server."""
         cdef uint64_t written = self.router.written
         self.reads = 1
         try:
@@ -71,12 +73,12 @@ cdef class SocketReader(InternalCalls):
         return 0
 
     cdef int defer(self, ClientLink link) except -1:
-        """Leaves the rest of what the link received for a later turn."""
+        """Leave the rest of the link's received bytes for a later turn."""
         link.deferred = True
         return self.listen(link)
 
     cdef int continue_deferred(self) except -1:
-        """Obeys what earlier turns left, one slice for each link, while the turn has time."""
+        """Process what earlier turns left, one slice per link, while the turn has time."""
         cdef ClientLink link
         cdef Py_ssize_t done = 0
         waiting, self.deferred = self.deferred, []
@@ -107,7 +109,7 @@ cdef class SocketReader(InternalCalls):
         return monotonic_ns() >= self.until_ns
 
     cdef uint32_t reads_wanted(self, uint64_t written) noexcept:
-        """How often a link that has more is read in this turn; `written` is from before."""
+        """Return how many reads this turn allows; `written` is the router's count from before."""
         if self.router.lanes:
             return READS_STORED
         if self.events == 1 and self.router.written - written > 2 * self.reads * READ_BYTES:
@@ -115,7 +117,7 @@ cdef class SocketReader(InternalCalls):
         return 1
 
     cdef ssize_t receive(self, ClientLink link, char* at, size_t room) except -2:
-        """Bytes read; 0: nothing to do now, also when the peer closed."""
+        """Return the number of bytes read; 0: nothing to do now, also when the peer closed."""
         cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
         if n > 0:
             link.last_active_ns = self.router.now_ns
@@ -127,7 +129,7 @@ cdef class SocketReader(InternalCalls):
         return 0
 
     cdef bint take_plain(self, ClientLink link) except -1:
-        """Reads once; returns whether another read in this turn may bring more."""
+        """Read once; return whether another read in this turn may bring more."""
         cdef ssize_t n
         cdef size_t kept = link.carry_len
         if kept and link.need >= LARGE_FRAME_BYTES:
@@ -142,7 +144,7 @@ cdef class SocketReader(InternalCalls):
         n = self.receive(link, self.buffer + kept, READ_BYTES)
         if n > 0:
             self.received(link, self.buffer, kept + n)
-        # A link that is held or deferred may have kept more than the buffer has room for.
+        # A held or deferred link may have kept more bytes than the buffer has room for.
         return (n == READ_BYTES and link.close_reason is None and self.router.pressed == NULL
                 and not link.held and not link.deferred)
 
@@ -158,8 +160,8 @@ cdef class SocketReader(InternalCalls):
         return self.obey_decoded(link, plain)
 
     cdef bytes decode(self, ClientLink link, bytes data):
-        """The next portion of protocol bytes; those before the end of the transport count, too."""
-        self.router.mark_dirty(&link.sink)      # the codec may have something to send itself
+        """Return the next decoded bytes, including those received before the transport ended."""
+        self.router.mark_dirty(&link.sink)      # the codec may have output of its own
         try:
             return link.codec.receive(data)
         except CodecEnd as end:
@@ -167,10 +169,10 @@ cdef class SocketReader(InternalCalls):
             return end.received
 
     cdef int obey_decoded(self, ClientLink link, bytes plain) except -1:
-        """Obeys decoded bytes; what the codec still holds back is for a later turn.
+        """Process decoded bytes; a later turn handles what the codec still holds.
 
-        So other clients are served after each portion that a codec gives out, whatever a few
-        compressed bytes inflate to.
+        So other clients are served after each portion that a codec returns, even if a few
+        compressed bytes inflate to very many.
         """
         if not plain and link.codec.pending and not link.deferred and not link.held:
             plain = self.decode(link, b"")
@@ -181,10 +183,10 @@ cdef class SocketReader(InternalCalls):
         return 0
 
     def feed(self, ClientLink link not None, bytes plain not None) -> None:
-        """Protocol bytes that did not come straight from the socket."""
+        """Process protocol bytes that did not come directly from the socket."""
         cdef size_t n = PyBytes_GET_SIZE(plain)
         if link.need >= LARGE_FRAME_BYTES and link.carry_len + n <= link.carry_cap:
-            # The rest of a large frame: its room is there, so it is not copied as a whole again.
+            # The rest of a large frame goes into its allocated buffer, without another full copy.
             memcpy(link.carry + link.carry_len, PyBytes_AS_STRING(plain), n)
             link.carry_len += n
             if link.carry_len >= link.need:
@@ -195,11 +197,11 @@ cdef class SocketReader(InternalCalls):
         self.received(link, PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
     cdef int received(self, ClientLink link, char* base, size_t n) except -1:
-        """Lets the link obey whole frames while the turn has time; keeps the rest."""
+        """Let the link execute complete frames while the turn has time; keep the rest."""
         cdef size_t used = link.consume(base, n)
         while True:
             if self.router.crowded:
-                # Much waits for a client that may well be reading: it is sent before more is made.
+                # Much waits for a client that may well be reading: send it before producing more.
                 self.router.crowded = False
                 self.flush_urgent()
             elif self.router.work < WORK_PER_LOOK:
@@ -219,7 +221,7 @@ cdef class SocketReader(InternalCalls):
         return self.keep_rest(link, base + used, n - used)
 
     cdef int keep_rest(self, ClientLink link, char* rest, size_t n) except -1:
-        """Keeps the bytes that were not obeyed, with room for a whole frame if that is large."""
+        """Keep unprocessed bytes, with room for the whole frame if the frame is large."""
         cdef size_t room = link.need if link.need >= LARGE_FRAME_BYTES else n
         cdef char* fresh
         room = max(room, max(n, <size_t>CARRY_KEPT_BYTES))
@@ -235,7 +237,7 @@ cdef class SocketReader(InternalCalls):
         return 0
 
     def hold(self, ClientLink link not None) -> None:
-        """Stops reading the link until `release`: a decision about it is pending."""
+        """Stop reading the link until `release`: a decision about it is pending."""
         link.held = True
         self.listen(link)
 
@@ -245,14 +247,15 @@ cdef class SocketReader(InternalCalls):
         link.held = False
         self.listen(link)
         if link.close_reason is None and (link.carry_len or link.deferred or link.codec is not None):
-            self.until_ns = monotonic_ns()       # one look's worth of work, then others
+            self.until_ns = monotonic_ns()       # one slice of work, then other clients
             self.obey(link, True)
         self.settle()
 
     cdef int hold_back(self, ClientLink link, ClientLink receiver) except -1:
-        """Does not read a publisher for a while, because that receiver is near its limit.
+        """Stop reading a publisher for a while, because that receiver is near its limit.
 
-        The more time its messages took to deliver, the more the receiver gets to take them.
+        The stall lasts STALL_FACTOR times the time since the turn began, which is about what its
+        messages took to deliver.
         """
         cdef int64_t now = monotonic_ns()
         cdef int64_t span = min(STALL_FACTOR * (now - self.router.now_ns), STALL_MAX_NS)
@@ -268,7 +271,7 @@ cdef class SocketReader(InternalCalls):
         return 0
 
     def resume_stalled(self) -> None:
-        """Reads the publishers again whose receiver has room or does not read, or that waited long."""
+        """Resume publishers whose receiver has room or is stuck, or whose stall time is over."""
         cdef ClientLink link, receiver
         cdef int64_t until, now = monotonic_ns()
         waiting, self.stalled = self.stalled, []

@@ -1,4 +1,4 @@
-"""C surface of the sender: outboxes to sockets."""
+"""C declarations of SocketWriter: from outboxes to sockets."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -11,24 +11,24 @@ cdef enum Drained:
     SENT_ALL = 0
     SOCKET_FULL = 1
     SOCKET_BROKEN = 2
-    SEND_MORE = 3                 # the socket may take more, but others come first
+    SEND_MORE = 3                 # the socket may take more, but other links come first
 
 
 cdef class SocketWriter:
     cdef Router router
     cdef int epfd
-    cdef list blocked             # links whose socket takes nothing
-    cdef object arm               # arm(delay_s, call): call() then
-    cdef object on_deadline       # to be called when write deadlines are to be looked at
+    cdef list blocked             # links whose socket is full
+    cdef object arm               # arm(delay_s, call) schedules call()
+    cdef object on_deadline       # called when write deadlines must be checked
     cdef int64_t write_deadline_ns
-    cdef object on_continue       # to be called when a slice of work was left for a later turn
+    cdef object on_continue       # called when a slice of work was left for a later turn
     cdef bint continuing          # `on_continue` is armed
-    cdef list unlisted            # closed links that the list of dirty sinks may still name
-    cdef Sink* heavy_first        # dirty sinks that wait until those with less to send are flushed
+    cdef list unlisted            # closed links that the list of dirty sinks may still contain
+    cdef Sink* heavy_first        # dirty sinks to flush after those with less to send
     cdef Sink* heavy_last
     cdef uint64_t sent_bytes
-    cdef int64_t flush_until_ns   # when the turn's flushing ends; 0: the clock was not looked at yet
-    cdef int64_t until_ns         # when the turn shall be over; the rest of its work is left for later
+    cdef int64_t flush_until_ns   # when the turn's flushing ends; 0: the clock was not read yet
+    cdef int64_t until_ns         # when the turn ends; the rest of its work is left for later
     cdef readonly uint64_t slow_consumers
 
     cdef int continue_later(self) except -1

@@ -1,13 +1,13 @@
-"""The sender: from outboxes to sockets.
+"""SocketWriter: sends outboxes to sockets.
 
-Sends are direct and non-blocking. What a socket does not take stays in its outbox until epoll
-reports it writable; the bytes that wait at the first refusal must have left by the write deadline,
-and never more than max_pending may wait. A link with a codec has its outbox encoded piece by piece,
-only as fast as the socket takes the result.
+Sends are direct and non-blocking. Bytes that a socket does not accept stay in its outbox until
+epoll reports it writable. The bytes pending when a socket first blocks must leave by the write
+deadline, and at most max_pending bytes may wait. For a link with a codec, the writer encodes the
+outbox piece by piece, only as fast as the socket accepts the result.
 
 Flushing is sliced: one link sends at most DRAIN_BYTES before the next one, and after FLUSH_NS the
-rest of the dirty links wait for the next turn, in their order. Links with less than HEAVY_BYTES to
-send come first: a short reply does not wait until a thousand others have taken a large message.
+remaining dirty links wait for the next turn, in order. Links with less than HEAVY_BYTES to send
+come first, so a short reply does not wait until a thousand clients have received a large message.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -29,30 +29,30 @@ from penstock.server.net.codecs.contract import CodecEnd
 
 cdef enum:
     PIECES_PER_SEND = 32
-    ENCODE_BYTES = 65536           # handed to a codec at a time
-    DRAIN_BYTES = 1048576          # sent to one link before others get their turn
-    HEAVY_BYTES = 65536            # pending of a link that is flushed after those with less
-    SINKS_PER_LOOK = 32            # links flushed between two looks at the clock
-    BYTES_PER_LOOK = 524288        # bytes sent between two looks at the clock
+    ENCODE_BYTES = 65536           # passed to a codec at a time
+    DRAIN_BYTES = 1048576          # sent to one link before other links get their turn
+    HEAVY_BYTES = 65536            # a link with at least this pending is flushed after lighter ones
+    SINKS_PER_LOOK = 32            # links flushed between two clock readings
+    BYTES_PER_LOOK = 524288        # bytes sent between two clock readings
 
-cdef int64_t TICK_NS = 250_000_000             # how often write deadlines are looked at
-cdef int64_t FLUSH_NS = 3_000_000              # spent on sends in one turn; the rest follows
+cdef int64_t TICK_NS = 250_000_000             # interval of the write deadline check
+cdef int64_t FLUSH_NS = 3_000_000              # time for sends in one turn; the rest follows
 
 
 cdef class SocketWriter:
-    """The writing half of a plane, which sets the attributes."""
+    """The writing half of an IoLoop, which sets the attributes."""
 
     cdef int continue_later(self) except -1:
-        """Has `continue_work` called soon, after other clients were served."""
+        """Schedule `continue_work` to run soon, after other clients were served."""
         if not self.continuing:
             self.continuing = True
             self.arm(0, self.on_continue)
         return 0
 
     cdef int flush_dirty(self) except -1:
-        """Flushes dirty links for FLUSH_NS a turn, the light ones first; the rest follows later.
+        """Flush dirty links for FLUSH_NS per turn, the light ones first; the rest follows later.
 
-        One heavy link is flushed even if the light ones took all the time: they cannot starve it.
+        One heavy link is flushed even if light ones took all the time, so they cannot starve it.
         """
         cdef Sink* sink
         cdef uint32_t flushed = 0
@@ -86,7 +86,7 @@ cdef class SocketWriter:
         return 0
 
     cdef Sink* take_dirty(self) noexcept:
-        """Takes the next light sink off its list, and puts off the heavy ones before it."""
+        """Take the next light sink off the list; move heavy sinks before it to the heavy list."""
         cdef Sink* sink = self.router.dirty_first
         cdef Sink* following
         while sink != NULL:
@@ -117,22 +117,22 @@ cdef class SocketWriter:
         return sink
 
     cdef int flush_listed(self, Sink* sink) except -1:
-        """Flushes a link that was taken off its list, unless its socket is known to be full."""
+        """Flush a link that was taken off its list, unless its socket is known to be full."""
         sink.flags &= ~(<uint32_t>SINK_DIRTY)
         if not sink.flags & SINK_BLOCKED or sink.flags & (SINK_SLOW | SINK_WRITABLE):
             self.flush(<ClientLink>sink.owner)
         return 0
 
     cdef int forget_unlisted(self) except -1:
-        """Releases closed links that no list of dirty sinks names any more."""
+        """Release closed links that no list of dirty sinks contains any more."""
         cdef ClientLink link
         self.unlisted[:] = [link for link in self.unlisted if link.sink.flags & SINK_DIRTY]
         return 0
 
     cdef void forget_urgent(self) noexcept:
-        """Empties the list of urgent links: each is dirty as well, and is flushed as such.
+        """Empty the list of urgent links: each is dirty as well, and is flushed as such.
 
-        A sink has SINK_URGENT exactly while it is in that list; a sink listed twice makes it a ring.
+        A sink has SINK_URGENT exactly while it is in that list; listing it twice would form a ring.
         """
         cdef Sink* sink = self.router.urgent
         self.router.urgent = NULL
@@ -141,7 +141,7 @@ cdef class SocketWriter:
             sink = sink.next_urgent
 
     cdef int flush_urgent(self) except -1:
-        """Flushes urgent links while the turn has time; later ones stay in the list of dirty links."""
+        """Flush urgent links while the turn has time; the others stay in the list of dirty ones."""
         cdef Sink* sink = self.router.urgent
         cdef Sink* following
         cdef uint64_t sent = self.sent_bytes
@@ -159,7 +159,7 @@ cdef class SocketWriter:
         return 0
 
     cdef int flush(self, ClientLink link) except -1:
-        """Sends what the socket takes, up to DRAIN_BYTES. A link over its bound is closed here.
+        """Send what the socket takes, up to DRAIN_BYTES. Close a link that exceeds max_pending.
 
         Returns SEND_MORE if the socket may take more; the link is then flushed again.
         """
@@ -188,7 +188,7 @@ cdef class SocketWriter:
         return 0
 
     cdef int encode_pending(self, ClientLink link) except -1:
-        """Encodes at most ENCODE_BYTES of the outbox; returns whether that produced bytes."""
+        """Encode at most ENCODE_BYTES of the outbox; return whether that produced bytes."""
         cdef Chunk* chunk = link.sink.out.head
         cdef bytes encoded = link.codec.outgoing()
         cdef list pieces = []
@@ -206,12 +206,12 @@ cdef class SocketWriter:
         return len(encoded) > 0
 
     def send_raw(self, ClientLink link not None, bytes data not None) -> None:
-        """Transport bytes, past the codec: what is said before it takes over."""
+        """Queue transport bytes that bypass the codec, such as INFO before the TLS handshake."""
         out_append(&self.router.pool, &link.encoded, data, len(data))
         self.router.mark_dirty(&link.sink)
 
     cdef int drain(self, ClientLink link, Outbox* out) except -1:
-        """Sends at most about DRAIN_BYTES; returns how that ended."""
+        """Send at most about DRAIN_BYTES; return a `Drained` value."""
         cdef iovec pieces[PIECES_PER_SEND]
         cdef msghdr message
         cdef Chunk* chunk
@@ -260,7 +260,7 @@ cdef class SocketWriter:
         return SENT_ALL
 
     cdef int note_blocked(self, ClientLink link) except -1:
-        """The socket is full. From its first refusal on, what waits then has a deadline."""
+        """Record that the socket is full. The first time, start the deadline of what is pending."""
         cdef int64_t pending = link.sink.out.pending + link.encoded.pending
         self.set_events(link, link.events | EPOLLOUT)
         if not link.sink.flags & SINK_BLOCKED:
@@ -298,7 +298,7 @@ cdef class SocketWriter:
         return 0
 
     cdef int close_overdue(self) except -1:
-        """Links whose write deadline has passed are closed; the others are waited for again."""
+        """Close links whose write deadline has passed; keep watching the others."""
         cdef ClientLink link
         cdef int64_t now = monotonic_ns()
         waiting, self.blocked = self.blocked, []

@@ -1,10 +1,10 @@
-"""What crosses the borders between accounts: services, streams, and the answers to services.
+"""Account imports: passes services, streams and service replies between accounts.
 
-A service that an account imports has an internal subscription there, which passes requests on to
-the exporting account under the names it has there. The service sees a reply subject of its own
-account; what it answers is passed back. A stream is imported per subscription: who subscribes to
-the import's name has a shadow, an internal subscription in the exporting account. Accounts that
-import nothing pay nothing. Callbacks run after a turn's data path, and must not raise.
+For each imported service the importing account has an internal subscription, which passes requests
+to the exporting account under that account's subject. The service sees a reply subject of its own
+account; its replies are passed back. Streams are imported per subscription: a client's subscription
+that overlaps an import has a shadow, an internal subscription in the exporting account. Accounts
+without imports have no extra cost. Callbacks run after a turn's data path and must not raise.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     Take = Callable[[str, str, bytes, bytes, ClientLink | None], object]
 
 ACK_PREFIX: Final = "$JS.ACK."
-"""Acknowledgements find their consumer by themselves: such replies are never renamed."""
+"""Acks find their consumer by subject, so these replies are never rewritten."""
 TOKEN_CHARS: Final = string.ascii_letters + string.digits
 TOKEN_LEN: Final = 6
 CHAIN_MAX: Final = 64
-"""Accounts that an answer passes through."""
+"""Most accounts that a reply passes through."""
 NS: Final = 1_000_000_000
 
 
 class Placed(NamedTuple):
-    """A subscription, and where it is."""
+    """A subscription and the SubList that contains it."""
 
     interest: SubList
     subscription: Subscription
 
 
 class Shadow:
-    """What stands for one subscription in the accounts it imports from."""
+    """The internal subscriptions that represent one subscription in the exporting accounts."""
 
     __slots__ = ("account", "placed", "queue", "subject", "take")
 
@@ -66,13 +66,13 @@ class Shadow:
 
 
 class Crossings:
-    """All borders of one server."""
+    """All imports, mappings and pending service replies of one server."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
         self._services: list[Placed] = []
         self._imported: dict[str, list[str]] = {}
-        """Names of services, by who imports them."""
+        """Subjects of imported services, by importing account."""
         self._streams: dict[str, list[ResolvedImports]] = {}
         self._shadows: dict[Shadow, None] = {}
         self._mappings: dict[str, Mappings] = {}
@@ -80,7 +80,7 @@ class Crossings:
         self._timer: asyncio.TimerHandle | None = None
 
     def configure(self, options: Options) -> None:
-        """Takes the imports and mappings of the options, instead of those it had."""
+        """Replace all imports and mappings by those of the options."""
         sharing = sharing_of(options.accounts)
         self._mappings = _mappings_of(options)
         self._remove(self._services)
@@ -113,7 +113,7 @@ class Crossings:
         return account in self._mappings
 
     def mapped(self, account: str, subject: str) -> str | None:
-        """What a subject published in the account becomes; None if the message is lost."""
+        """Return the mapped subject of a message published in the account; None: it is dropped."""
         mappings = self._mappings.get(account)
         return subject if mappings is None else mappings.map(subject)
 
@@ -123,7 +123,7 @@ class Crossings:
         return account in self._streams
 
     def shadow(self, account: str, subject: str, queue: str | None, take: Take) -> Shadow:
-        """`take` gets what others export to the account under the subject, until `drop`."""
+        """Pass what others export to the account under the subject to `take`, until `drop`."""
         shadow = Shadow(account, subject, queue, take)
         shadow.placed = self._place(shadow)
         self._shadows[shadow] = None
@@ -153,7 +153,7 @@ class Crossings:
     # -- services
 
     def serves(self, account: str, subject: str) -> bool:
-        """Whether another account answers requests to a subject of this one."""
+        """Return whether another account serves requests to a subject of this one."""
         return any(match_literal(subject, ours) for ours in self._imported.get(account, ()))
 
     def _serve(self, joined: ResolvedImports) -> Placed:
@@ -171,7 +171,7 @@ class Crossings:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        """A request in the importing account goes to the exporting one."""
+        """Pass a request from the importing account to the exporting one."""
         to = self.mapped(joined.exporter, joined.renaming.outward(subject))
         self.request(joined, subject, to, reply, header, payload, source)
 
@@ -186,7 +186,7 @@ class Crossings:
         source: ClientLink | None,
         trace: MessageTrace | None = None,
     ) -> None:
-        """Pass a request for `subject` on to the exporting account's `to`; None: it is lost."""
+        """Pass a request for `subject` to the exporting account's `to`; None: it is dropped."""
         answer_to = self.reply_for(joined.exporter, joined.importer, reply, joined)
         reached = 0
         if to is not None:
@@ -208,7 +208,7 @@ class Crossings:
     def answer_nobody(
         self, joined: ResolvedImports, subject: str, reply: str, source: ClientLink | None
     ) -> None:
-        """Tell the client that asked that nobody serves its request."""
+        """Send a no-responders status to the requesting client."""
         if source is not None:
             source.answer_nobody(subject, self.origin(joined.importer, reply)[1])
 
@@ -222,9 +222,9 @@ class Crossings:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        """A service of `account` answers; the answer goes to who asked.
+        """Pass a reply of a service of `account` back to the requester.
 
-        A message that answers, as consumers' do, keeps the subject it carries.
+        A reply that carries a subject of its own, such as a consumer's delivery, keeps it.
         """
         replies = self._replies[account]
         awaited = replies.get(to)
@@ -242,7 +242,7 @@ class Crossings:
         replies.answered(to, is_last=is_last, now_ns=time.monotonic_ns())
 
     def reply_for(self, there: str, here: str, reply: str, joined: ResolvedImports) -> str:
-        """What the other account sees instead of a reply subject of this one."""
+        """Return the reply subject that the other account sees instead of this account's."""
         if not reply or reply.startswith(ACK_PREFIX):
             return reply
         replies = self._replies.get(there) or self._await(there)
@@ -251,7 +251,7 @@ class Crossings:
         return replies.open(here, reply, joined, time.monotonic_ns())
 
     def _await(self, account: str) -> Replies:
-        """Listens for all answers that the account's services will give."""
+        """Subscribe to all replies of the account's services."""
         replies = self._replies[account] = Replies(_token(), _token)
         subscription = Subscription(replies.pattern, value=partial(self._answered, account))
         self._account(account).interest.insert(subscription, call=True, routed=True)
@@ -273,7 +273,7 @@ class Crossings:
             self._arm(max(0, min(waiting) - now_ns))
 
     def origin(self, account: str, reply: str) -> tuple[str, str]:
-        """The account and the subject where an answer ends up."""
+        """Return the account and subject where a reply finally arrives."""
         for _ in range(CHAIN_MAX):
             replies = self._replies.get(account) if reply.startswith(PREFIX) else None
             awaited = None if replies is None else replies.get(reply)
@@ -283,14 +283,14 @@ class Crossings:
         return account, reply
 
     def has_interest(self, account: str, subject: str) -> bool:
-        """Whether somebody would get a message, wherever the one who asked for it lives."""
+        """Return whether a message would reach a subscriber, in the requester's account."""
         account, subject = self.origin(account, subject)
         return self._account(account).interest.has_interest(subject)
 
     def _introduced(
         self, joined: ResolvedImports, header: bytes, source: ClientLink | None
     ) -> bytes:
-        """The header that tells the service who asks; more than the account only if shared."""
+        """Return the header with the requester's info; details only if the import shares them."""
         from penstock.server.system.request_info import introduced
 
         return introduced(header, self._service, joined, source)

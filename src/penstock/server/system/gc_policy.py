@@ -1,12 +1,12 @@
-"""Keeps Python's garbage collector from walking through streams and consumers again and again.
+"""Freezer: keeps Python's garbage collector from scanning streams and consumers repeatedly.
 
-A full collection looks at everything that is alive, and nothing is served meanwhile: with 100,000
-consumers that takes seconds. What streams and consumers are made of stays for long, so whenever
-many have come, all that just survived a full collection is frozen: it is looked at once. Where
-most of them are gone again, everything is thawed, since parts of them may refer to each other in
-circles, which only the collector takes apart.
+A full collection scans every live object, and the server serves no client meanwhile: with 100,000
+consumers that takes seconds. Streams and consumers live long, so after many were created, the
+Freezer freezes all objects that survived a full collection; they are scanned once. After most of
+the streams and consumers were deleted it unfreezes everything, because they may contain reference
+cycles that only the collector frees.
 
-For a process that is nothing but a server: in a program that embeds one, the collector is not ours.
+Only for a dedicated server process: a program that embeds a server owns its collector settings.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FULL: Final = 2
-"""The generation whose collection looks at everything."""
+"""The generation whose collection scans everything."""
 ASSETS_STEP: Final = 1_000
-"""Freezing catches others that are alive by chance, too: it is done seldom. Fewer new streams and
-consumers than this are looked through in some hundredths of a second."""
+"""Freezing also catches unrelated objects that happen to be alive, so it is done rarely. Scanning
+fewer new streams and consumers than this takes some hundredths of a second."""
 
 
 class Freezer:
-    """A callback of the collector; `count` tells how many streams and consumers there are."""
+    """A garbage collector callback; `count` returns the number of streams and consumers."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count

@@ -1,8 +1,8 @@
-"""What receives messages for another account: one object for each import, callable and traceable.
+"""Import hops: the callbacks that pass messages to another account, one object per import.
 
-The router calls a hop as any internal subscriber. For a traced message it calls `traced`, which
-adds the crossing to the trace, follows it into the other account if that account allows it, and
-does no more than that for a message that is only to be traced.
+The router calls a hop as it calls any internal subscriber. For a traced message it calls `traced`,
+which adds the import to the trace and continues the trace in the other account if that account
+allows it. A message that is only traced is not delivered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ServiceHop:
-    """Requests to a service that an account imports."""
+    """Passes requests to an imported service."""
 
     __slots__ = ("_crossings", "_joined")
 
@@ -45,7 +45,7 @@ class ServiceHop:
         source: ClientLink | None,
     ) -> None:
         joined, crossings = self._joined, self._crossings
-        # Drawn once: a mapping with weights must not choose another destination below.
+        # Mapped once: a weighted mapping must not choose another destination below.
         to = crossings.mapped(joined.exporter, joined.renaming.outward(subject))
         trace.service_import(joined.exporter, subject, to or "")
         if joined.is_traced:
@@ -60,7 +60,7 @@ class ServiceHop:
 
 
 class StreamHop:
-    """Messages of a stream that an account imports, for one subscription."""
+    """Passes messages of an imported stream to one subscription."""
 
     __slots__ = ("_joined", "_shadow", "_theirs")
 
@@ -78,7 +78,7 @@ class StreamHop:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        """A message that was sent to `to` under another subject, as consumers do, keeps it."""
+        """Deliver a message; one sent to `to` under another subject keeps its subject."""
         self._shadow.take(self._name_here(to, subject), reply, header, payload, source)
 
     def _name_here(self, to: str | None, subject: str) -> str:
@@ -104,6 +104,6 @@ class StreamHop:
 
 
 def _receiver(take: Any) -> ClientLink | None:
-    """Return the link of a client's subscription; None: a receiver of this process."""
+    """Return the link of a client's subscription; None for a receiver in this process."""
     owner = getattr(getattr(take, "func", None), "__self__", None)
     return owner if hasattr(owner, "cid") else None

@@ -1,7 +1,7 @@
-"""Lame duck: going away without anybody noticing.
+"""Lame duck mode: shuts down while clients move to other servers.
 
-Clients are told first, so that they can move; after a grace period they are closed one by one,
-spread over the rest of the time, so that the servers they move to are not stormed.
+The server first notifies its clients, so that they can move. After a grace period it closes them
+one by one, spread over the remaining time, so that they do not all reconnect at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLOSE_GAP_S_MAX: Final = 1.0
 
 
 async def retire(service: ServerState) -> None:
-    """Tells every client, waits, closes them. Listeners are closed already."""
+    """Notify every client, wait, close them. The caller has already closed the listeners."""
     log.info("Entering lame duck mode, stop accepting new clients")
     service.lame_duck = True
     if service.system is not None:

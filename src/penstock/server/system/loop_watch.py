@@ -1,9 +1,9 @@
-"""How long the event loop was held: a histogram, the longest case, a log line for each stall.
+"""LoopWatch: records how long the event loop is held; a histogram, the maximum, stall log lines.
 
-The plane reports every turn of at least NOTED_NS and counts the shorter ones; work outside a turn
-runs through `run`. Dispatchers that measure their parts anyway call `note` with the longest of
-them, so a stall is logged with what caused it: a request, a stream's commit, a collection of
-garbage. Nothing here is called for turns shorter than NOTED_NS.
+The IoLoop reports every turn of at least NOTED_NS and counts the shorter ones; work outside a turn
+runs through `run`. Dispatchers that measure their parts anyway call `note` with the longest part,
+so a stall is logged with its cause: a request, a stream's commit, a garbage collection. Turns
+shorter than NOTED_NS call nothing here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 MILLISECOND_NS: Final = 1_000_000
 NOTED_NS: Final = 1_000_000
-"""Turns shorter than this are only counted; plane.pyx has the same number."""
+"""Turns shorter than this are only counted; io_loop.pyx has the same value."""
 STALL_LOG_NS: Final = 250_000_000
-"""A turn that held the loop for longer is logged, with the operation that took most of it."""
+"""A turn that holds the loop longer is logged, with the operation that took most of the time."""
 BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000)
-"""Upper bounds of the histogram."""
+"""Upper bounds of the histogram buckets."""
 
 
 class LoopWatch:
-    """What the event loop of one server was held by."""
+    """Records what holds the event loop of one server."""
 
     def __init__(self, plane: IoLoop, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._plane = plane
@@ -38,25 +38,25 @@ class LoopWatch:
         self._part = ""
         self._depth = 0
         self.total_ns = 0
-        """Of all turns that were noted."""
+        """Time of all recorded turns."""
         self.stalls = 0
-        """Turns that were logged."""
+        """Number of logged turns."""
         self.worst_ns = 0
         self.worst_operation = ""
         plane.set_watch(self)
 
     def note(self, span_ns: int, operation: str) -> None:
-        """Report a part of the current turn; the longest one names it."""
+        """Record a part of the current turn; the longest one names the turn."""
         if span_ns > self._part_ns:
             self._part_ns, self._part = span_ns, operation
 
     def turn_ended(self, span_ns: int) -> None:
-        """Report a turn of the plane."""
+        """Record a turn of the IoLoop."""
         if not self._depth:
             self._ended(span_ns, "serving clients")
 
     def run(self, operation: str, call: Callable[[], object]) -> None:
-        """Run what the loop calls outside a turn."""
+        """Run and measure a callback of the event loop outside a turn."""
         began_ns = self._clock_ns()
         self._depth += 1
         try:
@@ -87,7 +87,7 @@ class LoopWatch:
             )
 
     def histogram(self) -> list[tuple[int | None, int]]:
-        """Return how many turns were at most so many milliseconds long; None: all of them."""
+        """Return (bound in ms, turns up to that bound), cumulative; None: all turns."""
         total = self._plane.short_turns
         found: list[tuple[int | None, int]] = []
         for bound_ms, count in zip((*BOUNDS_MS, None), self._counts, strict=True):
@@ -97,7 +97,7 @@ class LoopWatch:
 
 
 class CollectorWatch:
-    """A callback of Python's garbage collector that reports long collections."""
+    """A garbage collector callback that reports long collections."""
 
     def __init__(
         self, watch: LoopWatch, *, clock_ns: Callable[[], int] = time.monotonic_ns

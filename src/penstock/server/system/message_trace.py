@@ -1,13 +1,13 @@
-"""The trace of one message: what happened to it on this server, sent to whoever asked.
+"""MessageTrace: records what happens to one message on this server and publishes the result.
 
-A trace collects events in the order in which they happen: `in` (received), `sm` (mapped), `si`
-(passed to a service of another account), `se` (passed to a subscriber of another account), `js`
-(given to a stream), `eg` (given to a client). Types, fields and texts are the reference's, so that
-`nats trace` reads them. Internal receivers run after the data path, so the trace counts them with
-`hold` and `release`, and is sent when the last has run.
+A trace collects events in order: `in` (received), `sm` (mapped), `si` (passed to a service of
+another account), `se` (passed to a subscriber of another account), `js` (passed to a stream), `eg`
+(passed to a client). Types, fields and texts are the reference's, so that `nats trace` can read
+them. Internal receivers run after the data path, so the trace counts them with `hold` and
+`release`; the last one publishes it.
 
-Only messages whose header asks for it have a trace; the router calls one from its traced twin of
-the data path, never from the ordinary one.
+Only messages whose header requests it have a trace. The router has a separate traced data path;
+the normal one never calls a trace.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from penstock.wire.trace_headers import TraceRequest
 
 TRACE_EVENTS_MAX: Final = 4096
-"""Of one trace; a message to more receivers is delivered to all, and the trace leaves some out."""
+"""Per trace; a message to more receivers is delivered to all, but the trace omits some."""
 CLIENT_KIND: Final = 0
 API_PREFIX: Final = "$JS.API."
 UNTRACED_API: Final = ("$JS.API.DIRECT.GET.", "$JS.API.CONSUMER.MSG.NEXT.")
-"""Requests that go straight to their stream or consumer."""
+"""Requests that go directly to their stream or consumer."""
 
 DUPLICATE: Final = "msgid is duplicate"
 TOO_LARGE: Final = "maximum payload exceeded"
 
 
 def disabled(header: bytes) -> bytes:
-    """Return the block so that nobody who gets the message traces it again."""
+    """Return the header block changed so that no receiver traces the message again."""
     return headers.added(headers.without(header, DEST), DEST, DISABLED)
 
 
@@ -78,13 +78,13 @@ class MessageTrace:
         )
 
     def _add(self, event_type: str, /, **fields: object) -> dict[str, Any]:
-        """Append an event; a field that is None is left out."""
+        """Append an event; fields that are None are omitted."""
         event: dict[str, Any] = {"type": event_type, "ts": time.time_ns(), **fields}
         if len(self._events) < TRACE_EVENTS_MAX:
             self._events.append(event)
         return event
 
-    # -- what happens to the message, told by the link and the router
+    # -- events, recorded by the link and the router
 
     def refused_publish(self, subject: str) -> None:
         self._ingress["error"] = publish_violation(subject).told
@@ -130,13 +130,13 @@ class MessageTrace:
         )
 
     def drop(self) -> None:
-        """Never send the trace: the reference sends none of a message that only joins a batch."""
+        """Do not send the trace: as in the reference, a message staged in a batch has none."""
         self._is_dropped = True
 
-    # -- receivers of this process
+    # -- internal receivers
 
     def hold(self) -> None:
-        """One more receiver will run later."""
+        """Count one more receiver that will run later."""
         self._pending += 1
 
     def hop(
@@ -150,7 +150,7 @@ class MessageTrace:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        """Run one internal receiver; `to` is given to those that want it first."""
+        """Run one internal receiver; `to` is its first argument unless None."""
         message = (subject, reply, header, payload, source)
         traced: Any = getattr(target, "traced", None)
         try:
@@ -173,7 +173,7 @@ class MessageTrace:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        """The API belongs to the system account, which does not let itself be traced."""
+        """Call the JetStream API; it belongs to the system account, which is never traced."""
         self.service_import(self._service.system_account, subject, subject)
         if not self.only:
             _run(call, to, subject, reply, disabled(header), payload, source)
@@ -181,7 +181,7 @@ class MessageTrace:
             source.answer_nobody(subject, reply)
 
     def release(self) -> None:
-        """One receiver has run, or the data path has; the last one sends the trace."""
+        """Record that a receiver or the data path has finished; the last one sends the trace."""
         self._pending -= 1
         if self._pending == 0:
             self._send()
@@ -211,7 +211,7 @@ def _run(call: Any, to: str | None, *message: object) -> None:
 
 
 def _encoded(payload: bytes, accepted: str) -> tuple[bytes, bytes]:
-    """Return header and payload, compressed if the requester can read that."""
+    """Return header and payload, compressed if the requester accepts that."""
     if "snappy" in accepted or "s2" in accepted:
         from penstock.records.s2_stream import snappy_frames
 

@@ -1,7 +1,7 @@
-"""Who asks: what a service learns of a requester in another account.
+"""Requester info: what a service learns about a requester in another account.
 
-The account and the round trip always, everything else only if the import shares it. The words are
-those of JetStream's events, whose clients are shown alike.
+It always gets the account and the round-trip time, and everything else only if the import shares
+it. Field names are those of JetStream advisories, which show clients the same way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUEST_INFO: Final = b"Nats-Request-Info"
 def introduced(
     header: bytes, service: ServerState, joined: ResolvedImports, source: ClientLink | None
 ) -> bytes:
-    """A request's header, with who asks."""
+    """Return the request's header with the requester's info."""
     info = _info(header, service, joined, source)
     return headers.added(headers.without(header, REQUEST_INFO), REQUEST_INFO, encode(info))
 
@@ -46,7 +46,7 @@ def _info(
 
 
 def _passed_on(header: bytes, joined: ResolvedImports) -> AdvisoryClient:
-    """The request came through another account before: it says who asked there."""
+    """Return the limited info of a request that already passed through another account."""
     return _limited(_known(header), joined.importer)
 
 
@@ -67,13 +67,13 @@ def _limited(known: dict[str, object], svc: str) -> AdvisoryClient:
 
 
 def asked_by(client: object, header: bytes, account: str, service: ServerState) -> AdvisoryClient:
-    """Who asks the JetStream of an account: no more than its import shares, from elsewhere."""
+    """Return the requester for an account's JetStream; from elsewhere only what is shared."""
     if not isinstance(client, ClientSession):
         return _own_request(header, account, service)
     if client.account.name == account:
         return describe(client, service)
     known = _known(header)
-    if "id" in known:  # the import shares who asks
+    if "id" in known:  # the import shares the client's details
         return msgspec.structs.replace(describe(client, service), svc=account)
     shown = _limited(known, account)
     return msgspec.structs.replace(
@@ -82,14 +82,14 @@ def asked_by(client: object, header: bytes, account: str, service: ServerState) 
 
 
 def _own_request(header: bytes, account: str, service: ServerState) -> AdvisoryClient:
-    """Return who asks when the server does, as for a mirror, perhaps of another account."""
+    """Return the requester when it is the server itself, as for a mirror, in any account."""
     acc = _limited(_known(header), account).acc or account
     svc = "" if acc == account else account
     return AdvisoryClient(acc=acc, svc=svc, server=service.server_name, kind="JetStream")
 
 
 def describe(client: ClientSession, service: ServerState) -> AdvisoryClient:
-    """Return a client as events show it."""
+    """Return a client as advisories show it."""
     options = client.options
     return AdvisoryClient(
         start=client.start_ns,

@@ -1,7 +1,8 @@
-"""Accounts: isolated subject spaces, and the compiled form of what a user may do in one.
+"""Accounts: isolated subject spaces, and the compiled permissions of their users.
 
-An account owns the subscriptions of its clients. Nothing crosses from one account to another.
-Permission patterns become tries once per user, so that the data plane can ask them per message.
+An account owns the subscriptions of its clients. Messages do not pass between accounts, except by
+imports (`account_imports`). Each user's permission patterns become tries once, so that links can
+check them for every message.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 LIMIT_LOG_NS: Final = 2_000_000_000
-"""Between two lines about the limit of subscriptions of one account, as in the reference."""
+"""Interval between two log lines about one account's subscription limit, as in the reference."""
 GUARDS_MAX: Final = 4096
-"""Users' guards that are kept: configured users are few, those that come with claims may be many.
+"""Cached guards: configured users are few, but users that come with claims may be many.
 """
 
 
 @dataclass(slots=True)
 class Account:
-    """One subject space. `connections` counts the clients bound to it now."""
+    """One subject space. `connections` counts the clients that are bound to it now."""
 
     name: str
     interest: SubList
@@ -36,14 +37,14 @@ class Account:
     connections: int = 0
     claimed_name: str = ""
     trace_dest: str = ""
-    """Where traces go that `traceparent` asks for; empty: it asks in vain."""
+    """Destination of traces that `traceparent` requests; empty: no such traces."""
     trace_sampling: int = 100
     limit_logged_ns: int | None = None
-    """When the log last said that a client reached its limit of subscriptions."""
+    """When the log last reported that a client reached its subscription limit."""
 
     @property
     def name_tag(self) -> str:
-        """What people call it: the name in its claims, where there are any."""
+        """The display name: the name in the account's claims, if there are claims."""
         return self.claimed_name or self.name
 
     @property
@@ -51,27 +52,27 @@ class Account:
         return self.is_beyond(self.connections + 1)
 
     def may_log_limit(self, now_ns: int) -> bool:
-        """Return whether LIMIT_LOG_NS have passed since the last line; if so, start again."""
+        """Return whether LIMIT_LOG_NS have passed since the last line; if so, restart the time."""
         if self.limit_logged_ns is not None and now_ns - self.limit_logged_ns < LIMIT_LOG_NS:
             return False
         self.limit_logged_ns = now_ns
         return True
 
     def is_beyond(self, connections: int) -> bool:
-        """Whether so many would be too many."""
+        """Return whether this number of connections exceeds the limit."""
         limits = self.limits
         return limits is not None and 0 <= limits.max_connections < connections
 
 
 @dataclass(slots=True)
 class Accounts:
-    """All accounts of a server. They come with the options and stay as long as it runs."""
+    """All accounts of a server. They are created from the options and never removed."""
 
     make_interest: Callable[[], SubList]
     by_name: dict[str, Account] = field(default_factory=dict)
 
     def configure(self, options: Options) -> None:
-        """Makes the accounts the options name; one that is named no more stays, but unused."""
+        """Create the accounts that the options name; accounts no longer named stay, unused."""
         self._ensure(GLOBAL_ACCOUNT)
         self._ensure(options.system_account or SYSTEM_ACCOUNT)
         for configured in options.accounts:
@@ -94,7 +95,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """A user's permissions as the data plane asks them; None: nothing to ask."""
+    """A user's permissions as links check them; None means no check."""
 
     permissions: CompiledPermissions
     pub_allow: SubList | None
@@ -105,7 +106,7 @@ class Guards:
 
 
 class GuardTable:
-    """Guards by user, made once. Dropped as a whole when the users change."""
+    """Guards by user, compiled once. The server replaces the table when the users change."""
 
     def __init__(self) -> None:
         self._guards: dict[int, Guards] = {}
@@ -115,7 +116,7 @@ class GuardTable:
         guards = self._guards.get(id(permissions))
         if guards is None:
             if len(self._guards) >= GUARDS_MAX:
-                self._guards.clear()  # clients hold on to their own
+                self._guards.clear()  # clients hold references to their own
             guards = self._guards[id(permissions)] = _compile_guards(permissions)
         return guards
 

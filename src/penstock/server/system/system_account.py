@@ -1,12 +1,12 @@
-"""The server's own voice on NATS: requests it answers and events it tells.
+"""System: the requests that the server replies to over NATS and the events that it publishes.
 
-In every account clients may ask who they are and how their account does; in the system account
-they may ask for every monitoring page, command the server, and hear of connections that come and
-go. Subscribers here are callbacks of this process; they run after the turn that delivered the
-request, and must not raise. An event that nobody listens for is not made.
+In every account, clients can query their user and their account's statistics. In the system
+account, they can request every monitoring page, send commands to the server, and receive events
+about connections. The subscribers here are internal callbacks; they run after the turn that
+delivered the request and must not raise. An event without subscribers is not built.
 
-What answers and events hold lives in `system_requests` and `system_messages`, which are loaded
-when the first of them is needed: a server that nobody asks starts without them.
+The contents of replies and events are in `system_requests` and `system_events`, which are imported
+on first use, so that an unused system account does not slow down the start.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ STATSZ_INTERVAL_S: Final = 10.0
 CONNS_INTERVAL_S: Final = 30.0
 CONNS_GAP_S: Final = 0.25
 TOO_MANY_REQUESTS: Final = 429
-ACCOUNT_TOKEN: Final = 3  # where $SYS.REQ.ACCOUNT.<account>.<page> names the account
+ACCOUNT_TOKEN: Final = 3  # index of the account in $SYS.REQ.ACCOUNT.<account>.<page>
 
 
 class System:
-    """What the server says and answers in its accounts."""
+    """The server's subscriptions and events in its accounts."""
 
     def __init__(self, service: ServerState) -> None:
         self._service = service
@@ -74,7 +74,7 @@ class System:
         self._conns_changed: set[str] = set()
         self._pages: set[asyncio.Task[None]] = set()
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
         self.serve_accounts()
@@ -83,7 +83,7 @@ class System:
         self._conns_timer = loop.call_later(CONNS_INTERVAL_S, self._conns_due)
 
     def stop(self) -> None:
-        """Says goodbye; connections are still there to hear it."""
+        """Publish the shutdown event while connections are still open."""
         for timer in (self._statsz_timer, self._conns_timer, *self._conns_told.values()):
             if timer is not None:
                 timer.cancel()
@@ -92,7 +92,7 @@ class System:
         self._tell_identity("SHUTDOWN")
 
     def serve_accounts(self) -> None:
-        """Subscribes in every account that is not served yet."""
+        """Subscribe in every account that is not served yet."""
         for account in self._service.accounts:
             if account.name not in self._served:
                 self._served[account.name] = []
@@ -101,7 +101,7 @@ class System:
                     self._serve_system(account)
 
     def subjects_of(self, account: str) -> list[str]:
-        """The subscriptions the server itself holds in an account."""
+        """Return the subscriptions that the server itself holds in an account."""
         return self._served.get(account, [])
 
     @property
@@ -152,7 +152,7 @@ class System:
             self._service.plane.publish(self._account.interest, reply, answer)
 
     def _answer(self, account: Account, subject: str, answerer: Answerer) -> None:
-        """Answers requests on a subject whoever sends them."""
+        """Reply to requests on a subject, from any client."""
 
         def respond(_: str, reply: str, payload: bytes, source: ClientLink | None) -> None:
             self._reply(account, reply, answerer(payload))
@@ -196,7 +196,7 @@ class System:
         answer: dict[str, Any],
         steps: Generator[None, None, Any],
     ) -> None:
-        """Replies at once if the page is short; else makes it between the turns of clients."""
+        """Reply at once if the page is short; else build it between turns."""
         pieces = pieces_of(steps, indent=0, around=answer)
         made: list[bytes] = []
         if is_done_soon(pieces, made):
@@ -234,13 +234,13 @@ class System:
     ) -> None:
         tokens = subject.split(".")
         name, page = tokens[ACCOUNT_TOKEN], tokens[-1]
-        if (name, page) != ("PING", "STATZ"):  # which has a subscription of its own
+        if (name, page) != ("PING", "STATZ"):  # which has its own subscription
             self._reply(self._account, reply, self._account_page(name, page, payload))
 
     def _connections(
         self, subject: str, reply: str, payload: bytes, source: ClientLink | None
     ) -> None:
-        """Asked by servers that share an account's limits; without clients of it, no answer."""
+        """Reply to servers that share an account's limits; no reply without clients of it."""
         account = self._service.accounts.by_name.get(subject.split(".")[ACCOUNT_TOKEN])
         if account is not None and account.connections:
             from penstock.server.system.system_events import connections_event
@@ -310,7 +310,7 @@ class System:
     def _guarded(
         self, payload: bytes, answer: Callable[[], dict[str, Any]]
     ) -> dict[str, Any] | None:
-        """The answer, or an error; None when other servers are meant."""
+        """Return the reply or an error; None if the request addresses other servers."""
         from penstock.server.monitor.query_string import BadQuery
         from penstock.server.system.system_requests import (
             BAD_REQUEST,
@@ -337,7 +337,7 @@ class System:
         return {"server": self._identity(), "error": {"code": code, "description": text}}
 
     def identity(self) -> ServerIdentity:
-        """Return who this server is, with the number of one more message it sends."""
+        """Return this server's identity, with the sequence number of its next message."""
         return self._identity()
 
     def _identity(self) -> ServerIdentity:
@@ -358,7 +358,7 @@ class System:
             self._publish(subject, connect_event(record, self._identity()))
 
     def client_gone(self, record: ClientRecord, *, counted: bool) -> None:
-        """`counted`: it was a client of its account, which has one less now."""
+        """Publish a disconnect; `counted`: the account's connection count changed."""
         if counted:
             self._connections_changed(self._service.accounts[record.account])
         self._tell_end(f"$SYS.ACCOUNT.{record.account}.DISCONNECT", record)
@@ -380,7 +380,7 @@ class System:
             self._publish(subject, disconnect_event(record, self._identity()))
 
     def _connections_changed(self, account: Account) -> None:
-        """Told at once, then at most every moment: to tell costs a look at every client."""
+        """Publish now, then at most every CONNS_GAP_S: each event scans every client."""
         if account.name in self._conns_told:
             self._conns_changed.add(account.name)
             return
@@ -396,7 +396,7 @@ class System:
             self._connections_changed(account)
 
     def _tell_connections(self, account: Account) -> None:
-        """The same to the subject of today and to the one that older listeners know."""
+        """Publish to the current subject and to the one that older listeners use."""
         subjects = (
             f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS",
             f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS",

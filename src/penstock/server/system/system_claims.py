@@ -1,9 +1,9 @@
-"""Claims of accounts, asked for and changed over the system account, where operators are trusted.
+"""Account claims over the system account: requests that read and change them in operator mode.
 
-Administrators push an account's token to a running server, look one up, list and delete them.
-With a directory of tokens all of that; where they are in memory, only accounts that are known
-change, until the configuration is read again. Who asks is a user of the system account. A token
-that no trusted operator signed changes nothing.
+Administrators push an account's token to a running server, look one up, list and delete them. With
+a token directory all of these work. With a memory resolver only known accounts can be updated,
+until the configuration is read again. Requesters are users of the system account. A token that no
+trusted operator signed changes nothing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ UPDATED: Final = "jwt updated"
 NOT_UPDATED: Final = "jwt update resulted in error"
 UNNAMED: Final = "n/a"
 UPDATE_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE": 3, "$SYS.ACCOUNT.*.CLAIMS.UPDATE": 2}
-"""Where they name the account."""
+"""Subject -> index of the token that names the account."""
 LOOKUP_SUBJECT: Final = "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP"
 LOOKUP_TOKEN: Final = 3
 
 
 class _ClaimFault(Exception):
-    """Why a request is refused: what failed, of which account, why."""
+    """Why a request is refused: what failed, for which account, and why."""
 
     def __init__(self, what: str, account: str, why: object) -> None:
         super().__init__(str(why))
@@ -51,7 +51,7 @@ class _ClaimFault(Exception):
 
 
 def handlers_of(service: ServerState) -> dict[str, Handler]:
-    """The subjects on which claims are asked for, and who answers."""
+    """Return the subjects of claims requests and their handlers."""
     trusting = service.trusting
     if trusting.trust is None:
         return {}
@@ -76,11 +76,11 @@ def handlers_of(service: ServerState) -> dict[str, Handler]:
 
 
 def _update(trusting: OperatorMode, position: int | None, subject: str, payload: bytes) -> Said:
-    """`position`: where the subject names the account; None: nowhere."""
+    """Update an account; `position`: the subject token that names it; None: no such token."""
     try:
         claims = _read(payload, UNNAMED)
         name = claims.about.subject
-        # Claims that have run out are taken: so an account is closed.
+        # Expired claims are accepted: this is how an account is closed.
         faults = account_faults(claims, now_s=0)
         if faults:
             why = f"validation errors: [{' '.join(faults)}]"
@@ -130,11 +130,11 @@ def _store(trusting: OperatorMode, name: str, claims: AccountClaims, payload: by
         raise _ClaimFault(NOT_UPDATED, name, error) from error
 
 
-# -- questions
+# -- queries
 
 
 def _look_up(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
-    """An empty answer: there is none."""
+    """Return the account's token; empty if there is none."""
     return [trusting.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
 
 
@@ -143,7 +143,7 @@ def _list(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
 
 
 def _pack(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
-    """All of them, and an empty message; only that if the one who asks has them already."""
+    """Return all tokens and an empty message; only the latter if the requester has them all."""
     current = _current(trusting)
     if payload == _digest(current.values()):
         return [b""]
@@ -151,7 +151,7 @@ def _pack(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
 
 
 def _digest(tokens: Any) -> bytes:
-    """The same for the same tokens in any order."""
+    """Return a digest of the tokens that does not depend on their order."""
     mixed = 0
     for token in tokens:
         mixed ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
@@ -159,7 +159,7 @@ def _digest(tokens: Any) -> bytes:
 
 
 def _current(trusting: OperatorMode) -> dict[str, str]:
-    """Without those that have run out."""
+    """Return the tokens that have not expired."""
     now_s = time.time()
     ends = {name: account_claims(token).about.expires_s for name, token in trusting.tokens.items()}
     return {
@@ -173,7 +173,7 @@ def _current(trusting: OperatorMode) -> dict[str, str]:
 
 
 def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
-    """An operator asks for it in a token of its own."""
+    """Delete accounts; the request is a token signed by an operator."""
     directory = service.options.resolver_directory
     assert directory is not None
     who = ""
@@ -189,7 +189,7 @@ def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
 
 
 def _deletable(service: ServerState, request: RequestClaims, *, may_delete: bool) -> list[str]:
-    """The accounts that the request names. Raises ClaimsFault."""
+    """Return the accounts that the request names. Raises ClaimsFault."""
     trust = service.trusting.trust
     assert trust is not None
     if not may_delete:
@@ -209,7 +209,7 @@ def _deletable(service: ServerState, request: RequestClaims, *, may_delete: bool
     return names
 
 
-# -- answers
+# -- replies
 
 
 def _done(message: str, account: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What the server tells about itself in the system account: events, and who sends them.
+"""Events that the server publishes in the system account, and the server's identity in them.
 
-Declared in the reference's field order; what it leaves out when empty has a default here. Plain
-values, made from a service, a session or a record; nothing is sent from here.
+Fields are in the reference's order; fields that it omits when empty have a default here. Plain
+values, built from the server state, a session or a record. `system_account` publishes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EVENT_ID_BYTES: Final = 11
 ADVISORY: Final = "io.nats.server.advisory.v1."
-#: JetStream, archives of today's form, consensus within accounts: what other servers may expect.
+#: JetStream, the current archive format, consensus within accounts: what other servers may expect.
 CAPABILITIES: Final = 0b111
 CLIENT_TYPES: Final = {"WEBSOCKET": "websocket"}
 
@@ -82,7 +82,7 @@ class ConnectEvent(Struct, frozen=True, kw_only=True):
 
 
 class DisconnectEvent(Struct, frozen=True, kw_only=True):
-    """`sent` and `received` are the client's."""
+    """`sent` and `received` are from the client's point of view."""
 
     type: str = ADVISORY + "client_disconnect"
     id: str
@@ -217,7 +217,7 @@ def statsz(service: ServerState, share: ProcessorShare) -> dict[str, Any]:
     }
     if service.jetstream is not None:
         persistence = persistence_of(service)
-        persistence["config"].pop("store_dir")  # where files lie is told to nobody afar
+        persistence["config"].pop("store_dir")  # file locations are not sent to remote clients
         told["jetstream"] = persistence
     return told | {"gomaxprocs": usable_processors()}
 

@@ -1,8 +1,8 @@
-"""Requests to the system account: monitoring pages and commands, asked over NATS.
+"""Requests to the system account: monitoring pages and commands over NATS.
 
-A request's body is JSON: the options of the page, and a filter that says which servers are
-meant. Answers carry the server's identity and either data or an error. Text of errors is ours
-where the reference names the types of its own language.
+The body of a request is JSON: the page's options, and a filter that selects servers. Replies carry
+the server's identity and either data or an error. Error texts are our own where the reference's
+contain Go types.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Asked = TypeVar("Asked")
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which servers a request is meant for; empty: all of them."""
+    """The servers that a request addresses; empty: all of them."""
 
     server_name: str = ""
     cluster: str = ""
@@ -62,15 +62,15 @@ class ClientCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MalformedRequest(Exception):
-    """The body of a request is not what it must be."""
+    """The request body is malformed."""
 
 
 class CommandFailed(Exception):
-    """A command was understood and could not be carried out."""
+    """A valid command could not be executed."""
 
 
 def read_body(payload: bytes, kind: type[Asked]) -> Asked:
-    """Raises Malformed."""
+    """Decode a request body. Raises MalformedRequest."""
     try:
         check_nesting(payload)
         return msgspec.json.decode(payload or b"{}", type=kind)
@@ -94,7 +94,7 @@ def is_meant(service: ServerState, wanted: Filter) -> bool:
 
 
 def page(service: ServerState, share: ProcessorShare, name: str, payload: bytes) -> object:
-    """The data of one monitoring page, or steps that make it. Raises Malformed or BadQuery."""
+    """Return a page's data, or steps that build it. Raises MalformedRequest or BadQuery."""
     now = Now.read()
     if name == "VARZ":
         return varz(service, share, service.http_requests, now)
@@ -104,7 +104,7 @@ def page(service: ServerState, share: ProcessorShare, name: str, payload: bytes)
 
 
 def account_page(service: ServerState, account: str, name: str, payload: bytes) -> object:
-    """The same for a page about one account. Raises Malformed or BadQuery."""
+    """As `page`, for a page about one account. Raises MalformedRequest or BadQuery."""
     return ACCOUNT_PAGES[name](service, Now.read(), payload, account)
 
 
@@ -194,14 +194,14 @@ ACCOUNT_PAGES: Final[dict[str, Callable[[Any, Now, bytes, str], object]]] = {
 
 
 def _named_client(service: ServerState, payload: bytes) -> ClientSession | None:
-    """A command without a body means nobody. Raises Malformed."""
+    """Return the client that a command names, or None. Raises MalformedRequest without a body."""
     if not payload:
         raise MalformedRequest("no body")
     return service.sessions.get(read_body(payload, ClientCommand).cid)
 
 
 def kick(service: ServerState, payload: bytes) -> None:
-    """Raises Malformed or CommandFailed."""
+    """Close one client. Raises MalformedRequest or CommandFailed."""
     session = _named_client(service, payload)
     if session is None:
         raise CommandFailed("no such client or leafnode id")
@@ -209,7 +209,7 @@ def kick(service: ServerState, payload: bytes) -> None:
 
 
 def tell_lame_duck(service: ServerState, payload: bytes) -> None:
-    """Asks one client to move elsewhere. Raises Malformed or CommandFailed."""
+    """Request one client to move elsewhere. Raises MalformedRequest or CommandFailed."""
     session = _named_client(service, payload)
     if session is None:
         raise CommandFailed("no such client id")
@@ -222,7 +222,7 @@ def tell_lame_duck(service: ServerState, payload: bytes) -> None:
 
 
 def reload_configuration(service: ServerState, payload: bytes) -> None:
-    """Raises CommandFailed."""
+    """Reload the configuration. Raises CommandFailed."""
     if service.reload is None:
         raise CommandFailed("this server cannot reload")
     try:
@@ -234,11 +234,11 @@ def reload_configuration(service: ServerState, payload: bytes) -> None:
 COMMANDS: Final = {"KICK": kick, "LDM": tell_lame_duck, "RELOAD": reload_configuration}
 
 
-# -- who am I
+# -- user info
 
 
 def user_info(session: ClientSession) -> dict[str, Any]:
-    """What a client may know of itself: its user, its account, what it may do."""
+    """Return what a client may know about itself: its user, its account, its permissions."""
     data: dict[str, Any] = {
         "user": clean(session.user),
         "account": session.account.name,

@@ -1,8 +1,8 @@
-"""Where a trace begins: a client publishes a message whose header asks for one.
+"""TraceIngress: decides whether a published message is traced, and starts the trace.
 
-The half of the link's handler that decides whether a message is traced. The rules are the
-reference's: the destination must be a subject that the client may publish to; a message that is
-only to be traced is never delivered, also when it cannot be traced.
+One part of the link's handler. The rules are the reference's: the destination must be a subject
+that the client may publish to; a message that is only to be traced is never delivered, even if it
+cannot be traced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESERVED: Final = ("_GR_.", "$NRG.")
 
 
 class TraceIngress:
-    """Called by the link; must not raise."""
+    """Called by the link; no method may raise."""
 
     service: ServerState
     link: ClientLink
@@ -39,7 +39,7 @@ class TraceIngress:
     def begin_trace(
         self, header: bytes, subject: str, size: int
     ) -> tuple[MessageTrace | None, bytes | None]:
-        """Return the trace, or None, and the header to publish with; no header: do not publish."""
+        """Return the trace or None, and the header to publish with; header None: do not publish."""
         request = read_trace(header)
         if request is None:
             return None, header
@@ -71,9 +71,9 @@ class TraceIngress:
         return MessageTrace(self, dest, request, subject, size), header
 
     def payload_exceeded(self, size: int, allowed: int, header: bytes, subject: str) -> None:
-        """Log a message over `max_payload`; trace it if the header lines received ask for that.
+        """Log a message over `max_payload`; trace it if the received header lines request that.
 
-        The message may lie unread: only `Nats-Trace-Dest` counts, and only if its line is there.
+        The message may be incomplete: only `Nats-Trace-Dest` counts, if its line was received.
         """
         self.service.violations.write(
             self, self.account.name, f"maximum payload exceeded: {size} vs {allowed}"
@@ -95,7 +95,7 @@ class TraceIngress:
         raise NotImplementedError
 
     def _destination(self, request: TraceRequest) -> str | None:
-        """Return where the trace goes; "": not this one; None: the account has no destination."""
+        """Return the trace destination; "": not sampled; None: the account has no destination."""
         if not request.is_external:
             return request.dest
         if not self.account.trace_dest:

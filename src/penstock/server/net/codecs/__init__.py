@@ -1,1 +1,1 @@
-"""Transports other than plain TCP, as codecs without IO: TLS, WebSocket, and one over the other."""
+"""Codecs without IO for transports other than plain TCP: TLS, WebSocket, and WebSocket over TLS."""

@@ -1,7 +1,8 @@
-"""One codec over another: WebSocket frames inside TLS records (wss).
+"""StackedCodec: one codec over another, used for WebSocket frames inside TLS records (wss).
 
-The lower codec speaks with the network, the upper one gives NATS bytes. The stack is established
-when both are; what either wants to say, also its last words, leaves through the lower one.
+The lower codec exchanges bytes with the network, the upper one produces NATS bytes. The stack is
+established when both codecs are. Output of either codec, including the last bytes before the close,
+leaves through the lower one.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ Upper = TypeVar("Upper", bound=TransportCodec)
 
 @dataclass(frozen=True, slots=True)
 class SecureWebSocketAcceptor:
-    """What the connections of one wss listener share."""
+    """The settings that all connections of one wss listener share."""
 
     tls: "TlsAcceptor"
     websocket: "WebSocketAcceptor"
@@ -30,7 +31,7 @@ class SecureWebSocketAcceptor:
 
 
 class StackedCodec(Generic[Lower, Upper]):
-    """`upper` inside `lower`; see `contract.Codec` for how it is driven."""
+    """`upper` inside `lower`; see `contract.TransportCodec` for the calling protocol."""
 
     __slots__ = ("_lower_end", "lower", "upper")
 
@@ -54,7 +55,7 @@ class StackedCodec(Generic[Lower, Upper]):
     def receive(self, data: BytesLike) -> bytes:
         out = self._lift(self._receive_lower(data))
         if self._lower_end is not None and not self.upper.pending:
-            # Raised only now: what came before the end counts, and may take several portions.
+            # Raised only now: bytes before the end must be processed, in several portions.
             end, self._lower_end = self._lower_end, None
             end.received = out
             raise end
@@ -85,6 +86,6 @@ class StackedCodec(Generic[Lower, Upper]):
         try:
             return self.upper.receive(middle)
         except CodecEnd:
-            # One end is enough.
+            # The upper codec's end replaces the lower one's.
             self._lower_end = None
             raise

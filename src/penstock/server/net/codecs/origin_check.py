@@ -1,8 +1,8 @@
-"""Which web pages may open a WebSocket here: the Origin header against the listener's rules.
+"""Checks the Origin header of a WebSocket upgrade against the listener's rules.
 
-A request without an origin comes from no browser and is let in; a browser cannot leave it out.
-An origin that cannot be read is refused as soon as there is any rule. Ports are compared after the
-scheme's default is filled in, schemes and hosts without regard to case, as the reference does both.
+A request without an origin does not come from a browser and is accepted; a browser cannot omit it.
+An origin that cannot be parsed is refused as soon as any rule exists. As in the reference, ports
+are compared after the scheme's default is filled in, schemes and hosts ignoring case.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ DEFAULT_PORTS = {False: "80", True: "443"}
 
 @dataclass(frozen=True, slots=True)
 class OriginRules:
-    """`allowed` maps a host to the schemes and ports it may come from; empty allows all."""
+    """`allowed` maps a host to its permitted schemes and ports; empty allows all."""
 
     same: bool = False
     allowed: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, same: bool, origins: tuple[str, ...]) -> "OriginRules":
-        """Raises ValueError for an origin that is no URL."""
+        """Build the rules. Raises ValueError for an origin that is not a URL."""
         allowed: dict[str, frozenset[tuple[str, str]]] = {}
         for origin in origins:
             scheme, host, port = _split_origin(origin)
@@ -30,7 +30,7 @@ class OriginRules:
         return cls(same, allowed)
 
     def complaint(self, origin: str, host: str, *, secure: bool) -> str:
-        """Why this origin may not connect to us under the name `host`; "" when it may."""
+        """Return why this origin may not connect to the server as `host`; "" if it may."""
         if not origin or not (self.same or self.allowed):
             return ""
         try:

@@ -1,8 +1,8 @@
-"""A peer's certificate as monitoring shows it: subject and digests, in the reference's spelling.
+"""A peer's certificate as monitoring shows it: subject and digests, spelled as in the reference.
 
-The subject has known attributes in one fixed order whatever the certificate says, the rest after
-them by number, values escaped as RFC 2253 asks. Trust is not decided here, TLS has done that; nor
-are the names a login is looked up by, which is a matter of authentication.
+The subject lists known attributes in one fixed order, whatever the certificate's order; the others
+follow, named by OID; values are escaped as in RFC 2253. TLS has already verified the certificate.
+Authentication decides which of its names identify a user.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-#: Dotted number -> short name, in the order of the printed name read backwards.
+#: OID -> short name, in reverse order of the printed subject.
 KNOWN_ATTRIBUTES = {
     "2.5.4.6": "C",
     "2.5.4.8": "ST",
@@ -26,7 +26,7 @@ KNOWN_ATTRIBUTES = {
     "2.5.4.3": "CN",
     "2.5.4.5": "SERIALNUMBER",
 }
-#: Of these only the last value counts; of the others all do.
+#: Only the last value of these counts; of the other attributes all values do.
 SINGLE_ATTRIBUTES = frozenset({"2.5.4.3", "2.5.4.5"})
 ESCAPED = frozenset(',+"\\<>;')
 
@@ -41,7 +41,7 @@ class CertificateSummary:
 
 
 def summarise_certificate(der: bytes) -> CertificateSummary:
-    """Raises ValueError when the bytes are no certificate."""
+    """Return the summary of a DER certificate. Raises ValueError if it is not one."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
@@ -53,7 +53,7 @@ def summarise_certificate(der: bytes) -> CertificateSummary:
 
 
 def spki_sha256(der: bytes) -> str:
-    """Hex digest of the certificate's public key, as `pinned_certs` lists it."""
+    """Return the hex SHA-256 of the certificate's public key info, as `pinned_certs` lists it."""
     from cryptography import x509
 
     return _spki_sha256(x509.load_der_x509_certificate(der))

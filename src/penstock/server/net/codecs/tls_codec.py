@@ -1,9 +1,9 @@
 """TLS, server side, over OpenSSL's memory buffers: records in, NATS bytes out, and back.
 
-`TlsAcceptor` is made once per listener (and again on reload) and makes one `TlsCodec` per
-connection. Invariant: what a peer can make us hold before it has proved itself is bounded, by
+A listener creates one `TlsAcceptor` (again on reload), which creates one `TlsCodec` per connection.
+Invariant: the memory that a peer can use before its handshake completes is bounded, by
 HANDSHAKE_BYTES_MAX here and by OpenSSL's own record and certificate limits. Renegotiation is off,
-so a codec that is established stays so until it ends. No deadline lives here.
+so an established codec stays established until it ends. The caller keeps the deadlines.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ from penstock.server.net.codecs.tls_context import OPENSSL_TO_IANA, build_contex
 if TYPE_CHECKING:
     from penstock.server.config.options import TlsOptions
 
-#: Bytes a peer may send without finishing its handshake; OpenSSL takes up to 100 KB of chain.
+#: Bytes a peer may send before its handshake completes; OpenSSL takes up to 100 KB of chain.
 HANDSHAKE_BYTES_MAX = 256 * 1024
-#: Plaintext of one record, at most.
+#: Largest plaintext of one record.
 RECORD_BYTES_MAX = 16 * 1024
-#: Decrypted by one call: a chunk of the smallest records holds thousands.
+#: Records that one call decrypts; a chunk of minimal records contains thousands.
 RECORDS_PER_RECEIVE = 1024
-#: First byte of a TLS record that carries a handshake; no NATS verb and no HTTP method has it.
+#: First byte of a TLS handshake record; no NATS verb and no HTTP method starts with it.
 HANDSHAKE_RECORD = 0x16
 
 
 def looks_like_tls(first_bytes: BytesLike) -> bool:
-    """Whether a connection that begins so wants TLS; one byte is enough to tell."""
+    """Return whether a connection that starts with these bytes uses TLS; one byte suffices."""
     return len(first_bytes) > 0 and first_bytes[0] == HANDSHAKE_RECORD
 
 
 @dataclass(frozen=True, slots=True)
 class TlsAcceptor:
-    """What the connections of one listener share."""
+    """The settings that all connections of one listener share."""
 
     context: ssl.SSLContext
     pinned: frozenset[str] = frozenset()
@@ -51,13 +51,13 @@ class TlsAcceptor:
 
 
 def build_acceptor(options: "TlsOptions") -> TlsAcceptor:
-    """Reads the files the options name; raises TlsConfigError, saying which one is bad and why."""
+    """Load the files that the options name; raises TlsConfigError with the bad one and why."""
     pinned = frozenset(digest.lower() for digest in options.pinned_certs)
     return TlsAcceptor(build_context(options), pinned)
 
 
 class TlsCodec:
-    """One TLS connection; see `contract.Codec` for how it is driven."""
+    """One TLS connection; see `contract.TransportCodec` for the calling protocol."""
 
     __slots__ = (
         "_established",
@@ -88,26 +88,26 @@ class TlsCodec:
 
     @property
     def pending(self) -> bool:
-        """Whether records are left: one `receive` decrypts RECORDS_PER_RECEIVE at most."""
+        """Return whether records are left: one `receive` decrypts at most RECORDS_PER_RECEIVE."""
         return self._reading and self._more
 
     def limit_message(self, bytes_max: int) -> None:
-        """TLS does not compress: records are bounded by themselves."""
+        """Do nothing: TLS does not compress, and records have a fixed limit."""
 
     @property
     def version(self) -> str:
-        """Protocol version as connz shows it, e.g. "1.3"; "" before the handshake."""
+        """Protocol version as in connz, e.g. "1.3"; "" before the handshake."""
         return (self._tls.version() or "").removeprefix("TLSv") if self._established else ""
 
     @property
     def cipher_suite(self) -> str:
-        """Cipher suite by its IANA name, as connz shows it; "" before the handshake."""
+        """IANA name of the cipher suite, as in connz; "" before the handshake."""
         cipher = self._tls.cipher() if self._established else None
         return OPENSSL_TO_IANA.get(cipher[0], cipher[0]) if cipher else ""
 
     @property
     def peer_der(self) -> bytes | None:
-        """The peer's certificate, if the listener asked for one and so verified it."""
+        """The peer's certificate, if the listener requested and so verified one."""
         return self._tls.getpeercert(binary_form=True) if self._established else None
 
     def receive(self, data: BytesLike) -> bytes:
@@ -121,7 +121,7 @@ class TlsCodec:
     def encode(self, data: BytesLike) -> bytes:
         assert self._established, "nothing can be encrypted before the handshake"
         if self._writing and len(data) > 0:
-            # Memory buffers take everything at once, so one write is a whole write.
+            # A memory buffer accepts everything, so one write is complete.
             self._tls.write(data)
         return self.outgoing()
 
@@ -129,11 +129,11 @@ class TlsCodec:
         return self._out.read() if self._out.pending else b""
 
     def farewell(self, reason: str) -> bytes:
-        """close_notify; TLS has no room for a reason."""
+        """Return close_notify; TLS cannot carry a reason."""
         self._reading = False
         if self._writing:
             self._writing = False
-            # Our half is written at once; the peer's half need not be waited for.
+            # Our close_notify is written at once; the peer's is not waited for.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
         return self.outgoing()
@@ -168,7 +168,7 @@ class TlsCodec:
         parts: list[bytes] = []
         self._more = False
         try:
-            # Asking first whether there is anything left saves an exception per chunk.
+            # Checking for input first saves an exception per chunk.
             while incoming.pending or tls.pending():
                 if len(parts) == RECORDS_PER_RECEIVE:
                     self._more = True

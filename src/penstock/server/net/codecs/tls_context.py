@@ -1,8 +1,8 @@
-"""TLS options -> an OpenSSL context, or one clear sentence why not.
+"""Builds an OpenSSL context from TLS options, or raises TlsConfigError with the reason.
 
-The names of cipher suites and curves are those of the reference's configuration. TLS 1.3 suites
-cannot be chosen there, nor here: a list speaks of TLS 1.2 only. What OpenSSL or Python cannot
-honour is refused rather than ignored, since these options exist to forbid things.
+Cipher suites and curves have the names of the reference's configuration. As there, TLS 1.3 suites
+cannot be chosen: a list applies to TLS 1.2 only. Options that OpenSSL or Python cannot honour are
+refused, not ignored, because their purpose is to forbid something.
 """
 
 import ssl
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TLS13_SUITES = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-#: IANA name -> OpenSSL name, best first; the default offers all of them.
+#: IANA name -> OpenSSL name, preferred first; the default offers all of them.
 IANA_TO_OPENSSL = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
@@ -29,7 +29,7 @@ IANA_TO_OPENSSL = {
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 OPENSSL_TO_IANA = {openssl: iana for iana, openssl in IANA_TO_OPENSSL.items()}
-#: Known to the reference, which takes them only with a switch that we do not have.
+#: The reference accepts these only with an option that this server does not have.
 INSECURE_SUITES = frozenset(
     {
         "TLS_RSA_WITH_RC4_128_SHA",
@@ -53,7 +53,7 @@ CURVES = {
     "CurveP521": "secp521r1",
     "X25519MLKEM768": "X25519MLKEM768",
 }
-#: A list with all of these forbids nothing, so OpenSSL's own order serves.
+#: A list with all of these forbids nothing, so OpenSSL's default order is used.
 CLASSIC_CURVES = frozenset(CURVES) - {"X25519MLKEM768"}
 MIN_VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -64,13 +64,13 @@ SHA256_HEX_DIGITS = 64
 
 
 class TlsConfigError(ValueError):
-    """The TLS options cannot be honoured; the text says which and why."""
+    """The TLS options cannot be honoured; the text names the option and the reason."""
 
 
 def build_context(options: "TlsOptions") -> ssl.SSLContext:
-    """A server-side context; raises TlsConfigError."""
+    """Return a server-side context; raises TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Compression is off and the server's cipher order counts already by Python's defaults.
+    # Python's defaults already disable compression and prefer the server's cipher order.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if options.min_version not in MIN_VERSIONS:
         raise TlsConfigError(f"unsupported TLS version: {options.min_version}")
@@ -104,7 +104,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
             raise TlsConfigError(f"unrecognized cipher {name}")
     chosen = [IANA_TO_OPENSSL[name] for name in names if name in IANA_TO_OPENSSL]
     if names and not chosen:
-        # Nothing is left for TLS 1.2, and OpenSSL has no empty list.
+        # No TLS 1.2 suite is left, and OpenSSL does not accept an empty list.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_ciphers(":".join(chosen or IANA_TO_OPENSSL.values()))
 
@@ -122,7 +122,7 @@ def _set_curves(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     try:
         context.set_ecdh_curve(CURVES[names[0]])
     except (ValueError, ssl.SSLError) as error:
-        # The ssl module of Python 3.11.2 takes no X25519, whatever its OpenSSL can do.
+        # The ssl module of Python 3.11.2 rejects X25519, whatever its OpenSSL supports.
         raise TlsConfigError(
             f"curve {names[0]} is not supported by the ssl module of this Python "
             f"({sys.version.split()[0]}, {ssl.OPENSSL_VERSION})"
@@ -155,7 +155,7 @@ def _check_readable(path: str) -> None:
 
 
 def _refuse_password() -> str:
-    # Without this OpenSSL would ask on the terminal and wait for ever.
+    # Without this OpenSSL would prompt on the terminal and wait forever.
     raise ValueError("encrypted private keys are not supported")
 
 
@@ -166,7 +166,7 @@ def _set_verification(context: ssl.SSLContext, options: "TlsOptions") -> None:
             load_authorities(context, options.ca_file)
         return
     context.verify_mode = ssl.CERT_REQUIRED
-    # As in the reference, whatever the file holds is trusted, also an authority below a root.
+    # As in the reference, every certificate in the file is trusted, including intermediates.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.ca_file:
         load_authorities(context, options.ca_file)
@@ -175,7 +175,7 @@ def _set_verification(context: ssl.SSLContext, options: "TlsOptions") -> None:
 
 
 def load_authorities(context: ssl.SSLContext, ca_file: str) -> None:
-    """Trust what the file holds. Raises TlsConfigError."""
+    """Trust the certificates in the file. Raises TlsConfigError."""
     try:
         context.load_verify_locations(cafile=ca_file)
     except ssl.SSLError as error:

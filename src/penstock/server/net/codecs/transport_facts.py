@@ -1,6 +1,6 @@
-"""What a connection's transport knows of the peer: its certificate, its upgrade request.
+"""Facts that a connection's transport knows about the peer: its certificate, its upgrade request.
 
-Asked without importing the transports, so that a server without TLS never loads one.
+Uses protocols instead of importing the codecs, so that a server without TLS never loads one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TlsFacts(Protocol):
-    """The layer that speaks TLS."""
+    """The TLS layer."""
 
     @property
     def version(self) -> str: ...
@@ -28,7 +28,7 @@ class TlsFacts(Protocol):
 
 @runtime_checkable
 class UpgradeFacts(Protocol):
-    """The layer that speaks WebSocket."""
+    """The WebSocket layer."""
 
     @property
     def upgrade(self) -> Upgrade | None: ...

@@ -1,9 +1,9 @@
-"""The HTTP request that turns a connection into a WebSocket, and our answer to it.
+"""The HTTP request that upgrades a connection to a WebSocket, and the server's response.
 
-Bytes in, decision out: `UpgradeReader.feed` gives nothing yet, an `Upgrade`, or raises
-`UpgradeRefused` with the answer to send. Checks and statuses are the reference's, in its order.
-The request head is parsed by h11 and may take HANDSHAKE_BYTES_MAX bytes, whatever their split.
-We have no clock here, so answers carry no Date; a refused connection is closed, not kept alive.
+Bytes in, decision out: `UpgradeReader.feed` returns None while the head is incomplete, then an
+`Upgrade`, or raises `UpgradeRefused` with the response to send. Checks, their order and the
+statuses are the reference's. h11 parses the request head, which may have HANDSHAKE_BYTES_MAX bytes
+in any split. Without a clock, responses carry no Date; a refused connection is closed.
 """
 
 import base64
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from penstock.server.config.options import WebsocketOptions
     from penstock.server.net.codecs.contract import BytesLike
 
-#: Request line and headers together; room for a JWT cookie, not for hoarding memory before login.
+#: Request line and headers together; enough for a JWT cookie, but bounds memory before login.
 HANDSHAKE_BYTES_MAX = 64 * 1024
-#: Of what a peer sent, this much at most goes into a log line.
+#: Characters of peer-supplied text in a log line.
 LOG_TEXT_CHARS_MAX = 200
 KEY_BYTES = 16
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE = "permessage-deflate"
 DEFLATE_AGREED = f"{DEFLATE}; server_no_context_takeover; client_no_context_takeover"
-#: Path prefixes of protocols that share the port in the reference and that we do not speak.
+#: Path prefixes of protocols that the reference serves on this port and this server does not.
 FOREIGN_PATHS = {"/mqtt": "mqtt", "/leafnode": "leafnode"}
 STATUS_TEXTS = {
     400: "Bad Request",
@@ -48,17 +48,17 @@ COOKIE_VALUE = re.compile(r"[\x20\x21\x23-\x3a\x3c-\x5b\x5d-\x7e]*")
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRules:
-    """What one listener asks of an upgrade, and what it adds to the answer."""
+    """The requirements of one listener for upgrades, and its additional response headers."""
 
     origins: OriginRules = field(default_factory=OriginRules)
     compression: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     secure: bool = False
-    """Whether TLS lies below; decides the port an origin or host without one means."""
+    """Whether TLS is the lower layer; sets the default port of an origin or host."""
 
 
 def upgrade_rules(options: "WebsocketOptions", *, secure: bool) -> UpgradeRules:
-    """Raises ValueError when an allowed origin is no URL."""
+    """Build the rules. Raises ValueError if an allowed origin is not a URL."""
     return UpgradeRules(
         origins=OriginRules.parse(options.same_origin, options.allowed_origins),
         compression=options.compression,
@@ -69,22 +69,22 @@ def upgrade_rules(options: "WebsocketOptions", *, secure: bool) -> UpgradeRules:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """An accepted request: what the session wants to know of it, and the answer."""
+    """An accepted request: the facts that the session uses, and the response."""
 
     path: str
     client_ip: str
-    """First X-Forwarded-For header, if it is one IP address and nothing else; else ""."""
+    """The first X-Forwarded-For header if it is exactly one IP address; else ""."""
     cookies: "Mapping[str, str]" = field(repr=False)
     browser: bool
     safari: bool
     compress: bool
     masked: bool
-    """Whether frames must be masked; a peer may be excused by asking (Nats-No-Masking)."""
+    """Whether frames must be masked; a peer can opt out with Nats-No-Masking."""
     response: bytes = field(repr=False)
 
 
 class UpgradeRefused(Exception):
-    """`text` is for the log, `response` (perhaps empty) for the peer."""
+    """`text` is for the log, `response` (possibly empty) for the peer."""
 
     def __init__(self, text: str, response: bytes) -> None:
         super().__init__(text)
@@ -93,7 +93,7 @@ class UpgradeRefused(Exception):
 
 
 class UpgradeReader:
-    """Collects one request head; of no further use once it has answered."""
+    """Collects one request head; not reusable after a result."""
 
     __slots__ = ("_bytes_fed", "_http", "_rules")
 
@@ -105,11 +105,11 @@ class UpgradeReader:
         self._bytes_fed = 0
 
     def feed(self, data: "BytesLike") -> Upgrade | None:
-        """None until the head is complete. Raises UpgradeRefused."""
+        """Return None until the head is complete. Raises UpgradeRefused."""
         import h11
 
         if len(data) == 0:
-            # To h11 this would mean the end of the stream.
+            # h11 would read this as the end of the stream.
             return None
         self._bytes_fed += len(data)
         try:
@@ -126,13 +126,13 @@ class UpgradeReader:
             raise _refusal(431, "request head too large")
         upgrade = _judge(event, self._rules)
         if trailing:
-            # The reference hangs up without a word here; so a peer cannot rely on either.
+            # The reference closes without a response here, so this server does too.
             raise UpgradeRefused(_text("client sent data before handshake is complete"), b"")
         return upgrade
 
 
 class _Headers:
-    """Case-blind view of a request's headers."""
+    """Case-insensitive view of a request's headers."""
 
     def __init__(self, request: "h11.Request") -> None:
         self._pairs = [(n.decode("ascii"), v.decode("latin-1")) for n, v in request.headers]
@@ -235,7 +235,7 @@ def _client_ip(forwarded_for: str) -> str:
 
 
 def _cookies(lines: "Iterable[str]") -> dict[str, str]:
-    """Name -> value; the last of several wins, ill-formed ones are passed over."""
+    """Return name -> value; the last duplicate wins, malformed cookies are skipped."""
     cookies = {}
     for part in ";".join(lines).split(";"):
         name, _, value = part.strip(" \t").partition("=")

@@ -1,8 +1,8 @@
 """WebSocket, server side: the upgrade, then frames around a NATS byte stream.
 
-`WebSocketAcceptor` is made once per listener (and again on reload) and makes one `WebSocketCodec`
-per connection. A codec is upgrading, then open; reading ends first, writing with the close frame,
-and neither begins again. Frames keep no message boundaries of NATS, in either direction.
+A listener creates one `WebSocketAcceptor` (again on reload), which creates one `WebSocketCodec` per
+connection. A codec is upgrading, then open. Reading ends first, writing ends with the close frame,
+and neither resumes. Frames do not preserve NATS message boundaries in either direction.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from penstock.server.net.codecs.websocket_frames import (
 if TYPE_CHECKING:
     from penstock.server.config.options import WebsocketOptions
 
-#: Why the reference says a connection ended (connz) -> status of its close frame.
+#: Close reason of the reference (connz) -> status of its close frame.
 CLOSE_STATUSES = {
     "Client Closed": CloseStatus.NORMAL,
     "Authentication Timeout": CloseStatus.POLICY_VIOLATION,
@@ -60,13 +60,13 @@ CLOSE_STATUSES = {
 
 
 def close_status(reason: str) -> CloseStatus:
-    """The close status for a connz reason; what has none of its own is an internal error."""
+    """Return the close status for a connz reason; INTERNAL_ERROR if it has none of its own."""
     return CLOSE_STATUSES.get(reason, CloseStatus.INTERNAL_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class WebSocketAcceptor:
-    """What the connections of one listener share."""
+    """The settings that all connections of one listener share."""
 
     rules: UpgradeRules
     message_bytes_max: int = MESSAGE_BYTES_MAX
@@ -76,12 +76,12 @@ class WebSocketAcceptor:
 
 
 def build_acceptor(options: "WebsocketOptions", *, secure: bool) -> WebSocketAcceptor:
-    """`secure` tells whether TLS lies below. Raises ValueError for an unreadable origin."""
+    """Build the acceptor; `secure`: TLS is the lower layer. Raises ValueError for a bad origin."""
     return WebSocketAcceptor(upgrade_rules(options, secure=secure))
 
 
 class WebSocketCodec:
-    """One WebSocket connection; see `contract.Codec` for how it is driven."""
+    """One WebSocket connection; see `contract.TransportCodec` for the calling protocol."""
 
     __slots__ = (
         "_close_payload",
@@ -146,7 +146,7 @@ class WebSocketCodec:
             return b""
         frame_bytes_max = BROWSER_FRAME_BYTES_MAX if upgrade.browser else 0
         if upgrade.safari and upgrade.compress:
-            # Safari does not take compressed messages in fragments.
+            # Safari does not accept compressed messages in fragments.
             frame_bytes_max = 0
         return encode_message(data, compress=upgrade.compress, frame_bytes_max=frame_bytes_max)
 
@@ -158,7 +158,7 @@ class WebSocketCodec:
         return data
 
     def farewell(self, reason: str) -> bytes:
-        """A close frame: the answer to the peer's, or one that gives our reason."""
+        """Return a close frame: the reply to the peer's, or one with our reason."""
         self._reading = False
         if not self._writing:
             return self.outgoing()

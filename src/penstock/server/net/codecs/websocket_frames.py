@@ -1,13 +1,13 @@
-"""WebSocket frames (RFC 6455) and their compression (RFC 7692), one direction each.
+"""WebSocket frames (RFC 6455) and their compression (RFC 7692): decoding and encoding.
 
-`FrameDecoder` turns received frames into a byte stream: payload goes out as it comes in, never a
-whole frame or message at a time, so memory does not depend on the lengths a peer claims. Only
+`FrameDecoder` turns received frames into a byte stream. Payload is passed on as it arrives, never
+buffered as a whole frame or message, so memory does not depend on the lengths a peer claims. Only
 headers and control frames (131 bytes at most) are held until complete. Compressed payload is
-inflated in portions: at most RECEIVE_BYTES_MAX a call, and as much for a message as `limit_message`
+inflated in portions: at most RECEIVE_BYTES_MAX per call, and per message what `limit_message`
 allows. One call also decodes a bounded number of frames (FEED_WORK_MAX); the rest stays pending.
 
-`websockets` has a frame parser; it makes a generator step per field and an object per frame, five
-times the cost of the loop here. We take its compiled unmasking.
+The `websockets` package has a frame parser, but it runs a generator step per field and creates an
+object per frame: five times the cost of the loop here. We use its compiled unmasking.
 """
 
 import enum
@@ -29,18 +29,18 @@ LENGTH_16, LENGTH_64 = 126, 127
 KEY_BYTES = 4
 
 CONTROL_BYTES_MAX = 125
-#: What one compressed message may inflate to, whatever max_payload is: the reference's largest.
+#: Inflated size limit of one message, whatever max_payload is: the reference's maximum.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
-#: Work of one `feed`; a whole plain frame counts as 1.
+#: Work limit of one `feed`; a whole plain frame counts as 1.
 FEED_WORK_MAX = 4096
-#: Work of a frame that is decoded step by step, and of a compressed message.
+#: Work of a frame that is decoded field by field, and of a step of inflating.
 FRAME_WORK = 4
 INFLATE_WORK = 16
-#: Smaller payloads are sent as they are: deflating them costs more than it saves.
+#: Smaller payloads are sent uncompressed: deflating them costs more than it saves.
 COMPRESS_BYTES_MIN = 64
-#: Browsers get no bigger frames.
+#: Largest frame sent to a browser.
 BROWSER_FRAME_BYTES_MAX = 4096
-#: Ends the flushed block a sender leaves open, then the stream: inflate must see an end.
+#: Completes the flushed block that a sender leaves open, then the stream, so that inflate ends.
 DEFLATE_TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"
 SYNC_MARK_BYTES = 4
 
@@ -51,7 +51,7 @@ BINARY_FINAL = FINAL | BINARY
 
 
 class CloseStatus(enum.IntEnum):
-    """Why a WebSocket ends, as far as we say or notice it."""
+    """Why a WebSocket ends, as far as this server sends or detects it."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
@@ -65,7 +65,7 @@ class CloseStatus(enum.IntEnum):
 
 
 class FrameViolation(Exception):
-    """The peer broke the framing rules; `status` and the text go into our close frame."""
+    """The peer violated the framing rules; `status` and the text go into our close frame."""
 
     def __init__(self, text: str, status: CloseStatus = CloseStatus.PROTOCOL_ERROR) -> None:
         super().__init__(text)
@@ -74,7 +74,7 @@ class FrameViolation(Exception):
 
 
 class PeerClosed(Exception):
-    """A close frame came; `reply` is the payload of ours."""
+    """The peer sent a close frame; `reply` is the payload of our close frame."""
 
     def __init__(self, status: CloseStatus | int, reply: bytes) -> None:
         super().__init__(f"close frame with status {int(status)}")
@@ -82,7 +82,7 @@ class PeerClosed(Exception):
 
 
 class FrameDecoder:
-    """Frames of one peer -> bytes. Control frames are handled here; pongs go to `reply`."""
+    """Decodes the frames of one peer. Handles control frames; passes pongs to `reply`."""
 
     __slots__ = (
         "_compressible",
@@ -120,14 +120,14 @@ class FrameDecoder:
 
     @property
     def pending(self) -> bool:
-        """Whether `feed(b"")` would go on with bytes already handed in."""
+        """Return whether `feed(b"")` would continue with bytes already passed in."""
         return self._more or (self._inflater is not None and self._inflater.busy)
 
     def limit_message(self, bytes_max: int) -> None:
         self._message_bytes_max = bytes_max
 
     def feed(self, data: BytesLike, out: list[bytes]) -> None:
-        """Appends what the frames carry to `out`. Raises FrameViolation, PeerClosed."""
+        """Append the payload of the frames to `out`. Raises FrameViolation, PeerClosed."""
         data = self._held + data if self._held else bytes(data)
         self._held = b""
         self._more = False
@@ -192,7 +192,7 @@ class FrameDecoder:
             self._inflater.finish()
 
     def _frame_start(self, data: bytes, pos: int, end: int) -> int:
-        """Takes a frame header, or a whole control frame; `pos` again if it is not all there."""
+        """Parse a frame header or a whole control frame; return `pos` if it is incomplete."""
         if end - pos < 2:
             return pos
         first, second = data[pos], data[pos + 1]
@@ -239,7 +239,7 @@ class FrameDecoder:
             raise FrameViolation("invalid continuation frame")
 
     def _control(self, opcode: int, data: bytes, start: int, stop: int, key: bytes) -> int:
-        """Where the next frame begins, or 0 when this one is not all there."""
+        """Return where the next frame begins, or 0 if this one is incomplete."""
         if stop > len(data):
             return 0
         payload = apply_mask(data[start:stop], key) if key else data[start:stop]
@@ -251,7 +251,7 @@ class FrameDecoder:
 
 
 class FrameInflater:
-    """One compressed message, inflated in portions; raises FrameViolation when it is no good."""
+    """Inflates one compressed message in portions; raises FrameViolation for invalid data."""
 
     __slots__ = ("_bytes_max", "_engine", "_finishing", "_queue")
 
@@ -277,7 +277,7 @@ class FrameInflater:
         self._finishing = True
 
     def drain(self, room: int) -> bytes:
-        """At most `room` bytes; `busy` afterwards means that there may be more."""
+        """Return at most `room` bytes; if `busy` afterwards, there may be more."""
         parts: list[bytes] = []
         while self._queue and room > 0:
             part = self._step(room)
@@ -289,7 +289,7 @@ class FrameInflater:
 
     def _step(self, room: int) -> bytes:
         if self._engine.eof:
-            # Whatever follows the last block is passed over, as the reference does.
+            # As in the reference, data after the last block is ignored.
             self._queue.clear()
             return b""
         try:
@@ -297,7 +297,7 @@ class FrameInflater:
         except zlib.error:
             text = "corrupt compressed message"
             raise FrameViolation(text, CloseStatus.INVALID_DATA) from None
-        # A full portion may leave output inside zlib even when all input is taken.
+        # A full portion may leave output inside zlib even when it has consumed all input.
         if len(part) == room:
             self._queue[0] = self._engine.unconsumed_tail
         else:
@@ -309,9 +309,9 @@ class FrameInflater:
 
 
 def unmask_whole_frames(data: bytes, pos: int, end: int, out: list[bytes], frames_max: int) -> int:
-    """Takes the run of ordinary frames at `pos`: whole, masked, binary, plain, final, < 64 KiB.
+    """Decode the run of simple frames at `pos`: whole, masked, binary, plain, final, < 64 KiB.
 
-    Clients that send one frame per publish send nothing else, so this loop is the busy one.
+    Clients that send one frame per publish send only such frames, so this is the hot loop.
     """
     stop = len(out) + frames_max
     while pos + 8 <= end and data[pos] == BINARY_FINAL and len(out) < stop:
@@ -329,7 +329,7 @@ def unmask_whole_frames(data: bytes, pos: int, end: int, out: list[bytes], frame
 
 
 def encode_frame(opcode: int, payload: BytesLike, *, flags: int = FINAL) -> bytes:
-    """One unmasked frame, as servers send them."""
+    """Return one unmasked frame, as servers send them."""
     length = len(payload)
     if length < LENGTH_16:
         head = bytes((flags | opcode, length))
@@ -341,7 +341,7 @@ def encode_frame(opcode: int, payload: BytesLike, *, flags: int = FINAL) -> byte
 
 
 def encode_message(data: BytesLike, *, compress: bool, frame_bytes_max: int) -> bytes:
-    """Binary frames that carry `data`; `frame_bytes_max` of 0 puts it all into one."""
+    """Return binary frames that carry `data`; `frame_bytes_max` 0: one frame."""
     if compress and len(data) >= COMPRESS_BYTES_MIN:
         deflated = _deflate(data)
         if len(deflated) < len(data):
@@ -355,7 +355,7 @@ def encode_message(data: BytesLike, *, compress: bool, frame_bytes_max: int) -> 
 
 
 def close_payload(status: int, text: str) -> bytes:
-    """Status and reason, the reason cut to what a control frame holds."""
+    """Return status and reason, the reason truncated to fit a control frame."""
     reason = text.encode()
     if len(reason) > CONTROL_BYTES_MAX - 2:
         reason = reason[: CONTROL_BYTES_MAX - 5].decode(errors="ignore").encode() + b"..."
@@ -363,7 +363,7 @@ def close_payload(status: int, text: str) -> bytes:
 
 
 def is_sendable_status(status: int) -> bool:
-    """Whether a close frame may carry it; some numbers are for APIs only."""
+    """Return whether a close frame may carry this status; some are reserved for APIs."""
     return status in PROTOCOL_STATUSES or status in APPLICATION_STATUSES
 
 
@@ -374,7 +374,7 @@ def _deflate(data: BytesLike) -> bytes:
 
 
 def _fragments(deflated: bytes, frame_bytes_max: int) -> bytes:
-    """One compressed message: a single frame, or fragments of which the first says compressed."""
+    """Return one compressed message: a single frame, or fragments, the first marked compressed."""
     if not frame_bytes_max or len(deflated) <= frame_bytes_max:
         return encode_frame(BINARY, deflated, flags=FINAL | COMPRESSED)
     frames = []
@@ -387,7 +387,7 @@ def _fragments(deflated: bytes, frame_bytes_max: int) -> bytes:
 
 
 def _length(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Payload length and where it is over with the length field; past `end` if not all there."""
+    """Return the payload length and the offset after the length field; past `end`: incomplete."""
     short = data[pos + 1] & LENGTH
     if short < LENGTH_16:
         return short, pos + 2
