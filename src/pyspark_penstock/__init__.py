@@ -1,4 +1,4 @@
-"""Found by Spark through its name: the format `jetstream` needs no registration."""
+"""Registers the format `jetstream`: Spark discovers this module by its name."""
 
 from penstock.spark.jetstream_source import JetStream as DefaultSource
 

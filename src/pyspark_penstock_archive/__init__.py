@@ -1,4 +1,4 @@
-"""Found by Spark through its name: the format `penstock-archive` needs no registration."""
+"""Registers the format `penstock-archive`: Spark discovers this module by its name."""
 
 from penstock.spark.jobs.archive_source import PenstockArchive as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Found by Spark through its name: the format `penstock-blocks` needs no registration."""
+"""Registers the format `penstock-blocks`: Spark discovers this module by its name."""
 
 from penstock.spark.files.blocks_source import PenstockBlocks as DefaultSource
 

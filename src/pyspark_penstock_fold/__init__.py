@@ -1,4 +1,4 @@
-"""Found by Spark through its name: the format `penstock-fold` needs no registration."""
+"""Registers the format `penstock-fold`: Spark discovers this module by its name."""
 
 from penstock.spark.files.fold_source import PenstockFold as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Found by Spark through its name: the format `jetstream-kv` needs no registration."""
+"""Registers the format `jetstream-kv`: Spark discovers this module by its name."""
 
 from penstock.spark.kv.kv_source import JetStreamKv as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Streams in bulk, read and written: a fast client over compiled parts, beside the ordinary one."""
+"""Bulk client: reads and publishes stream records as columns, with compiled wire code."""
 
 from penstock.bulk.blocking_publisher import BlockingPublisher
 from penstock.bulk.blocking_reader import BlockingReader

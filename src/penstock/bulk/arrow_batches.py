@@ -1,7 +1,7 @@
-"""Batches as Arrow: the columns as they stand, no value copied.
+"""Convert batches to Arrow without copying values.
 
-pyarrow is loaded when it is first needed, and is the caller's to install. A record without headers
-has an empty block, not a null; subjects are text, and one that is not valid UTF-8 is refused.
+pyarrow is imported on first use; the caller installs it. A record without headers has an empty
+header block, not a null. Subjects are text; a subject that is not valid UTF-8 raises an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COLUMNS: Final = ("subject", "seq", "time", "headers", "payload")
 
 
 def record_batch(batch: Batch) -> Any:
-    """A `pyarrow.RecordBatch` with `COLUMNS`; `time` is in nanoseconds since 1970, UTC."""
+    """Return a `pyarrow.RecordBatch` with `COLUMNS`; `time` is in nanoseconds since 1970, UTC."""
     arrow = import_module("pyarrow")
 
     def numbers(kind: Any, data: bytes) -> Any:

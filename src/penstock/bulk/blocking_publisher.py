@@ -1,8 +1,8 @@
-"""The bulk publisher for code without an event loop: columns go in, a thread sends and listens.
+"""Blocking wrapper around `Publisher` for code without an event loop.
 
-The thread keeps the connection alive and reads answers while the caller makes the next rows.
-Rows keep their numbers: the first row of a `publish` has the number it returns, and a refusal names
-one. The same errors and guarantees as `Publisher`; nothing is decided here.
+A thread sends, keeps the connection alive and reads replies while the caller prepares the next
+rows. Row numbers are those of `Publisher`: `publish` returns the number of its first row, and a
+refusal carries the number of its row. Errors and guarantees are those of `Publisher`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from penstock.bulk.publish_frames import Values
     from penstock.bulk.wire_reader import Heard
 
-#: One write to the socket: large enough to be worth a change of threads.
+#: Size of one write to the socket: large enough to amortize the thread switch.
 ROWS_PER_WRITE: Final = 2048
 BYTES_PER_WRITE: Final = 512 << 10
 
 
 class BlockingPublisher:
-    """A context manager that owns the thread."""
+    """A context manager that owns the thread and its publisher."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -42,7 +42,7 @@ class BlockingPublisher:
         self.close()
 
     def close(self) -> None:
-        """Disconnect and end the thread; closing twice is allowed."""
+        """Disconnect and end the thread; a second call has no effect."""
         try:
             if self._thread.is_running:
                 self._thread.call(self._publisher.close())
@@ -70,9 +70,9 @@ class BlockingPublisher:
         lines: Values | None = None,
         common: bytes = b"",
     ) -> int:
-        """Send every row; return the number of the first. Answers come with `settle`.
+        """Send every row; return the number of the first. `settle` waits for the replies.
 
-        `common` are header lines that every row has.
+        `common` is a block of header lines added to every row.
         """
         publisher = self._publisher
         number = publisher.next_number
@@ -96,21 +96,21 @@ class BlockingPublisher:
         return number
 
     def settle(self) -> None:
-        """Wait until every row is answered."""
+        """Wait until every row has a reply."""
         self._thread.call(self._publisher.settle())
 
     def take_refused(self) -> list[PublishRefusal]:
-        """Refusals since this was last asked."""
+        """Return the refusals since the last call."""
         return self._publisher.take_refused()
 
     def take_repeats(self) -> list[Repeat]:
-        """Duplicates since the last call; see `Publisher.take_repeats`."""
+        """Return the duplicates since the last call; see `Publisher.take_repeats`."""
         return self._thread.call(self._publisher.take_repeats())
 
     def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
     ) -> Heard:
-        """As `Publisher.ask`."""
+        """See `Publisher.ask`."""
         return self._thread.call(
             self._publisher.ask(subject, payload, header=header, before=before)
         )

@@ -1,8 +1,8 @@
-"""The bulk reader for code without an event loop: iterators that block, fed by a thread.
+"""Blocking wrapper around `BulkReader` for code without an event loop.
 
-The thread runs the one event loop on which all reads of this object live. It reads ahead while the
-caller works on a batch, within the bounds of a feed. The same reads, errors and guarantees as
-`BulkReader`; nothing is decided here.
+One thread runs the event loop of all reads of this object. It reads ahead while the caller works on
+a batch, up to the limits of `SubscriptionFeed`. Reads, errors and guarantees are those of
+`BulkReader`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BlockingReader:
         self.close()
 
     def close(self) -> None:
-        """End the thread; iterators that were left in the middle end with it."""
+        """End the thread and every unfinished iterator."""
         self._thread.close()
 
     def stream_state(self, stream: str) -> StreamSummary:
@@ -54,7 +54,7 @@ class BlockingReader:
         check: Callable[[StreamSummary, int], None] | None = None,
         pulls: bool = True,
     ) -> Iterator[Batch]:
-        """As `BulkReader.range`."""
+        """See `BulkReader.range`."""
         return self._batches(
             self._reader.range(
                 stream,
@@ -72,31 +72,31 @@ class BlockingReader:
     def direct(
         self, stream: str, *, start: int, stop: int, filters: Sequence[str] = (), batched: bool
     ) -> Iterator[Batch]:
-        """As `BulkReader.direct`."""
+        """See `BulkReader.direct`."""
         return self._batches(
             self._reader.direct(stream, start=start, stop=stop, filters=filters, batched=batched)
         )
 
     def first_since(self, stream: str, time_ns: int) -> int | None:
-        """As `BulkReader.first_since`."""
+        """See `BulkReader.first_since`."""
         return self._thread.call(self._reader.first_since(stream, time_ns))
 
     def time_of(self, stream: str, seq: int) -> int | None:
-        """As `BulkReader.time_of`."""
+        """See `BulkReader.time_of`."""
         return self._thread.call(self._reader.time_of(stream, seq))
 
     def newest_payload(self, stream: str, subject: str) -> bytes | None:
-        """As `BulkReader.newest_payload`."""
+        """See `BulkReader.newest_payload`."""
         return self._thread.call(self._reader.newest_payload(stream, subject))
 
     def store(self, subject: str, payload: bytes, header: bytes = b"") -> int:
-        """As `BulkReader.store`."""
+        """See `BulkReader.store`."""
         return self._thread.call(self._reader.store(subject, payload, header))
 
     def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
     ) -> Iterator[Batch]:
-        """As `BulkReader.newest`."""
+        """See `BulkReader.newest`."""
         return self._batches(
             self._reader.newest(stream, filters=filters, headers_only=headers_only)
         )

@@ -1,8 +1,8 @@
-"""One connection of a bulk reader: requests with their answers, and one followed subscription.
+"""One connection of a bulk client: requests with their replies, and one followed subscription.
 
-Runs on an event loop, with TLS or without. Everything a server says passes through the compiled
-`WireReader`; records never become Python objects here. A link is used once: when it is lost it says so
-to whoever waits, and a new one is opened by whoever needs it.
+Runs on an event loop, with or without TLS. All received bytes pass through the compiled
+`WireReader`; records never become Python objects here. A connection is used once: when it is lost,
+every waiting request and the feed get an error, and the caller opens a new one with `open_link`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 2.0
-#: Any message a server may be configured to take.
+#: Covers the largest message a server can be configured to accept.
 FRAME_BYTES_MAX: Final = 64 << 20
 RECORDS_MAX: Final = 8192
 BATCH_BYTES_MAX: Final = 4 << 20
@@ -64,7 +64,7 @@ _VIOLATION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """All it takes to open a link, and how large its batches may be."""
+    """Everything needed to open a connection, and the size limits of its batches."""
 
     addresses: tuple[Address, ...]
     credentials: Credentials = field(default_factory=Credentials)
@@ -79,7 +79,7 @@ class Dialling:
 
 
 class BulkConnection(asyncio.BufferedProtocol):
-    """A connection that introduced itself; made by `open_link`."""
+    """A connection that completed the CONNECT handshake; created by `open_link`."""
 
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling
@@ -109,7 +109,7 @@ class BulkConnection(asyncio.BufferedProtocol):
             bytes_max=dialling.batch_bytes_max,
         )
 
-    # -- what a reader does
+    # -- calls of a reader
 
     @property
     def is_open(self) -> bool:
@@ -123,7 +123,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         *,
         header: bytes = b"",
     ) -> Heard:
-        """Ask and wait for one answer. `header` is a whole block, or nothing."""
+        """Send a request and return the one reply. `header` is a complete block, or empty."""
         if self._deaf:
             raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
@@ -146,7 +146,7 @@ class BulkConnection(asyncio.BufferedProtocol):
     async def request_many(
         self, subject: str, payload: bytes, seconds: float | None = None
     ) -> AsyncGenerator[Heard, None]:
-        """Ask and hand on answers as they come, until the caller has enough."""
+        """Send a request and yield replies as they arrive, until the caller stops."""
         if self._deaf:
             raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
@@ -184,7 +184,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         whole_batches: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> tuple[str, SubscriptionFeed]:
-        """Subscribe to a new subject, for a consumer to deliver to; ends what was followed.
+        """Subscribe to a new subject for a consumer to deliver to; ends the previous subscription.
 
         `on_arrival` is called after each read from the socket.
         """
@@ -199,17 +199,17 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     @property
     def delivered(self) -> int:
-        """Deliveries of the followed consumer that were read off the wire."""
+        """Number of deliveries of the followed consumer that were received."""
         return self._intake.delivered
 
     @property
     def delivered_bytes(self) -> int:
-        """Bytes of these: subjects, headers and payloads."""
+        """Bytes of these deliveries: subjects, headers and payloads."""
         return self._intake.delivered_bytes
 
     @property
     def last_seq(self) -> int:
-        """The stream sequence of the last of these; 0 if there was none."""
+        """Stream sequence of the last of these deliveries; 0 if there are none."""
         return self._intake.last_seq
 
     def unfollow(self) -> None:
@@ -223,7 +223,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._resume()
 
     async def close(self) -> None:
-        """Send what is written, then end; a peer that reads nothing is not waited for."""
+        """Flush and close; abort after CLOSE_SECONDS if the peer does not read."""
         if self._transport is None:
             return
         self._transport.close()
@@ -234,11 +234,11 @@ class BulkConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once, without a flush."""
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what the event loop does
+    # -- calls of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -275,7 +275,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         if not self._closed.done():
             self._closed.set_result(None)
 
-    # -- what is heard
+    # -- received messages and control lines
 
     def _hear(self, heard: Heard) -> None:
         kind = heard.kind
@@ -338,7 +338,10 @@ class BulkConnection(asyncio.BufferedProtocol):
         _fail_future(self._accepted, kind(f"the server said: {text}"))
 
     def _hear_violation(self, text: str, act: str, subject: str) -> None:
-        """The connection lives on, but whoever asked there waits in vain."""
+        """Fail the requests that the violation concerns. The connection stays open.
+
+        Without the subscription to replies no request can succeed, so all of them fail.
+        """
         if act.lower() == "subscription" and subject.startswith(f"{self._inbox}.r"):
             self._deaf = text
         for token, answer in self._answers.items():
@@ -364,15 +367,15 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def _resume(self) -> None:
-        """Read on, if reading stopped because nobody took what was there."""
+        """Resume reading if it was paused because the feed was full."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
 
-    # -- introducing ourselves
+    # -- handshake
 
     async def introduce(self, address: Address) -> None:
-        """INFO, TLS if either side wants it, CONNECT, and the server's consent."""
+        """Wait for INFO, start TLS if either side requires it, send CONNECT and wait for PONG."""
         info = await asyncio.shield(self._told)
         secured = self._dialling.tls_first
         if not secured and (address.tls or info.get("tls_required") or self._dialling.tls):
@@ -393,12 +396,12 @@ class BulkConnection(asyncio.BufferedProtocol):
 
 
 async def open_link(dialling: Dialling) -> BulkConnection:
-    """A link to the first server that has us."""
+    """Open a connection to the first server that accepts it."""
     return await open_as(BulkConnection, dialling)
 
 
 async def open_as(kind: Callable[[Dialling], L], dialling: Dialling) -> L:
-    """The same, as another kind of link."""
+    """Do the same for a subclass of `BulkConnection`."""
     failures: list[str] = []
     for address in dialling.addresses:
         try:
@@ -435,7 +438,7 @@ async def _open_one(kind: Callable[[Dialling], L], dialling: Dialling, address: 
 
 
 def _fail_future(future: asyncio.Future[Any], error: Exception) -> None:
-    """Whoever waits gets the error; if nobody does, nothing is said of it."""
+    """Set the error on the future; suppress the warning if no task awaits it."""
     if not future.done():
         future.set_exception(error)
         future.exception()

@@ -1,10 +1,11 @@
-"""Publishing in bulk: many publishes in flight, every answer accounted for, lost ones asked again.
+"""Bulk publisher: many publishes in flight, each of them confirmed, unconfirmed ones sent again.
 
-A publisher has one connection at a time and numbers its publishes. What was not answered when the
-connection broke, or for too long, is sent again as it was, in its order, over the next one; so with
-a message id in its header it is stored once. Refusals are kept for whoever published; those that
-pass by themselves are tried again first. Nothing here is silently given up: `settle` returns when
-every number is answered, or raises.
+A publisher has one connection at a time and numbers its publishes. Publishes without a reply when
+the connection is lost, or after `ack_seconds` of silence, are sent again unchanged and in order
+over the next connection; a message id in the header makes the stream store them once. Transient
+refusals are retried; other refusals are kept for the caller (`take_refused`).
+
+Invariant: `settle` returns only when every number has a reply; otherwise it raises.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ if TYPE_CHECKING:
 
 WINDOW_SLOTS: Final = 16_384
 WINDOW_BYTES_MAX: Final = 32 << 20
-#: Without an answer for so long the connection is taken for dead.
+#: Without a reply for this long the connection counts as dead.
 ACK_SECONDS: Final = 10.0
-#: Without any answer for so long, over however many connections, publishing fails.
+#: Without a reply for this long, over any number of connections, publishing fails.
 PATIENCE_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
 TRIES_MAX: Final = 7
 NO_RESPONDERS: Final = 503
 DEFAULT_PAYLOAD_BYTES_MAX: Final = 1 << 20
-#: No leader, not the leader, no resources, the same id on its way already, too many at once.
+#: Transient errors: no leader, not the leader, no resources, same id in process, too many requests.
 PASSING: Final = frozenset({10008, 10009, 10023, 10158, 10167})
 
 
 @dataclass(frozen=True, slots=True)
 class PublishRefusal:
-    """A publish that was not stored where it should be. `err_code` is 0 if the server gave none."""
+    """A publish that the stream did not store. `err_code` is 0 if the server gave none."""
 
     number: int
     description: str
@@ -62,14 +63,17 @@ class PublishRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A publish that was answered as a duplicate of the message at `seq`."""
+    """A publish that the server reported as a duplicate of the message at `seq`."""
 
     number: int
     seq: int
 
 
 class PublishLink(BulkConnection):
-    """A link that gives the answers of one inbox to a window, and tells `owner` of the others."""
+    """A connection that records the replies of one inbox in a window.
+
+    Replies other than a plain ack go to `owner`.
+    """
 
     def __init__(self, dialling: Dialling, owner: Publisher) -> None:
         super().__init__(dialling)
@@ -117,7 +121,7 @@ class PublishLink(BulkConnection):
 
 
 class Publisher:
-    """Publishes to one stream; lives on one event loop, has one user at a time."""
+    """Publishes to one stream. Bound to one event loop; not safe for concurrent callers."""
 
     def __init__(
         self,
@@ -141,16 +145,16 @@ class Publisher:
         self._due_at = 0.0
         self._refused: list[PublishRefusal] = []
         self._repeats: list[Repeat] = []
-        self._resent_stop = 0  # numbers below it may be duplicates of our own first sending
+        self._resent_stop = 0  # numbers below it may be duplicates of our own first send
         self._denied = ""
         self._moved = asyncio.Event()
         self._answered = 0
-        self._progress_at = 0.0  # when an answer came last
-        self._quiet_since = 0.0  # since when nothing came over this connection
+        self._progress_at = 0.0  # time of the last reply
+        self._quiet_since = 0.0  # start of the current silence on this connection
 
     @property
     def inbox(self) -> bytes:
-        """What stands in front of a number where its answer comes to."""
+        """Prefix of the reply subject; the number of the publish follows."""
         return f"{self._inbox}.".encode()
 
     @property
@@ -159,17 +163,17 @@ class Publisher:
 
     @property
     def oldest_number(self) -> int:
-        """Every publish below this number is answered."""
+        """Every publish below this number has a reply."""
         return self._window.oldest
 
     @property
     def duplicates(self) -> int:
-        """Publishes that were answered as duplicates, those sent again by us included."""
+        """Number of publishes reported as duplicates, including those this publisher sent twice."""
         return self._window.duplicates
 
     @property
     def payload_bytes_max(self) -> int:
-        """What the server takes: headers and payload together."""
+        """Server limit for headers and payload together, in bytes."""
         told = self._link.info.get("max_payload") if self._link is not None else None
         return int(told) if told else DEFAULT_PAYLOAD_BYTES_MAX
 
@@ -177,12 +181,13 @@ class Publisher:
         await self._ready_link()
 
     async def close(self) -> None:
-        """End the connection; what is unanswered stays so."""
+        """Close the connection; unanswered publishes stay unanswered."""
         if self._link is not None:
             await self._link.close()
 
     async def send(self, frames: Frames) -> None:
-        """Publish; returns when it is on its way, which may take others' answers first."""
+        """Publish; returns when the frames are written. Waits for earlier replies if the window is
+        full."""
         await self._until(lambda: self._has_room(frames))
         first = self._window.open(frames.count)
         assert first == frames.first, "frames are sent in the order they were numbered in"
@@ -191,16 +196,17 @@ class Publisher:
         self._write(frames.data)
 
     async def settle(self) -> None:
-        """Wait until everything is answered."""
+        """Wait until every publish has a reply."""
         await self._until(lambda: self._window.oldest == self._window.next)
 
     def take_refused(self) -> list[PublishRefusal]:
-        """Refusals since this was last asked."""
+        """Return the refusals since the last call."""
         taken, self._refused = self._refused, []
         return taken
 
     async def take_repeats(self) -> list[Repeat]:
-        """Duplicates since the last call, without those that this publisher sent twice itself."""
+        """Return the duplicates since the last call, except those this publisher sent twice
+        itself."""
         self._note_repeats()
         taken, self._repeats = self._repeats, []
         return taken
@@ -208,13 +214,14 @@ class Publisher:
     async def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
     ) -> Heard:
-        """A request over the same connection, behind frames that ask for no answer."""
+        """Send a request over the same connection, after the frames `before`, which request no
+        reply."""
         link = await self._ready_link()
         if before:
             link.write(before)
         return await link.request(subject, payload, self._ack_seconds, header=header)
 
-    # -- what the link tells
+    # -- calls of the connection
 
     def moved(self) -> None:
         self._moved.set()
@@ -223,7 +230,7 @@ class Publisher:
         self._denied = text
 
     def judge(self, heard: Heard) -> None:
-        """An answer that is not the ordinary one."""
+        """Handle a reply that is not a plain ack: schedule a retry or record a refusal."""
         number = int(heard.subject.rpartition(".")[2])
         if not self._window.is_waiting(number):
             return
@@ -254,7 +261,7 @@ class Publisher:
             await self._await_word()
 
     async def _await_word(self) -> None:
-        """Until something was heard, something is due, or the connection is taken for dead."""
+        """Wait until something arrives, a retry is due, or the connection counts as dead."""
         if self._window.answered != self._answered:
             self._answered = self._window.answered
             self._progress_at = self._quiet_since = _now()
@@ -290,7 +297,7 @@ class Publisher:
         )
 
     def _send_due(self) -> None:
-        """What was refused for a passing reason, in its order."""
+        """Send the publishes again that were refused for a transient reason, in order."""
         for frames in self._flying:
             numbers = [one for one in sorted(self._due) if frames.first <= one < frames.stop]
             self._write(b"".join(map(frames.frame, numbers)))
@@ -298,7 +305,8 @@ class Publisher:
         self._due_at = 0.0
 
     async def _ready_link(self) -> PublishLink:
-        """The connection; a new one, with everything unanswered sent again, if it was lost."""
+        """Return the connection; if it was lost, open a new one and send everything unanswered
+        again."""
         if self._link is not None and self._link.is_open:
             return self._link
         self._link = await self._dial(self._progress_at if self._flying else _now())
@@ -306,7 +314,7 @@ class Publisher:
         self._due.clear()
         self._due_at = 0.0
         self._link.listen(self._inbox, self._window)
-        self._note_repeats()  # answered before anything is sent again
+        self._note_repeats()  # replies that arrived before anything is sent again
         if self._flying:
             self._resent_stop = self._window.next
         for frames in self._flying:
@@ -329,14 +337,14 @@ class Publisher:
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
     def _write(self, data: bytes) -> None:
-        # A link that was lost is noticed by whoever waits next, and all of it is sent again.
+        # The next wait detects a lost connection and sends everything unanswered again.
         if self._link is not None and data:
             with contextlib.suppress(LinkLost):
                 self._link.write(data)
 
 
 def refusal_of(number: int, heard: Heard) -> PublishRefusal:
-    """What an answer other than the ordinary one means."""
+    """Return the refusal that a reply other than a plain ack stands for."""
     status = Status.read(heard.header, "") if heard.header else None
     if status is not None and status.code == NO_RESPONDERS:
         return PublishRefusal(number, "no stream takes this subject", NO_RESPONDERS)

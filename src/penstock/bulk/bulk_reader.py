@@ -1,9 +1,11 @@
-"""The bulk reader: ranges of a stream, the newest record of each subject, and watches, in batches.
+"""Bulk reader: ranges of a stream, the newest record of each subject, and watches, in batches.
 
-Every read has a connection of its own, so that none waits behind another, and an ordered consumer
-that is made anew when it breaks. A range ends where the stream ended when the read began, however
-fast others write. What a range asks for and the stream no longer holds is an error unless the
-caller says otherwise; nothing is left out in silence.
+Every read uses its own connection, so reads do not block each other, and its own ordered consumer,
+which is recreated when it breaks. A range ends at the last sequence the stream had when the read
+began, whatever is written later.
+
+Invariant: no record is skipped silently. Records of the range that the stream no longer holds raise
+`Evicted`, unless the caller allows it (`skip_evicted`) or supplies its own `check`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.bulk.connection_pool import LinkPool
     from penstock.bulk.direct_range import DirectRow
 
-#: A range ends soon after its last record went missing, so it is asked for often.
+#: Short, so that a range whose last record was removed ends soon.
 RANGE_HEARTBEAT_SECONDS: Final = 1.0
 WATCH_HEARTBEAT_SECONDS: Final = 5.0
 FIRST_SEQ: Final = 1
@@ -40,7 +42,7 @@ FIRST_SEQ: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class BulkReader:
-    """Where and as whom to read; opens nothing by itself."""
+    """Servers, credentials and API prefix to read with; holds no open connection itself."""
 
     dialling: Dialling
     domain: str = ""
@@ -64,7 +66,10 @@ class BulkReader:
         domain: str = "",
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> Self:
-        """A reader of these servers. Given credentials count, then a file of them, then a URL's."""
+        """Return a reader of these servers.
+
+        `credentials` take precedence over the file `creds`, and that over credentials in a URL.
+        """
         addresses, found = split_urls(servers)
         if creds is not None:
             found = Credentials.from_file(creds)
@@ -106,12 +111,12 @@ class BulkReader:
         check: Callable[[StreamSummary, int], None] | None = None,
         pulls: bool = True,
     ) -> AsyncGenerator[Batch, None]:
-        """Records with start <= sequence < stop; the whole stream as it is now by default.
+        """Yield records with start <= sequence < stop; by default the whole stream as it is now.
 
-        `Evicted` if the stream begins behind `start`, or passes us while we read, unless skipped;
-        a `check` of the caller's stands in place of that. What it raises is raised here.
-        With `pulls` the server sends what the range holds and stops; without, the reader stops it
-        after it has sent more. Users who may not request messages need the latter.
+        Raises `Evicted` if the stream begins after `start`, or evicts records before they are read,
+        unless `skip_evicted`. A `check` replaces this test; what it raises propagates. With `pulls`
+        the server sends exactly what the range holds and stops; without it the server pushes until
+        the reader stops it. Users without permission to request messages need the latter.
         """
         state = await self.stream_state(stream)
         check = check or (None if skip_evicted else _check_not_evicted)
@@ -139,10 +144,11 @@ class BulkReader:
     async def direct(
         self, stream: str, *, start: int, stop: int, filters: Sequence[str] = (), batched: bool
     ) -> AsyncGenerator[Batch, None]:
-        """The same records without a consumer, so nothing is consumed whatever the retention.
+        """Yield the same records without a consumer; consumes nothing, whatever the retention.
 
-        `batched` asks for many at a time, which the stream must allow (`allow_direct`); otherwise
-        each costs a request. Nothing is checked, and a lost connection is the caller's to mend.
+        `batched` requests many records at a time, which the stream must allow (`allow_direct`);
+        otherwise each record costs a request. There is no check for evicted records, and the caller
+        handles a lost connection.
         """
         async with self._linked() as link:
             reading = DirectReading(link, self._questions.prefix, stream, filters)
@@ -150,22 +156,23 @@ class BulkReader:
                 yield batch
 
     async def first_since(self, stream: str, time_ns: int) -> int | None:
-        """The sequence of the first record at or after a time; None if there is none."""
+        """Return the sequence of the first record at or after a time; None if there is none."""
         async with self._linked() as link:
             return await self._questions.first_since(link, stream, time_ns)
 
     async def time_of(self, stream: str, seq: int) -> int | None:
-        """The time of the first record at or after a sequence; None if there is none."""
+        """Return the time of the first record at or after a sequence; None if there is none."""
         async with self._linked() as link:
             return await self._questions.time_of(link, stream, seq)
 
     async def newest_payload(self, stream: str, subject: str) -> bytes | None:
-        """The payload of the newest record of a subject; None if there is none."""
+        """Return the payload of the newest record of a subject; None if there is none."""
         async with self._linked() as link:
             return await self._questions.newest_payload(link, stream, subject)
 
     async def store(self, subject: str, payload: bytes, header: bytes = b"") -> int:
-        """Publish one message to a stream; its sequence. For the odd message, not for many."""
+        """Publish one message to a stream; return its sequence. For single messages, not for
+        bulk."""
         async with self._linked() as link:
             heard = await link.request(subject, payload, header=header)
         answer: dict[str, Any] = json.loads(heard.payload)
@@ -176,10 +183,10 @@ class BulkReader:
     async def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False
     ) -> AsyncGenerator[Batch, None]:
-        """The newest record of each subject, ascending by sequence.
+        """Yield the newest record of each subject, ascending by sequence.
 
-        A subject written meanwhile may come again, and an older record of it in front if the
-        consumer has to be made anew: the last one of a subject is the one that counts.
+        A subject written during the read may appear again. If the consumer is recreated, an older
+        record of the subject may come first. The last record of a subject is the valid one.
         """
         selection = SubjectSelection(
             tuple(filters),
@@ -202,10 +209,10 @@ class BulkReader:
         heartbeat: float = WATCH_HEARTBEAT_SECONDS,
         check: Callable[[StreamSummary, int], None] | None = None,
     ) -> Following:
-        """A watch without end: behind `after`, or from the newest record of each subject on.
+        """Return a watch without end: after `after`, or from the newest record of each subject on.
 
-        The caller begins and closes it. `check` is asked before and after every start behind a
-        sequence, and raises to refuse it.
+        The caller begins and closes it. `check` is called before and after every start at a
+        sequence, and raises to reject the start.
         """
         selection = SubjectSelection(
             tuple(filters), last_per_subject=after is None, heartbeat=heartbeat
@@ -276,7 +283,7 @@ class BulkReader:
 
 
 async def _until(following: Following, last: int | None = None) -> AsyncGenerator[Batch, None]:
-    """Batches up to a sequence, or all there are; the consumer is taken back however it ends."""
+    """Yield batches up to a sequence, or until the end; delete the consumer in any case."""
     try:
         await following.begin()
         while True:

@@ -1,6 +1,6 @@
-"""The few questions a bulk reader asks of JetStream, as subjects and JSON, and what comes back.
+"""JetStream API requests of the bulk reader: subjects, JSON bodies and replies.
 
-An answer with an error becomes `Refused`; nothing else is decided here.
+A reply with an error raises `Refused`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from penstock.bulk.bulk_connection import BulkConnection
 
 SECOND_NS: Final = 1_000_000_000
-#: How long the server keeps a consumer whose reader vanished without a word.
+#: How long the server keeps a consumer whose reader disconnected without deleting it.
 INACTIVE_SECONDS: Final = 300
 ASK_IDENTITY: Final = f"NATS/1.0\r\n{PENSTOCK_HEADER}: 1\r\n\r\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What a stream holds now, and which stream it is."""
+    """State, identity and configuration of a stream."""
 
     name: str
     created_ns: int
@@ -41,8 +41,11 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class SubjectSelection:
-    """What an ordered consumer delivers. Without `start_seq` from the beginning, or, if
-    `last_per_subject`, the newest record of each subject and then what is new."""
+    """What an ordered consumer delivers.
+
+    Without `start_seq` it starts at the beginning or, with `last_per_subject`, delivers the newest
+    record of each subject and then new records.
+    """
 
     filters: tuple[str, ...] = ()
     start_seq: int | None = None
@@ -53,7 +56,7 @@ class SubjectSelection:
 
 
 class Questions:
-    """The API as reached over a link."""
+    """The JetStream API, called over a connection."""
 
     def __init__(self, domain: str = "", prefix: str = "") -> None:
         self.prefix = prefix or (domain_api(domain) if domain else API)
@@ -73,7 +76,7 @@ class Questions:
         )
 
     async def first_since(self, link: BulkConnection, stream: str, time_ns: int) -> int | None:
-        """The sequence of the first record at or after a time; None if there is none."""
+        """Return the sequence of the first record at or after a time; None if there is none."""
         body = {"start_time": format_time(time_ns), "next_by_subj": ">"}
         try:
             found = await self.call(link, f"STREAM.MSG.GET.{stream}", body)
@@ -84,7 +87,7 @@ class Questions:
         return int(found["message"]["seq"])
 
     async def time_of(self, link: BulkConnection, stream: str, seq: int) -> int | None:
-        """The time of the first record at or after a sequence; None if there is none."""
+        """Return the time of the first record at or after a sequence; None if there is none."""
         try:
             found = await self.call(
                 link, f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": ">"}
@@ -96,7 +99,7 @@ class Questions:
         return parse_time(found["message"]["time"])
 
     async def newest_payload(self, link: BulkConnection, stream: str, subject: str) -> bytes | None:
-        """The payload of the newest record of a subject; None if there is none."""
+        """Return the payload of the newest record of a subject; None if there is none."""
         try:
             found = await self.call(link, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
         except Refused as error:
@@ -113,7 +116,7 @@ class Questions:
         deliver: str,
         selection: SubjectSelection,
     ) -> int:
-        """Make an ordered consumer; how many records it had to deliver when it was made."""
+        """Create an ordered consumer; return how many records it had to deliver at that time."""
         subject = f"CONSUMER.CREATE.{stream}.{name}"
         if len(selection.filters) == 1:
             subject += f".{selection.filters[0]}"
@@ -121,11 +124,11 @@ class Questions:
         info = await self.call(
             link, subject, body | {"config": ordered_config(name, deliver, selection)}
         )
-        # Delivery may have begun before the answer was made: those count as well.
+        # Delivery may begin before the server creates the reply; those records count as well.
         return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
 
     async def pending_of(self, link: BulkConnection, stream: str, name: str) -> int:
-        """How many records a consumer has still to deliver."""
+        """Return how many records a consumer has yet to deliver."""
         info = await self.call(link, f"CONSUMER.INFO.{stream}.{name}", {})
         return int(info["num_pending"])
 
@@ -152,8 +155,10 @@ class Questions:
 
 
 def ordered_config(name: str, deliver: str, selection: SubjectSelection) -> dict[str, Any]:
-    """A consumer in memory that never redelivers: pushed to `deliver` under flow control, or a
-    pull consumer if that is empty."""
+    """Return the configuration of an in-memory consumer that never redelivers.
+
+    It pushes to `deliver` under flow control, or is a pull consumer if `deliver` is empty.
+    """
     config: dict[str, Any] = {
         "name": name,
         "deliver_policy": "all",

@@ -1,8 +1,8 @@
-"""Connections that are done with, kept open for the next read over the same event loop.
+"""Pool of idle connections, reused by the next read on the same event loop.
 
-A link goes back only when nothing is followed on it any more; what still arrives for an earlier
-reader is nobody's and dropped. Links that were lost meanwhile are thrown away. Whoever makes a pool
-uses it on one event loop alone.
+The caller returns a connection only after it stopped following; later deliveries for the earlier
+reader are dropped. `take` discards connections that were lost meanwhile. A pool belongs to one
+event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IDLE_LINKS_MAX: Final = 4
 
 
 class LinkPool:
-    """Idle links of one event loop."""
+    """Idle connections of one event loop."""
 
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling

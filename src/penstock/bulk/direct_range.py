@@ -1,11 +1,11 @@
-"""Reading a range without a consumer: by direct get, many records a request, or one at a time.
+"""Read a range without a consumer: by direct get in batches, or one record per request.
 
-Nothing is consumed, so this is the way into work queues and streams that keep what is wanted, and
-the way of those who may not make consumers. It is slower: each record comes with headers that tell
-its place, and goes through Python. Several filters are matched here, one is matched by the server.
+Nothing is consumed, so this works for work-queue and interest streams, and for users who may not
+create consumers. It is slower: each record carries its position in headers and passes through
+Python. The server matches a single filter; several filters are matched here.
 
-An answer ends with a status line (204, or 404 when nothing was there); the next request begins
-behind the last record. The server does not hold back, so requests are small.
+A batch reply ends with a status line (204, or 404 if nothing was found); the next request begins
+after the last record. Direct get has no flow control, so requests are small.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 DIRECT_RECORDS: Final = 2000
 DIRECT_BYTES: Final = 8 << 20
-#: Requests for single records that are under way at once.
+#: Single-record requests in flight at once.
 SINGLE_WINDOW: Final = 128
-#: Subjects whose answer is remembered.
+#: Subjects whose filter result is cached.
 SUBJECTS_KEPT: Final = 100_000
 END_OF_BATCH: Final = 204
 NOT_FOUND: Final = 404
@@ -57,7 +57,7 @@ class DirectRow:
 
 @dataclass(slots=True)
 class DirectReading:
-    """Ranges of one stream over one link."""
+    """Reads ranges of one stream over one connection."""
 
     link: BulkConnection
     prefix: str
@@ -66,7 +66,7 @@ class DirectReading:
     _wanted: dict[bytes, bool] = field(default_factory=dict)
 
     async def batches(self, start: int, stop: int, *, batched: bool) -> AsyncGenerator[Batch, None]:
-        """Records with start <= sequence < stop."""
+        """Yield records with start <= sequence < stop."""
         rows_behind = self._many if batched else self._singles
         while start < stop:
             rows, following = await rows_behind(start, stop)
@@ -78,7 +78,7 @@ class DirectReading:
             start = following
 
     async def _many(self, start: int, stop: int) -> tuple[list[DirectRow], int | None]:
-        """Some records, and where the next request begins; None if there is nothing there."""
+        """Return some records and the start of the next request; None if there are no more."""
         body: dict[str, Any] = {"seq": start, "batch": min(DIRECT_RECORDS, stop - start)}
         body["max_bytes"] = DIRECT_BYTES
         if len(self.filters) == 1:
@@ -116,7 +116,7 @@ class DirectReading:
 
 
 def stored_row(reply: bytes) -> DirectRow | None:
-    """The record in a reply to STREAM.MSG.GET; None if there is none."""
+    """Return the record in a reply to STREAM.MSG.GET; None if there is none."""
     answer: dict[str, Any] = json.loads(reply)
     if error := answer.get("error"):
         if error.get("err_code") == NO_MESSAGE_FOUND:
@@ -138,7 +138,8 @@ def _check_end(status: Status) -> None:
 
 
 def row_of(heard: Heard) -> DirectRow:
-    """A record out of an answer; its place stands behind the headers it was stored with."""
+    """Return the record in a direct-get reply; its position follows the headers it was stored
+    with."""
     at = heard.header.rindex(_PLACE)
     place = dict(line.split(b": ", 1) for line in heard.header[at + 2 : -4].split(_CRLF))
     own = heard.header[:at]
@@ -152,7 +153,7 @@ def row_of(heard: Heard) -> DirectRow:
 
 
 def batch_of(rows: Sequence[DirectRow]) -> Batch:
-    """Rows as columns."""
+    """Return the rows as a batch of columns."""
     return Batch(
         len(rows),
         0,

@@ -1,4 +1,4 @@
-"""Why a bulk read failed: the way to the server, the server's refusal, or what the stream lost."""
+"""Errors of the bulk client: connection failures, refusals by the server, evicted records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: JetStream is there but not ready, as after a restart.
+#: JetStream exists but is not ready, for example after a restart.
 UNAVAILABLE = 503
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
@@ -15,15 +15,15 @@ NO_MESSAGE_FOUND = 10037
 
 
 class BulkError(Exception):
-    """The root of what this package raises."""
+    """Base class of the errors this package raises."""
 
 
 class ConnectFailed(BulkError):
-    """No server could be reached, or none would have us."""
+    """No server was reachable, or none accepted the connection."""
 
 
 class AccessDenied(ConnectFailed):
-    """The server does not accept our credentials."""
+    """The server rejected the credentials."""
 
 
 class LinkLost(BulkError):
@@ -31,23 +31,23 @@ class LinkLost(BulkError):
 
 
 class AnswerLate(BulkError):
-    """A request was not answered in time."""
+    """No reply to a request arrived in time."""
 
 
 class NoResponders(BulkError):
-    """Nobody serves the request: no JetStream here, or none yet."""
+    """No subscriber serves the request: JetStream is disabled, or not ready yet."""
 
 
 class NotPermitted(BulkError):
-    """The server's permissions keep us from asking, or from hearing the answer."""
+    """The server's permissions forbid the request, or the subscription to its reply."""
 
 
 class Closed(BulkError):
-    """Who was asked is not open: not yet, or no longer."""
+    """The callee is not open yet, or already closed."""
 
 
 class Refused(BulkError):
-    """JetStream said no. `err_code` tells why, 0 if the server gave none."""
+    """JetStream refused a request. `err_code` gives the reason, 0 if the server gave none."""
 
     def __init__(self, description: str, *, code: int = 0, err_code: int = 0) -> None:
         super().__init__(f"{description} ({err_code or code})")
@@ -57,13 +57,13 @@ class Refused(BulkError):
 
     @classmethod
     def said(cls, error: Mapping[str, Any]) -> Refused:
-        """As the `error` of an answer tells it."""
+        """Create the error from the `error` object of a reply."""
         words = error.get("description", "")
         return cls(words, code=error.get("code", 0), err_code=error.get("err_code", 0))
 
 
 class Evicted(BulkError):
-    """The stream begins at `first_seq`; what was wanted from `wanted` on is gone."""
+    """The stream begins at `first_seq`; records from `wanted` up to it were removed."""
 
     def __init__(self, stream: str, *, wanted: int, first_seq: int) -> None:
         super().__init__(f"stream {stream} begins at {first_seq}, {wanted} was wanted")
@@ -73,7 +73,7 @@ class Evicted(BulkError):
 
 
 def may_pass(error: BulkError) -> bool:
-    """Whether trying again may help: the server is away, or not ready yet."""
+    """Return True if a retry may help: the server is unreachable, or not ready yet."""
     if isinstance(error, AccessDenied):
         return False
     if isinstance(error, Refused):

@@ -1,9 +1,10 @@
-"""Header blocks as columns: names and values of every record, as Arrow keeps maps of lists.
+"""Parse header blocks to columns of names and values, in the layout of an Arrow map of lists.
 
-A block is the line `NATS/1.0` and lines `Name: value`, each ended by CRLF. Names come in the order
-in which they first appear in their block, the values of a name in theirs; lines without a colon are
-passed over, blanks around a value are dropped. Bytes are handed on as they are: whether they are
-text is for the caller to see. No Python object is made for a record with few lines.
+A block is the line `NATS/1.0` followed by lines `Name: value`, each ended by CRLF. Names keep the
+order of their first occurrence in the block, and values the order of their lines. Lines without a
+colon are skipped; blanks around a value are removed. Bytes are passed on unchanged: the caller
+checks whether they are valid text. A block of at most COMPARED_LINES_MAX lines creates no Python
+object.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -12,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef enum:
-    COMPARED_LINES_MAX = 32  # of a block; names of longer ones are found in a dict
+    COMPARED_LINES_MAX = 32  # in larger blocks names are found with a dict
 
 
 cdef struct Line:
@@ -20,7 +21,7 @@ cdef struct Line:
     const char* value
     int32_t name_size
     int32_t value_size
-    int32_t first  # the line of the block on which its name first appeared
+    int32_t first  # index of the first line of the block with the same name
 
 
 cdef struct Texts:
@@ -31,7 +32,7 @@ cdef struct Texts:
 
 
 cdef class HeaderColumns:
-    """What `header_columns` found: `valid` has a bit for each record that has a block."""
+    """Result of `header_columns`. `valid` has a bit set for each record that has a block."""
 
     cdef readonly bytes valid
     cdef readonly bytes starts  # of each record's names
@@ -45,7 +46,7 @@ cdef class HeaderColumns:
 
 
 def header_columns(bytes blocks not None, bytes offsets not None):
-    """The columns of header blocks that lie one behind the other."""
+    """Return the columns of concatenated header blocks."""
     cdef Py_ssize_t count = len(offsets) // 4 - 1
     cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets)
     cdef Py_ssize_t lines_max = blocks.count(b"\r\n") + 1
@@ -92,7 +93,7 @@ def header_columns(bytes blocks not None, bytes offsets not None):
 
 
 cdef bint ascend(const int32_t* at, Py_ssize_t count) noexcept nogil:
-    """Whether no offset is behind the next one, so that all lie between the first and the last."""
+    """Return True if no offset exceeds the next, so all lie between the first and the last."""
     cdef Py_ssize_t index
     for index in range(count):
         if at[index] > at[index + 1]:
@@ -120,7 +121,7 @@ cdef HeaderColumns columns(
 
 
 cdef Py_ssize_t split(const char* block, Py_ssize_t size, Line* lines) noexcept nogil:
-    """The lines of a block behind its first that have a colon."""
+    """Find the lines with a colon, after the first line of a block."""
     cdef const char* end = block + size
     cdef const char* line = next_line(block, end)
     cdef const char* following
@@ -143,7 +144,7 @@ cdef Py_ssize_t split(const char* block, Py_ssize_t size, Line* lines) noexcept 
 
 
 cdef const char* next_line(const char* line, const char* end) noexcept nogil:
-    """Behind the next CRLF, or the end."""
+    """Return the position after the next CRLF, or the end."""
     cdef const char* feed = line
     while feed < end:
         feed = <const char*> memchr(feed, c"\r", end - feed)
@@ -165,7 +166,7 @@ cdef void set_value(Line* line, const char* start, const char* stop) noexcept no
 
 
 cdef void mark(Line* lines, Py_ssize_t count) noexcept nogil:
-    """Tell each line where its name first appeared."""
+    """Set `first` of each line to the index of the first line with the same name."""
     cdef Py_ssize_t index
     cdef Py_ssize_t earlier
     for index in range(count):
@@ -197,7 +198,7 @@ cdef void emit(
 cdef int emit_by_dict(
     Line* lines, Py_ssize_t count, Texts* names, Texts* values, int32_t* value_starts
 ) except -1:
-    """The same for a block of many lines, in time that does not grow with their square."""
+    """Do the same for a block of many lines, without quadratic time."""
     cdef dict seen = {}
     cdef Py_ssize_t index
     for index in range(count):
@@ -242,15 +243,15 @@ cdef enum:
     SIZE_LINE_BYTES = 15
     FIRST_LINE_BYTES = 10  # NATS/1.0 and CRLF
     END_BYTES = 4  # CRLF of the last line, and the empty line
-    VALUE_MAX = 200000000  # another digit still fits 32 bits
+    VALUE_MAX = 200000000  # one more digit still fits 32 bits
 
 
 def without_sizes(bytes blocks not None, bytes offsets not None):
-    """Header blocks of deliveries without payload, as they were stored, and the payloads' sizes.
+    """Split header blocks of deliveries without payload into stored headers and payload sizes.
 
-    A server adds the size as the last line of each block. Returns blocks, offsets and sizes, the
+    The server adds the size as the last line of each block. Returns blocks, offsets and sizes, the
     latter two as 32-bit numbers. A block that has no other line becomes empty; one without a size
-    stays as it is and has size 0.
+    is unchanged and has size 0.
     """
     cdef Py_ssize_t count = len(offsets) // 4 - 1
     cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets)
@@ -283,7 +284,7 @@ def without_sizes(bytes blocks not None, bytes offsets not None):
 
 
 cdef Py_ssize_t last_line(const char* block, Py_ssize_t length) noexcept nogil:
-    """Where the last line of a block begins that is not the empty one."""
+    """Return the start of the last line of a block that is not empty."""
     cdef Py_ssize_t start = length - END_BYTES
     while start > 0 and block[start - 1] != c"\n":
         start -= 1
@@ -291,7 +292,7 @@ cdef Py_ssize_t last_line(const char* block, Py_ssize_t length) noexcept nogil:
 
 
 cdef int32_t size_in(const char* line, Py_ssize_t length) noexcept nogil:
-    """The number of a line that tells a size, its end of block included; -1 if it is none."""
+    """Return the number in a size line that ends its block; -1 if it is no size line."""
     cdef int64_t value = 0
     cdef Py_ssize_t index
     if length <= SIZE_LINE_BYTES + END_BYTES or memcmp(line, SIZE_LINE, SIZE_LINE_BYTES) != 0:

@@ -1,7 +1,8 @@
-"""Who we are to a server, and where it is: addresses, secrets, and the CONNECT line made of them.
+"""Server addresses, credentials, and the CONNECT line built from them.
 
-Secrets live in `Credentials`, which no `repr` and no error shows; a URL that carried some is split
-into an address without and the credentials. Signing a server's nonce is all the cryptography here.
+`Credentials` holds the secrets; no `repr` and no error text shows them. A URL with secrets is split
+into an address without secrets and the credentials. The only cryptography here is the signature of
+the server's nonce.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SECTION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens."""
+    """Host, port and scheme of a server."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -45,7 +46,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What proves who we are; empty for a server that does not ask."""
+    """Secrets that authenticate the client; empty for a server without authentication."""
 
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
@@ -58,7 +59,7 @@ class Credentials:
 
     @classmethod
     def from_file_text(cls, text: str) -> Self:
-        """The JWT and the seed of a credentials file."""
+        """Return the JWT and the seed of a credentials file."""
         found = {name.upper(): value for name, value in _SECTION.findall(text)}
         try:
             return cls(jwt=found["NATS USER JWT"], seed=found["USER NKEY SEED"])
@@ -70,7 +71,7 @@ class Credentials:
         return cls.from_file_text(Path(path).read_text())
 
     def answer(self, nonce: str) -> dict[str, str]:
-        """The fields of CONNECT that prove who we are."""
+        """Return the CONNECT fields that authenticate the client."""
         fields = {"user": self.user, "pass": self.password, "auth_token": self.token}
         if self.jwt:
             fields["jwt"] = self.jwt
@@ -81,13 +82,13 @@ class Credentials:
         return {name: value for name, value in fields.items() if value}
 
     def sign(self, nonce: str) -> str:
-        """The signature of a nonce as CONNECT carries it."""
+        """Return the signature of a nonce as CONNECT carries it."""
         signature = nkeys.sign(self.seed, nonce.encode())
         return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 
 def split_url(url: str) -> tuple[Address, Credentials]:
-    """A server's address, and the credentials its URL carried."""
+    """Return the server address of a URL, and the credentials in it."""
     parts = urlsplit(url if "://" in url else f"{SCHEMES[0]}://{url}")
     if parts.scheme not in SCHEMES:
         raise ValueError(f"a server is named nats:// or tls://, not {parts.scheme}://")
@@ -102,7 +103,7 @@ def split_url(url: str) -> tuple[Address, Credentials]:
 
 
 def split_urls(urls: str | Sequence[str]) -> tuple[tuple[Address, ...], Credentials]:
-    """Several servers, tried in turn; the first credentials among their URLs count."""
+    """Return several servers, tried in order, and the first credentials among their URLs."""
     named = urls.split(",") if isinstance(urls, str) else urls
     pairs = [split_url(url.strip()) for url in named]
     if not pairs:

@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, for code that has none: calls go in and block until done.
+"""Event loop in its own thread, for code without one: calls block until done.
 
-States: made -> running -> closed. A call before or after `running` is refused at once, and one that
-is under way when the thread is closed ends with `Closed`: nobody waits for an answer of a loop that
-has gone. Closing twice is allowed, also from several threads.
+States: created -> running -> closed. A call outside `running` raises `Closed` at once; a call in
+progress when the thread is closed ends with `Closed`. `close` may be called repeatedly and from
+several threads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads. A daemon: a program that forgets it can still end."""
+    """Runs coroutines for other threads. A daemon thread, so it never keeps a program alive."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        """There while calls are taken; it changes under the lock alone."""
+        """Set while calls are accepted; `call` and `close` access it under the lock."""
         self._lock = threading.Lock()
         self._is_up = threading.Event()
 
@@ -40,21 +40,21 @@ class LoopThread:
         return self._loop is not None
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """What a coroutine returns or raises; `TimeoutError` after so many seconds."""
+        """Run a coroutine and return its result; raises `TimeoutError` after `timeout` seconds."""
         with self._lock:
             if self._loop is None:
                 coroutine.close()
                 raise Closed(f"{self._name} is not open")
-            # Under the lock: behind a stop nothing would carry it out.
+            # Under the lock: the loop would never run a coroutine submitted after the stop.
             future = asyncio.run_coroutine_threadsafe(_within(coroutine, timeout), self._loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            coroutine.close()  # it may never have begun
+            coroutine.close()  # the loop may never have started it
             raise Closed(f"{self._name} was closed") from None
 
     def close(self) -> None:
-        """End what is under way, and the thread with it."""
+        """Cancel the calls in progress and end the thread."""
         with self._lock:
             loop, self._loop = self._loop, None
             if loop is not None:
@@ -63,7 +63,7 @@ class LoopThread:
             self._thread.join()
 
     def _live(self) -> None:
-        # Leaving the runner cancels what still waits and ends generators left in the middle.
+        # Leaving the runner cancels pending tasks and closes unfinished async generators.
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             self._loop = loop

@@ -1,13 +1,14 @@
-"""One stream followed by an ordered consumer that is made anew whenever it broke.
+"""Follows one stream with an ordered consumer, and recreates the consumer whenever it breaks.
 
-States: not begun -> delivering -> (broken -> delivering)* -> closed. It breaks when the consumer's
-sequence has a gap, heartbeats stay out for three intervals, the connection is lost, or the server
-ends the consumer. It then begins again behind `position`, the last sequence handed on or passed by,
-through the caller's check of the stream before *and* after the consumer is made: what was evicted
-in between would be missing without a word otherwise.
+States: not begun -> delivering -> (broken -> delivering)* -> closed. It breaks when the consumer
+sequence has a gap, heartbeats are missing for three intervals, the connection is lost, or the
+server ends the consumer. It then starts again after `position`, the last sequence returned or
+skipped. The caller's check of the stream runs before *and* after the consumer is created: otherwise
+records evicted in between would be missing silently.
 
-Nothing is handed on twice, and nothing out of order. Flow control is answered when the reader comes
-back for more, so a slow reader slows the server.
+Invariant: no record is returned twice or out of order. Flow control is acknowledged when the caller
+requests the next item, so a slow reader slows the server. The caller calls `begin`, then `next`
+repeatedly, then `close`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from penstock.bulk.bulk_requests import Questions, StreamSummary, SubjectSelection
     from penstock.bulk.subscription_feed import Item, SubscriptionFeed
 
-#: So many heartbeats may stay out before the consumer counts as gone.
+#: Number of missed heartbeats after which the consumer counts as lost.
 HEARTBEATS_MISSED_MAX: Final = 3
 QUIET_HEARTBEATS: Final = 1.25
-"""After so many without a word from the server the caller is told."""
+"""Heartbeat intervals without traffic after which the caller gets `Quiet`."""
 RECONNECT_SECONDS: Final = 60.0
 RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
@@ -53,35 +54,35 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The server has looked at everything up to `seq`, and we have all of it that we want."""
+    """The server has processed everything up to `seq`, and all matching records were returned."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """Everything the stream held has been delivered: nothing was pending behind the last record.
+    """Every record the stream held was delivered: nothing was pending after the last record.
 
-    A count taken at the start would not do. A record it counted may be overwritten before its turn,
-    and its subject's new one comes last.
+    A count taken at the start is not sufficient: a counted record may be overwritten before its
+    delivery, and the new record of its subject comes last.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PastEnd:
-    """Nothing up to the last sequence wanted is to come any more."""
+    """No further record up to the last sequence wanted will arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A heartbeat is missing. The stream may have been deleted; comes once for each silence."""
+    """A heartbeat is missing; the stream may have been deleted. Reported once per silence."""
 
 
 Event = Batch | Idle | EndReached | PastEnd | Quiet
 
 
 class Following:
-    """Hands on batches and marks in order; `check(state, position)` raises to refuse a start."""
+    """Returns batches and marks in order; `check(state, position)` raises to reject a start."""
 
     def __init__(
         self,
@@ -114,7 +115,8 @@ class Following:
         self._handed = 0
         self._is_caught_up = False
         self._is_in_doubt = False
-        """Nothing came for a while: what was pending may be gone, or on its way."""
+        """Nothing arrived for a while: the pending records may have been removed, or be in
+        flight."""
         self._has_begun = False
         self._is_quiet = False
         self.position = after
@@ -123,9 +125,9 @@ class Following:
     # -- reading
 
     async def begin(self) -> None:
-        """Connect and make the consumer. What is refused is raised; nothing is tried twice.
+        """Connect and create the consumer. Raises on refusal; tries only once.
 
-        A connection that was there and is lost on the way is for `next` to replace.
+        A connection that is lost during this call is replaced by `next`.
         """
         with contextlib.suppress(LinkLost):
             await self._begin()
@@ -133,7 +135,7 @@ class Following:
         self._has_begun = True
 
     async def next(self) -> Event:
-        """The next batch or mark, through as many new consumers as it takes."""
+        """Return the next batch or mark; recreate the consumer as often as necessary."""
         while True:
             if self._feed is None:
                 await self._patiently(self._begin)
@@ -151,11 +153,11 @@ class Following:
                 return event
 
     async def state(self) -> StreamSummary:
-        """The stream now; once begun, a server that is away is waited for."""
+        """Return the current state of the stream; after `begin`, wait for an unreachable server."""
         return await (self._patiently(self._state) if self._has_begun else self._state())
 
     async def close(self) -> None:
-        """Take the consumer back and disconnect."""
+        """Delete the consumer and release the connection."""
         link, self._link, self._feed = self._link, None, None
         if link is None:
             return
@@ -164,10 +166,10 @@ class Following:
         finally:
             await self._release(link)
 
-    # -- what came
+    # -- received items
 
     async def _next_item(self) -> Item | None:
-        """What came; None once if nothing did for longer than a heartbeat."""
+        """Return the next item; None once if nothing arrived for longer than a heartbeat."""
         assert self._feed is not None
         was_quiet, self._is_quiet = self._is_quiet, False
         heartbeats = HEARTBEATS_MISSED_MAX - QUIET_HEARTBEATS if was_quiet else QUIET_HEARTBEATS
@@ -219,17 +221,19 @@ class Following:
         return Idle(seq)
 
     async def _has_nothing_pending(self) -> bool:
-        """What was pending may have been removed in the meantime: then no record says so.
+        """Return True if the consumer has nothing pending.
 
-        Nor does a heartbeat alone: a server that is busy sends one in the midst of a backlog.
+        Pending records may have been removed meanwhile; no delivered record reports that. A
+        heartbeat alone does not prove it either: a busy server sends one in the middle of a
+        backlog.
         """
         try:
             link = await self._connected()
             return await self._questions.pending_of(link, self._stream, self._consumer) == 0
         except AccessDenied:
-            return True  # who may not ask has to believe the heartbeat
+            return True  # without permission to request it, trust the heartbeat
         except BulkError:
-            return False  # the next heartbeat asks again
+            return False  # the next heartbeat triggers another request
 
     def _caught_up(self) -> EndReached:
         self._is_caught_up = True
@@ -246,10 +250,10 @@ class Following:
         )
         self._feed = None
 
-    # -- beginning
+    # -- start
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it is done, refused, or the server was away for too long."""
+        """Retry until success, refusal, or `reconnect_seconds` without a server."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._reconnect_seconds
         pause = RETRY_SECONDS_FIRST
@@ -286,7 +290,8 @@ class Following:
         self._feed = feed
 
     def _subscribe(self, link: BulkConnection) -> tuple[str, SubscriptionFeed]:
-        """Listen for deliveries; the subject a consumer shall push to, if it shall."""
+        """Follow a new subject; return the subject to push to (empty for a pull consumer) and the
+        feed."""
         return link.follow(
             stop_seq=self._stop_seq, mark_caught_up=True, whole_batches=self._whole_batches
         )
@@ -298,10 +303,11 @@ class Following:
         deliver: str,
         selection: SubjectSelection,
     ) -> int:
-        """How many records the consumer had to deliver; 1 if the answer is lost behind some.
+        """Create the consumer; return how many records it has to deliver.
 
-        A server may deliver before it answers, and those records are good without the answer:
-        over a connection that never lives long there might be no others.
+        Returns 1 if the connection is lost after records arrived but before the reply. A server may
+        deliver before it replies, and those records are valid without the reply; over short-lived
+        connections there might be no others.
         """
         try:
             return await self._questions.create_consumer(
@@ -313,10 +319,10 @@ class Following:
             raise
 
     async def _confirm(self) -> None:
-        """The check after the consumer was made: until it has passed nothing is handed on.
+        """Run the check after the consumer was created; until it passes, no record is returned.
 
-        A later answer says as much, since a stream never begins earlier than it did. So what came
-        over a connection that is lost by now still counts.
+        A later stream state is sufficient, because the first sequence of a stream never decreases.
+        So records received over a connection that was lost since remain valid.
         """
         if self._check is not None and self._unconfirmed is not None:
             self._check(await self._state(), self._unconfirmed)
@@ -328,13 +334,14 @@ class Following:
         return self._link
 
     def _drop_mute(self, error: BulkError) -> None:
-        """A connection that no longer answers is no connection."""
+        """Abort a connection on which a request timed out."""
         if isinstance(error, AnswerLate) and self._link is not None:
             self._link.abort()
             self._link = None
 
     async def _delete(self, link: BulkConnection) -> None:
-        """Best effort: a consumer without a reader ends by itself after a while."""
+        """Delete the consumer, best effort: the server removes an inactive consumer after a
+        while."""
         name, self._consumer = self._consumer, ""
         if not name:
             return

@@ -1,10 +1,10 @@
-# The window of unanswered publishes, as frames ask it which of them are to be sent again.
+# The window of unanswered publishes; `Frames` reads it to select the publishes to send again.
 
 from libc.stdint cimport int64_t
 
 
 cdef class Window:
-    cdef unsigned char* waiting  # a slot per number: whether its answer is to come
+    cdef unsigned char* waiting  # one slot per number: 1 if its reply is outstanding
     cdef int64_t slots
     cdef bytes ack_start
     cdef const char* start

@@ -1,12 +1,12 @@
-"""Answers to numbered publishes: which are still to come, kept in C for as many as are in flight.
+"""Window of numbered publishes in flight: tracks in C which replies are outstanding.
 
-Every publish has a number, the last token of the subject its answer comes to. An ordinary answer
-(stored by the stream we mean, or a duplicate of what it has) marks its number and is done with;
-whatever else is said about a number is told like any other message, for Python to judge. Duplicates
-are listed with the sequence of the message they repeat, until `take_repeats` returns them.
+Every publish has a number, the last token of its reply subject. A plain ack (stored by the expected
+stream, or a duplicate of a message it has) marks its number as answered. Any other reply is
+returned like any other message, for `Publisher` to handle. Duplicates are listed with the sequence
+of the original message until `take_repeats` returns them.
 
-Invariant: numbers below `oldest` are answered, those from `next` on were not sent, and at most
-`slots` lie between, so a slot never stands for two.
+Invariant: numbers below `oldest` are answered, numbers from `next` on are not sent, and at most
+`slots` lie between, so a slot never stands for two numbers.
 """
 
 from libc.stdint cimport int64_t
@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef class Window:
-    """The publishes in flight. `stream` is where they are to be stored; empty for any."""
+    """The publishes in flight. `stream` is the stream that must store them; empty for any."""
 
     def __cinit__(self, int64_t slots, str stream=""):
         if not 1 <= slots <= SLOTS_MAX:
@@ -42,11 +42,11 @@ cdef class Window:
 
     @property
     def room(self):
-        """How many more may be sent."""
+        """Number of publishes that may still be sent."""
         return self.slots - (self.next - self.oldest)
 
     def open(self, int64_t count):
-        """So many more are on their way; the number of the first."""
+        """Record `count` more publishes as in flight; return the number of the first."""
         cdef int64_t number
         if not 0 <= count <= self.room:
             raise ValueError("more publishes than the window has room for")
@@ -60,11 +60,11 @@ cdef class Window:
         return self.awaits(number)
 
     def settle(self, int64_t number):
-        """Nothing more is expected for this number; False if nothing was."""
+        """Record this number as answered; return False if it was not waiting."""
         return self.answer(number)
 
     def take_repeats(self):
-        """Duplicates since the last call, as (number, sequence of the original)."""
+        """Return the duplicates since the last call, as (number, sequence of the original)."""
         cdef Py_ssize_t index
         found = [
             (self.repeats[2 * index], self.repeats[2 * index + 1])
@@ -74,7 +74,7 @@ cdef class Window:
         return found
 
     cdef bint note_repeat(self, int64_t number, int64_t sequence) noexcept nogil:
-        """List a duplicate; False if there is no memory for it."""
+        """List a duplicate; return False if out of memory."""
         cdef Py_ssize_t room
         cdef int64_t* larger
         if self.repeat_count == self.repeat_room:
@@ -103,7 +103,7 @@ cdef class Window:
 
 
 cdef class PublishAcks(WireReader):
-    """An intake that settles ordinary answers of one subscription itself."""
+    """A wire reader that records the plain acks of one subscription in a window itself."""
 
     cdef long long answers_sid
     cdef Window window
@@ -118,7 +118,7 @@ cdef class PublishAcks(WireReader):
         return WireReader.sort_out(self)
 
     cdef bint settled(self) noexcept nogil:
-        """Whether this was an ordinary answer."""
+        """Record the reply if it is a plain ack; return True if it is."""
         cdef const char* text = self.delivery.payload.data
         cdef size_t size = self.delivery.payload.size
         cdef int64_t number
@@ -145,7 +145,7 @@ cdef int64_t last_token(const char* subject, size_t size) noexcept nogil:
 
 
 cdef int64_t sequence_in(const char* text, size_t size) noexcept nogil:
-    """The sequence an answer names; negative if it names none."""
+    """Return the sequence in a reply; negative if there is none."""
     cdef const char* digits = value_of(text, size, b'"seq":', SEQUENCE_BYTES)
     cdef size_t count = 0
     if digits == NULL:
@@ -158,7 +158,8 @@ cdef int64_t sequence_in(const char* text, size_t size) noexcept nogil:
 cdef const char* value_of(
     const char* text, size_t size, const char* key, Py_ssize_t key_bytes
 ) noexcept nogil:
-    """What follows a key; NULL if it is not there. No value of an ordinary answer has such text."""
+    """Return the text after a key; NULL if the key is missing. No value of a plain ack contains a
+    key."""
     cdef const char* end = text + size
     cdef const char* quote = <const char*> memchr(text, c'"', size)
     while quote != NULL and end - quote >= key_bytes:

@@ -1,9 +1,9 @@
-"""Rows of columns as publishes on the wire, many at a time, each numbered for its answer.
+"""Encode rows of columns as publish frames, many at a time, each numbered for its reply.
 
-Columns are as Arrow has them: a run of bytes, and 32-bit offsets in front of every value and behind
-the last; or one value that stands for every row. Subjects and sizes are checked here, because a
-server would take a bad one for the end of the conversation. What stands in header lines is the
-caller's to check: nobody can tell a line end in a value from one that was meant.
+A column has the Arrow layout: one run of bytes with a 32-bit offset before every value and one
+after the last; or it is one value for every row. Subjects and sizes are checked here, because the
+server closes the connection on an invalid one. The caller checks the header lines: a line end
+within a value cannot be distinguished from an intended one here.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -20,11 +20,11 @@ cdef enum:
     ID_START_BYTES = 13
     BATCH_START_BYTES = 15
     BATCH_NUMBER_BYTES = 23
-    SUBJECT_BYTES_MAX = 4096  # what fits a control line of any server, an inbox beside it
+    SUBJECT_BYTES_MAX = 4096  # together with an inbox it fits the control line of any server
 
 
 class RowError(ValueError):
-    """A row that cannot be published. `row` counts within its columns."""
+    """A row that cannot be published. `row` is its index within the columns."""
 
     row = 0
 
@@ -39,16 +39,16 @@ cdef struct Cell:
 
 
 cdef class Values:
-    """A column of bytes, or one value for every row. Keeps what it points into alive."""
+    """A column of bytes, or one value for every row. Keeps the underlying buffers alive."""
 
     cdef readonly Py_ssize_t count
-    cdef const int32_t* offsets  # NULL if one value stands for all
+    cdef const int32_t* offsets  # NULL if one value applies to all rows
     cdef const char* data
     cdef size_t data_bytes
     cdef object owner
 
     def __init__(self, Py_ssize_t count, offsets, data, Py_ssize_t first=0):
-        """`first` is how many values of the buffers come before the first one meant."""
+        """Wrap Arrow buffers; `first` is the number of values in them to skip."""
         cdef const unsigned char[::1] spans = memoryview(offsets).cast("B")
         cdef const unsigned char[::1] run = memoryview(b"" if data is None else data).cast("B")
         cdef size_t needed = sizeof(int32_t) * (first + count + 1)
@@ -64,7 +64,7 @@ cdef class Values:
 
     @staticmethod
     def one(bytes value not None, Py_ssize_t count):
-        """The same value in every row."""
+        """Return a column with the same value in every row."""
         cdef Values made = Values.__new__(Values)
         made.owner = value
         made.count = count
@@ -94,7 +94,7 @@ cdef int check_offsets(Values values) except -1:
 
 
 cdef class Frames:
-    """Publishes as bytes. The first has the number `first`, and there are `count` of them."""
+    """`count` publishes as bytes; the first has the number `first`."""
 
     cdef readonly bytes data
     cdef readonly int64_t first
@@ -107,7 +107,7 @@ cdef class Frames:
         return self.first + self.count
 
     def unanswered(self, Window window not None):
-        """The bytes of those whose answers are still to come, in their order."""
+        """Return the bytes of the publishes without a reply, in order."""
         cdef Py_ssize_t index
         parts = []
         for index in range(self.count):
@@ -116,7 +116,7 @@ cdef class Frames:
         return b"".join(parts)
 
     def frame(self, int64_t number):
-        """One publish."""
+        """Return the bytes of one publish."""
         cdef Py_ssize_t index = number - self.first
         if not 0 <= index < self.count:
             raise IndexError("no such publish among these")
@@ -125,13 +125,13 @@ cdef class Frames:
 
 
 cdef struct Plan:
-    const char* inbox  # where answers go, ending in a dot; empty if none is wanted
+    const char* inbox  # prefix of the reply subject, ends in a dot; empty if no reply is wanted
     size_t inbox_bytes
     int64_t first
     size_t payload_bytes_max
     const char* common  # header lines of every row
     size_t common_bytes
-    const char* batch  # the id of an atomic batch, whose members count from one; or empty
+    const char* batch  # id of an atomic batch, whose members count from one; or empty
     size_t batch_bytes
 
 
@@ -141,12 +141,12 @@ def encode(
     size_t payload_bytes_max=INT32_MAX, Py_ssize_t rows_max=INT32_MAX, bytes batch=b"",
     bytes common=b"",
 ):
-    """Rows from `start` on, as many as `rows_max` and `bytes_max` allow, but one at least.
+    """Encode rows from `start` on, as many as `rows_max` and `bytes_max` allow, but at least one.
 
-    `ids` are message ids, `lines` header lines with their line ends; an empty one is left out.
-    `common` are header lines that every row has, before its own.
-    With an inbox, answers are asked for at `inbox` + number. With a batch, rows are members of that
-    atomic batch, the first of them its first. `RowError` names the row at fault.
+    `ids` are message ids, `lines` are header lines with their line ends; empty values are omitted.
+    `common` are header lines that every row gets, before its own. With an inbox, each row requests
+    a reply at `inbox` + number. With a batch, the rows are members of that atomic batch, starting
+    with member 1. `RowError` carries the index of an invalid row.
     """
     cdef Plan plan
     cdef Py_ssize_t count = subjects.count
@@ -215,7 +215,7 @@ cdef size_t needed_for(
     Plan* plan, Values subjects, Values payloads, Values ids, Values lines, Py_ssize_t row,
     int64_t member,
 ) except? 0:
-    """An upper bound of a frame's bytes."""
+    """Return an upper bound of a frame's size in bytes."""
     cdef size_t header = header_bytes(
         plan, member, ids.at(row).size if ids is not None else 0,
         lines.at(row).size if lines is not None else 0,
@@ -267,7 +267,7 @@ cdef object shown(Cell subject):
 cdef char* put_frame(
     char* at, const Plan* plan, int64_t member, Cell subject, Cell payload, Cell id, Cell lines
 ) noexcept nogil:
-    """One publish. `member` counts those of a call from one."""
+    """Write one publish. `member` counts the rows of a call from one."""
     cdef size_t header = header_bytes(plan, member, id.size, lines.size)
     if header:
         at = put(at, b"HPUB ", 5)
@@ -310,7 +310,7 @@ cdef char* put_block(
 
 
 cdef inline char* put(char* at, const char* data, size_t size) noexcept nogil:
-    if size:  # a column without bytes has no address
+    if size:  # an empty column has a NULL data pointer
         memcpy(at, data, size)
     return at + size
 

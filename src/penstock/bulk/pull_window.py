@@ -1,12 +1,12 @@
-"""How many messages a read of a range asks the server for, and when: pure arithmetic.
+"""Decides how many messages a range read requests from the server, and when. No I/O.
 
 Invariant: no more messages are requested than are expected in the range, so a server never sends
-far beyond its end. At most two requests of `chunk` messages are under way; a new one goes out when
-half of that has arrived. When as many messages came as were expected and the range has not ended,
-`is_probing` requests of 1, 2, 4, … messages find out the rest.
+far beyond its end. At most two requests of `chunk` messages are in flight; a new one is sent when
+half of that has arrived. When all expected messages arrived and the range has not ended, requests
+of 1, 2, 4, … messages (`is_probing`) find the remaining ones.
 
-The caller reports what arrived (`delivered`, `last_seq`) and what the server cancelled
-(`returned`), and sends what `next_request` returns.
+The caller reports what arrived (`arrived`) and what the server cancelled (`returned`), and sends
+what `next_request` returns.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-#: Messages in one request at most.
+#: Maximum number of messages in one request.
 CHUNK_RECORDS: Final = 10_000
-#: Bytes a request should bring, by the mean size of a message.
+#: Target size of a request in bytes, by the mean size of a message.
 CHUNK_BYTES: Final = 4 << 20
-#: Bytes a request may bring, whatever the sizes are: two fit into a server's `max_pending`.
+#: Upper limit of a request in bytes: two requests fit into a server's `max_pending`.
 REQUEST_BYTES_MAX: Final = 16 << 20
-#: Messages after which their own mean size counts, not that of the whole stream.
+#: Number of messages after which their own mean size replaces that of the whole stream.
 SAMPLE_RECORDS: Final = 100
 
 
 @dataclass(slots=True)
 class PullWindow:
-    """Sequences up to `stop_seq`, from the one after `last_seq` on."""
+    """Request state for sequences after `last_seq`, up to `stop_seq`."""
 
     stop_seq: int
     last_seq: int
     expected: int
-    """Messages in the range, as counted when the read began."""
+    """Number of messages in the range, as counted when the read began."""
     mean_bytes: float = 1.0
     requested: int = 0
     delivered: int = 0
@@ -39,14 +39,14 @@ class PullWindow:
     _probe: int = field(default=1, init=False)
 
     def arrived(self, delivered: int, last_seq: int, byte_count: int) -> None:
-        """So many messages came in all, the last of them with this sequence."""
+        """Record the total of messages received, and the sequence of the last one."""
         self.delivered = delivered
         self.last_seq = max(self.last_seq, last_seq)
         if delivered >= SAMPLE_RECORDS:
             self.mean_bytes = byte_count / delivered
 
     def returned(self, count: int) -> None:
-        """The server will not deliver so many of those that were requested."""
+        """Record that the server will not deliver `count` of the requested messages."""
         self.requested = max(self.delivered, self.requested - count)
 
     @property
@@ -58,7 +58,7 @@ class PullWindow:
         return max(1, min(CHUNK_RECORDS, int(CHUNK_BYTES / max(self.mean_bytes, 1.0))))
 
     def next_request(self) -> int:
-        """Messages to ask for now; 0 if none. They count as requested from then on."""
+        """Return the number of messages to request now, and count them as requested; 0 if none."""
         left = self.stop_seq - self.last_seq - self.in_flight
         if left <= 0 or self.in_flight > self.chunk:
             return 0

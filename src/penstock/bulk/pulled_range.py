@@ -1,12 +1,12 @@
-"""A range of a stream, requested from a pull consumer in portions that end where the range ends.
+"""Range read with a pull consumer that requests messages only up to the end of the range.
 
-A push consumer sends as fast as flow control lets it, and has sent far more than a short range
-holds before its reader can stop it. Here the server sends what was requested (`PullWindow`) and
-stops. Everything else is as in `Following`: the consumer is replaced when it breaks, and reading
-goes on after `position`.
+A push consumer sends as fast as flow control allows, and sends far more than a short range holds
+before its reader can stop it. Here the server sends what was requested (`PullWindow`) and stops.
+Everything else works as in `Following`: the consumer is recreated when it breaks, and reading
+continues after `position`.
 
 The number of messages in a range with gaps or filters is the difference of two counts: what a
-consumer that starts at the range has to deliver, and what one that starts after it would have to.
+consumer that starts at the range has to deliver, and what one that starts after it has to deliver.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from penstock.bulk.ordered_consumer import Event
     from penstock.bulk.subscription_feed import Status, SubscriptionFeed
 
-#: How long a request waits for messages; the server ends it then and it is sent again.
+#: Lifetime of a request; the server then ends it and the reader sends another.
 REQUEST_SECONDS: Final = 30.0
-#: The reader is slow: nothing more is requested while so many bytes wait for it.
+#: Limit for a slow reader: nothing more is requested while this many bytes wait for it.
 WAITING_BYTES_MAX: Final = 16 << 20
-#: What a delivery without its payload weighs about.
+#: Approximate size of a delivery without its payload.
 HEADERS_ONLY_BYTES: Final = 200.0
 NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT = 404, 408, 409
-#: Texts of 409 that end one request and not the consumer.
+#: Texts of status 409 that end one request but not the consumer.
 REQUEST_ENDS: Final = ("batch completed", "message size exceeds maxbytes", "exceeded maxrequest")
 PENDING: Final = b"Nats-Pending-Messages"
 
@@ -50,7 +50,7 @@ class PulledRange(Following):
         self._inbox = ""
         self._is_oversized = False
 
-    # -- beginning
+    # -- start
 
     def _subscribe(self, link: BulkConnection) -> tuple[str, SubscriptionFeed]:
         self._inbox, feed = link.follow(
@@ -74,10 +74,10 @@ class PulledRange(Following):
         self._request()
 
     async def _expected(self, link: BulkConnection, before: int) -> int:
-        """Messages between `before` and the end of the range."""
+        """Return the number of messages between `before` and the end of the range."""
         in_range = self._stop_seq - before
         if self._initial >= self._last_seq - before:
-            return in_range  # nothing is missing from there to the end of the stream
+            return in_range  # no sequence is missing from there to the end of the stream
         if self._stop_seq >= self._last_seq:
             return min(in_range, self._initial)
         after = replace(self._selection, start_seq=self._stop_seq + 1)
@@ -88,13 +88,13 @@ class PulledRange(Following):
         except LinkLost:
             raise
         except BulkError:
-            return 0  # it is found out by small requests
+            return 0  # small probing requests find the number
         return max(0, min(in_range, self._initial - behind))
 
     # -- requests
 
     def _arrived(self) -> None:
-        """Something was read off the wire."""
+        """Update the window after a read from the socket, and request more."""
         link, window = self._link, self._window
         if link is not None and window is not None:
             window.arrived(link.delivered, link.last_seq, link.delivered_bytes)
@@ -121,10 +121,10 @@ class PulledRange(Following):
             with contextlib.suppress(LinkLost):
                 link.publish(subject, json.dumps(body).encode(), reply=self._inbox)
 
-    # -- what came
+    # -- received items
 
     async def next(self) -> Event:
-        self._request()  # the reader took something, so there may be room
+        self._request()  # the reader took an item, so the window may have room
         event = await super().next()
         self._request()
         return event

@@ -1,8 +1,8 @@
-"""Records of a stream, many at a time, as columns: the form they cross every border in.
+"""Immutable batch of stream records as columns.
 
-Subjects, header blocks and payloads each lie in one run of bytes with offsets of 32 bits in front of
-every record and behind the last, sequences and times are 64-bit numbers: what Arrow takes as it
-stands. `rows` makes tuples for those who want Python values. A batch never changes.
+Subjects, header blocks and payloads are one run of bytes each, with a 32-bit offset before every
+record and one after the last; sequences and times are 64-bit numbers. Arrow uses these buffers
+without conversion. `rows` returns the records as Python tuples.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -13,8 +13,11 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef class Batch:
-    """`first` and `last` are sequences, 0 if there are no records; `pending` is what the server had
-    still to deliver behind the last one."""
+    """Columns of `count` records.
+
+    `first` and `last` are sequences, 0 if there are no records. `pending` is the number of records
+    the server had yet to deliver after the last one.
+    """
 
     cdef readonly Py_ssize_t count
     cdef readonly int64_t pending
@@ -65,11 +68,12 @@ cdef class Batch:
 
     @property
     def byte_count(self):
-        """Bytes of subjects, headers and payloads."""
+        """Total size of subjects, headers and payloads in bytes."""
         return len(self.subjects) + len(self.headers) + len(self.payloads)
 
     def first_gap(self, int64_t frontier):
-        """The sequence in front of the first one missing behind `frontier`; -1 if none is."""
+        """Return the sequence before the first missing one after `frontier`; -1 if none is
+        missing."""
         cdef const int64_t* seqs = <const int64_t*> PyBytes_AS_STRING(self.seqs)
         cdef Py_ssize_t index
         for index in range(self.count):
@@ -79,7 +83,7 @@ cdef class Batch:
         return -1
 
     def rows(self):
-        """The records as tuples: subject, sequence, time in ns, header block, payload."""
+        """Return the records as tuples: subject, sequence, time in ns, header block, payload."""
         cdef const int64_t* seqs = <const int64_t*> PyBytes_AS_STRING(self.seqs)
         cdef const int64_t* times = <const int64_t*> PyBytes_AS_STRING(self.times)
         cdef list rows = PyList_New(self.count)
@@ -98,7 +102,8 @@ cdef class Batch:
 
 
 cdef int check_offsets(Py_ssize_t count, bytes data, bytes offsets) except -1:
-    """Offsets ascend from 0 to the end of the data: whoever follows them stays inside."""
+    """Raise unless offsets ascend from 0 to the end of the data, so that no read leaves the
+    data."""
     cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets)
     cdef Py_ssize_t index
     if count < 0 or len(offsets) != 4 * (count + 1) or at[0] != 0 or at[count] != len(data):
@@ -116,5 +121,5 @@ cdef inline object bytes_at(bytes data, bytes offsets, Py_ssize_t index):
 
 cdef inline object text_at(bytes data, bytes offsets, Py_ssize_t index):
     cdef const int32_t* at = <const int32_t*> PyBytes_AS_STRING(offsets) + index
-    # A subject is any bytes; what is not text comes through and can be turned back.
+    # A subject may hold any bytes; surrogateescape makes invalid UTF-8 reversible.
     return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(data) + at[0], at[1] - at[0], "surrogateescape")

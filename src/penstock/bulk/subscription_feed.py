@@ -1,8 +1,8 @@
-"""What a followed subscription brings, in order: batches of records, and what was said in between.
+"""Queue of what a followed subscription delivers: batches of records, and statuses in between.
 
-A feed holds what its reader has not taken yet. Flow control bounds that from the server's side,
-since an answer is due only when its place in the order is reached; `FEED_BYTES_MAX` bounds it from
-ours, whatever the server does.
+The feed holds the items its reader has not taken yet, in wire order. The server bounds it by flow
+control, because the reader acknowledges a flow control request only when it reaches it in the
+queue; `FEED_BYTES_MAX` bounds it on the client side, whatever the server does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from penstock.bulk.wire_reader import WireReader
 
-#: Beyond this the socket is not read: twice what a server sends before flow control stops it.
+#: Above this the socket is not read: twice what a server sends before flow control stops it.
 FEED_BYTES_MAX: Final = 64 << 20
-#: What anything but a batch counts for.
+#: Size that every item except a batch counts for.
 STATUS_BYTES: Final = 256
 
 _STATUS_AT: Final = len("NATS/1.0 ")
@@ -31,7 +31,7 @@ _STATUS_DIGITS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A message of the server about the delivery: heartbeat, flow control, or its end."""
+    """A status message about the delivery: heartbeat, flow control, or end."""
 
     code: int
     text: str
@@ -46,7 +46,7 @@ class Status:
         return cls(code, line[_STATUS_DIGITS:].strip(), reply, header)
 
     def number(self, key: bytes) -> int:
-        """A number among the headers, -1 if it is not there."""
+        """Return a numeric header; -1 if it is missing."""
         value = headers.get(self.header, key)
         return int(value) if value is not None and value.isdigit() else -1
 
@@ -56,24 +56,24 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUpMark:
-    """The record in front of this one had nothing pending behind it."""
+    """The record before this mark had nothing pending after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastEndMark:
-    """The stream went on beyond the last sequence wanted."""
+    """The stream continues after the last sequence wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Nothing more will come: a gap in the consumer's sequence, or the connection is gone."""
+    """Nothing more will arrive: the consumer sequence has a gap, or the connection is lost."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The server does not let us ask for messages."""
+    """The server does not permit requests for messages."""
 
     reason: str
 
@@ -82,12 +82,11 @@ Item = Batch | Status | CaughtUpMark | PastEndMark | Broken | Denied
 
 
 class SubscriptionFeed:
-    """A queue with one reader; `on_room` is called when there is room again.
+    """Queue with one reader; calls `on_room` when there is room again.
 
-    A watch wants records as soon as there are some. A read that ends wants few large batches, since
-    each costs its reader the same whatever is in it: with `whole_batches` records are handed on
-    when a batch is full, when anything comes behind them, or when nothing does for as long as the
-    reader waits.
+    A watch needs records as soon as they arrive. A range read needs few large batches, because the
+    cost per batch is constant. With `whole_batches` the feed returns records when a batch is full,
+    when another item follows them, or when the reader's timeout expires.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class SubscriptionFeed:
 
     @property
     def byte_count(self) -> int:
-        """What waits for the reader."""
+        """Bytes waiting for the reader."""
         return self._byte_count
 
     @property
@@ -118,27 +117,27 @@ class SubscriptionFeed:
         return bool(self._items) or (not self._whole_batches and bool(self._intake.gathered))
 
     def put(self, item: Item) -> None:
-        """Behind everything gathered so far."""
+        """Append an item after everything gathered so far."""
         self.flush()
         self._byte_count += _weight(item)
         self._items.append(item)
 
     def flush(self) -> None:
-        """Queue what is gathered, since there is no room for more or something comes behind."""
+        """Queue the gathered records: the batch is full, or another item follows."""
         if self._intake.gathered:
             batch = self._intake.take()
             self._byte_count += _weight(batch)
             self._items.append(batch)
 
     def wake(self) -> None:
-        """Tell the reader, if it waits and there is something for it."""
+        """Wake the reader if it waits and an item is available."""
         if self._waiter is not None and self._has_some:
             waiter, self._waiter = self._waiter, None
             if not waiter.done():
                 waiter.set_result(None)
 
     async def next(self, seconds: float) -> Item:
-        """The next item; TimeoutError if none came in time."""
+        """Return the next item; raises TimeoutError if none arrives in time."""
         if not self._has_some:
             self._waiter = asyncio.get_running_loop().create_future()
             try:

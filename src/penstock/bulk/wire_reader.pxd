@@ -1,10 +1,10 @@
-# What a compiled reader of other messages needs of the intake: its room, and the delivery in front.
+# What a compiled subclass of `WireReader` needs: its buffer and the current delivery.
 
 from libc.stdint cimport int32_t, int64_t
 
 
 cdef enum:
-    NAMES_BYTES_MAX = 512  # longer names of stream and consumer are read anew each time
+    NAMES_BYTES_MAX = 512  # longer stream and consumer names are parsed in every delivery
 
 
 cdef enum Step:
@@ -54,14 +54,14 @@ cdef class WireReader:
     cdef size_t size
     cdef size_t start
     cdef size_t end
-    cdef size_t wanted  # the whole length of the frame in front, once it is known
+    cdef size_t wanted  # total length of the first frame in the buffer, once known
     cdef size_t frame_bytes_max
     cdef Delivery delivery
-    cdef long long sid  # followed; 0 for none
+    cdef long long sid  # the followed subscription; 0 for none
     cdef int64_t expected
     cdef int64_t stop_seq
     cdef bint marking
-    cdef size_t names_bytes  # of the reply subjects of the followed consumer; 0 if not known
+    cdef size_t names_bytes  # of the followed consumer's reply subjects; 0 if not known
     cdef char names[NAMES_BYTES_MAX]
     cdef Py_ssize_t records_max
     cdef size_t bytes_max

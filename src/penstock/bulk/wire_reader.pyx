@@ -1,11 +1,15 @@
-"""What a server says, read off the wire: records of the stream being read, and everything else.
+"""Parser for the bytes a server sends: gathers stream records as columns, returns the rest singly.
 
-Bytes come into one room. Deliveries of the followed subscription are gathered as columns without
-a Python object per message; whatever else is heard (answers, flow control, heartbeats, PING) comes
-out of `next` one at a time, in the order it came, so that a caller knows which records were before.
+Deliveries of the followed subscription are appended to columns without a Python object per message.
+Everything else (replies, flow control, heartbeats, PING) comes out of `next` one at a time, in wire
+order, so the caller knows which records preceded it.
 
-Invariant: records are gathered only while the consumer's sequence counts up by one. The first that
-does not is reported (GAP) and nothing is gathered behind it until `follow` is called again.
+Invariant: records are gathered only while the consumer sequence increases by one. The first
+delivery that breaks the sequence is reported as GAP, and no further record is gathered until
+`follow` is called again.
+
+`BulkConnection` calls `space`, reads into it, calls `filled`, then calls `next` until it returns
+None. It calls `take` to get the gathered records as a batch.
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -19,47 +23,50 @@ from penstock.bulk.record_batch import Batch
 
 cdef enum:
     ROOM_BYTES = 262144
-    ROOM_LEFT_MIN = 65536  # of the room offered for one read
-    LINE_BYTES_MAX = 1048576  # INFO names every server of a cluster
+    ROOM_LEFT_MIN = 65536  # least free space offered for one read
+    LINE_BYTES_MAX = 1048576  # INFO lists every server of a cluster
     FIELDS_MAX = 6
     TOKENS_MAX = 13
     PLAIN_TOKENS = 9  # $JS.ACK.<stream>.<consumer> and five numbers
-    DOMAIN_TOKENS = 11  # with domain and account in front of the stream
+    DOMAIN_TOKENS = 11  # with domain and account before the stream
     NUMBERS_AT = 4
     DOMAIN_NUMBERS_AT = 6
     ACK_PREFIX_BYTES = 8
-    NUMBER_DIGITS_MAX = 19  # no number of these overflows 64 bits
+    NUMBER_DIGITS_MAX = 19  # a number of this many digits fits 64 bits
     POSITION_NUMBERS = 5
     COLUMN_BYTES = 65536
 
-# What next() heard.
+# Kinds of `Heard` that next() returns.
 MESSAGE = 1
 PING = 2
 PONG = 3
 INFO = 4
 ERROR = 5
-FULL = 6  # a batch is ready to be taken; nothing was lost
-CAUGHT_UP = 7  # nothing is pending behind the last record
-PAST_END = 8  # a record beyond the last one wanted, which was dropped
+FULL = 6  # a batch is ready to be taken; no record is lost
+CAUGHT_UP = 7  # nothing is pending after the last record
+PAST_END = 8  # a record after the last one wanted; it is dropped
 GAP = 9
-UNKNOWN_POSITION = 10  # a record whose reply subject says no sequence
+UNKNOWN_POSITION = 10  # the reply subject of a record carries no sequence
 OK = 11
 
 
 class WireError(Exception):
-    """The peer does not speak the protocol."""
+    """The bytes received are not valid NATS protocol."""
 
 
 cdef class Heard:
-    """Something that is not a record: a message, a line, or a mark among the records."""
+    """Anything but a record: a message, a control line, or a mark between records."""
 
     def __repr__(self):
         return f"Heard({self.kind}, {self.subject!r}, {self.header!r}, {self.payload!r})"
 
 
 cdef class WireReader:
-    """One connection's bytes. `frame_bytes_max` bounds a message, `records_max` and `bytes_max`
-    a batch, which one message may overshoot."""
+    """Parser state of one connection.
+
+    `frame_bytes_max` bounds one message. `records_max` and `bytes_max` bound a batch; its last
+    message may exceed `bytes_max`.
+    """
 
     def __cinit__(self, *, size_t frame_bytes_max, Py_ssize_t records_max, size_t bytes_max):
         if records_max < 1 or bytes_max < 1 or bytes_max + frame_bytes_max >= <size_t> 1 << 31:
@@ -86,10 +93,12 @@ cdef class WireReader:
         close_column(&self.payloads)
 
     def follow(self, long long sid, *, int64_t stop_seq=0, bint mark_caught_up=False):
-        """Gather the deliveries of this subscription from a new consumer's first one on.
+        """Gather deliveries of this subscription, starting with the first delivery of a new
+        consumer.
 
-        With `stop_seq` a batch ends there and later ones are PAST_END; with `mark_caught_up` the
-        first record that has nothing pending behind it is followed by CAUGHT_UP.
+        If `stop_seq` is set, a batch ends at that sequence and later records are reported as
+        PAST_END. With `mark_caught_up`, the first record with nothing pending after it is followed
+        by CAUGHT_UP.
         """
         self.sid = sid
         self.expected = 1
@@ -100,16 +109,16 @@ cdef class WireReader:
 
     @property
     def gathered(self):
-        """Records waiting to be taken."""
+        """Number of records waiting to be taken."""
         return self.count
 
     @property
     def delivered(self):
-        """Deliveries of the followed consumer so far."""
+        """Number of deliveries of the followed consumer so far."""
         return self.expected - 1
 
     def space(self):
-        """Where the next bytes are to be put; valid until the next call of any method."""
+        """Return the buffer for the next bytes; it is valid until the next call of any method."""
         cdef size_t least = ROOM_LEFT_MIN
         if self.start == self.end:
             self.start = self.end = 0
@@ -134,13 +143,13 @@ cdef class WireReader:
         return 0
 
     def filled(self, size_t count):
-        """So many bytes were put into the space."""
+        """Record that `count` bytes were written to the buffer that `space` returned."""
         if count > self.size - self.end:
             raise ValueError("more bytes than there was space for")
         self.end += count
 
     def next(self):
-        """What was heard next that is no record; None when more bytes are needed."""
+        """Return the next item that is not a record, or None if more bytes are needed."""
         cdef Step step
         with nogil:
             step = self.advance()
@@ -160,7 +169,7 @@ cdef class WireReader:
         return mark(step)
 
     def take(self):
-        """The records gathered so far, as a batch that owns its bytes."""
+        """Return the records gathered so far, as a batch that owns its bytes."""
         batch = Batch(
             self.count,
             self.pending,
@@ -211,7 +220,7 @@ cdef class WireReader:
         )
 
     cdef Step read_delivery(self, const char* line, size_t line_bytes) noexcept nogil:
-        """Set `delivery` if the message is whole; `wanted` is its length either way."""
+        """Set `delivery` if the message is complete; set `wanted` to its length in either case."""
         cdef Span fields[FIELDS_MAX]
         cdef int count = split(line, line_bytes, fields)
         cdef bint with_header = line[0] == c"H"
@@ -240,7 +249,10 @@ cdef class WireReader:
         return STEP_MESSAGE
 
     cdef Step sort_out(self) noexcept nogil:
-        """WANTING if the delivery was a record and is gathered, or was nobody's."""
+        """Gather or drop a delivery; return WANTING if nothing is left to report.
+
+        Drops deliveries of a subscription that is no longer followed.
+        """
         cdef int64_t position[5]  # deliveries, stream and consumer sequence, time, pending
         cdef const Span* reply = &self.delivery.reply
         if (
@@ -272,8 +284,11 @@ cdef class WireReader:
         return WANTING
 
     cdef void know_names(self, const Span* reply) noexcept nogil:
-        """Stream and consumer are the same in every delivery of a subscription, so what stands in
-        front of the numbers is read once and then compared."""
+        """Remember the part of the reply subject before the numbers.
+
+        Stream and consumer are the same in every delivery of a subscription, so this part is parsed
+        once and then only compared.
+        """
         cdef size_t size = reply.size
         cdef int dots = 0
         while size > 0 and dots < POSITION_NUMBERS:
@@ -286,7 +301,8 @@ cdef class WireReader:
             self.names_bytes = size
 
     cdef bint read_known_position(self, const Span* reply, int64_t* position) noexcept nogil:
-        """The numbers behind names that are known; False if they are others, or not five follow."""
+        """Read the five numbers after the known names; return False if the names or the format
+        differ."""
         cdef const char* at = reply.data + self.names_bytes
         cdef const char* end = reply.data + reply.size
         cdef const char* start
@@ -331,7 +347,7 @@ cdef class WireReader:
         return True
 
     cdef object heard_line(self):
-        """A control line as something heard."""
+        """Consume a control line and return it as `Heard`."""
         cdef const char* line = self.room + self.start
         cdef bytes said = line[: self.wanted].rstrip(b"\r\n")
         self.start += self.wanted
@@ -373,7 +389,7 @@ cdef object heard_message(const Delivery* delivery, int kind):
 
 
 cdef int split(const char* line, size_t size, Span* fields) noexcept nogil:
-    """Fields of a line between blanks, its CRLF left out."""
+    """Split a line into fields at spaces, without its CRLF."""
     cdef const char* end = line + size - 1
     cdef const char* stop
     cdef int count = 0
@@ -392,7 +408,7 @@ cdef int split(const char* line, size_t size, Span* fields) noexcept nogil:
 
 
 cdef bint read_position(const Span* reply, int64_t* position) noexcept nogil:
-    """The five numbers of an ack subject, in their order."""
+    """Read the five numbers of an ack subject, in their order."""
     cdef int64_t numbers[TOKENS_MAX]
     cdef const char* at = reply.data
     cdef const char* end = reply.data + reply.size
@@ -427,7 +443,7 @@ cdef int count_of(const char* data, size_t size, char wanted) noexcept nogil:
 
 
 cdef long long number_in(const char* data, size_t size) noexcept nogil:
-    """The number these bytes spell; -1 if they spell none, or one beyond 63 bits."""
+    """Return the number these bytes spell; -1 if they are not digits or exceed 63 bits."""
     cdef uint64_t value = 0
     cdef size_t index
     if size == 0 or size > NUMBER_DIGITS_MAX:

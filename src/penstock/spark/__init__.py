@@ -1,8 +1,8 @@
-"""Streams, buckets, block files and folds as Spark DataFrames, in and out.
+"""Spark connectors: streams, KV buckets, block files and folds as DataFrames, to read and to write.
 
-Everything here runs in a Spark driver or in its Python workers and needs the extra
-`penstock[spark]`. It stands on the client side (`bulk`, `kv`, `fold`) and never imports the server.
-Names load what they need when they are first used: looking at this package does not load Spark.
+All of it runs in a Spark driver or its Python workers and needs the extra `penstock[spark]`. It
+uses the client packages (`bulk`, `kv`, `fold`) and never imports the server. Names are loaded on
+first use: importing this package does not load Spark.
 """
 
 from typing import TYPE_CHECKING

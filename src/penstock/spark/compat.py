@@ -1,4 +1,4 @@
-"""What differs between Spark 4.0, 4.1 and 4.2, in one place.
+"""Differences between Spark 4.0, 4.1 and 4.2, in one place.
 
 | | 4.0 | 4.1 | 4.2 and newer |
 | --- | --- | --- | --- |
@@ -6,8 +6,8 @@
 | streaming sinks | no | yes | yes |
 | limits of batches, reported lag | no | no | yes |
 
-A class that a version lacks has a stand-in of the same name, so that other modules import from here
-and need not ask for the version. `HAS_…` say what is real.
+A class that a version lacks has a placeholder of the same name, so other modules import from here
+without a version check. The `HAS_…` constants state which features exist.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ else:
         _limits = None
 
     def _found(module: object, name: str) -> type:
-        """A class of Spark's, or one of the same name that stands for it."""
+        """Return a class of Spark, or a placeholder of the same name."""
         return getattr(module, name, None) or type(name, (), {})
 
     Filter = _found(datasource, "Filter")
@@ -80,7 +80,7 @@ _IN_UTC: Final[dict[str, Any]] = (
 
 
 def check_stream_sinks() -> None:
-    """Refuse a streaming sink where Spark has none that takes Arrow."""
+    """Raise `OptionError` if this Spark version has no streaming sinks that accept Arrow."""
     if not HAS_STREAM_SINKS:
         raise OptionError(
             "streaming sinks need Spark 4.1: write from foreachBatch with this version, where each "
@@ -89,12 +89,12 @@ def check_stream_sinks() -> None:
 
 
 def to_arrow_schema(schema: StructType) -> Any:
-    """A schema as Spark expects it from a task; times are in UTC."""
+    """Return a schema as Spark expects it from a task; times are in UTC."""
     return pandas_types.to_arrow_schema(schema, **_IN_UTC)
 
 
 def to_arrow_type(kind: DataType) -> Any:
-    """A type as Spark expects it from a task; times are in UTC."""
+    """Return a type as Spark expects it from a task; times are in UTC."""
     return pandas_types.to_arrow_type(kind, **_IN_UTC)
 
 

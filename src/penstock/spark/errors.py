@@ -1,7 +1,7 @@
-"""What went wrong, in words that say what to do about it.
+"""Errors of the Spark sources, with texts that name the option or action that helps.
 
-Every error of a read that a person can act on becomes a `SourceError` here, in the driver and in
-tasks alike. `lost` words a loss of data, which an option may allow. No text has a secret in it.
+Driver and tasks convert every `BulkError` a user can act on to a `SourceError` here. `lost` builds
+the error for data loss, which an option may allow. Invariant: no text contains a secret.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
 
 
 class SourceError(Exception):
-    """A read that cannot go on; the text says what to do."""
+    """A read that cannot continue; the text names the remedy."""
 
 
 class DataLoss(SourceError):
-    """Messages are gone before they were read."""
+    """The stream removed messages before the query read them."""
 
 
 def lost(what: str) -> DataLoss:
@@ -39,7 +39,7 @@ def lost(what: str) -> DataLoss:
 
 
 def explained(error: BulkError, stream: str) -> SourceError:
-    """An error of the reader in words of the options."""
+    """Convert an error of the bulk client to one that refers to options."""
     return SourceError(_words(error, stream))
 
 

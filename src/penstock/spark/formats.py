@@ -1,8 +1,8 @@
-"""The names under which Spark finds us, and where each lives.
+"""Names of the Spark formats and the classes that implement them.
 
-Spark finds a format by itself as `DefaultSource` of a top-level module called `pyspark_*`, one for
-each; a session whose workers cannot see those is told by `register`. A format is one class for
-reading and writing, so each class named here has both directions of its format.
+Spark discovers a format as `DefaultSource` of a top-level module called `pyspark_*`, one per
+format; call `register` for a session whose workers cannot import those modules. A format is one
+class for reading and writing, so each class listed here implements both directions of its format.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ FORMATS: Final = {
 }
 
 
-#: Of `spark.sql.redaction.options.regex`, if nothing else is set.
+#: Spark's default of `spark.sql.redaction.options.regex`.
 SPARKS_PATTERN: Final = "(?i)url"
 
 
 def data_source(name: str) -> type[DataSource]:
-    """The class behind a format."""
+    """Return the class that implements a format."""
     module, kind = FORMATS[name]
     found: type[DataSource] = getattr(import_module(module), kind)
     return found
 
 
 def register(spark: SparkSession) -> None:
-    """Make every format known to a session, classic or Spark Connect, and keep secrets in options
-    out of its plans unless it has patterns of its own."""
+    """Register every format with a session, classic or Spark Connect.
+
+    Also sets the redaction patterns that keep secret options out of plans, unless the session has
+    its own.
+    """
     for setting, pattern in REDACTION.items():
         if spark.conf.get(setting, "") in ("", SPARKS_PATTERN):
             spark.conf.set(setting, pattern)

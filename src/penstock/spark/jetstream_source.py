@@ -1,7 +1,7 @@
 """The format `jetstream`: streams as tables and as streaming tables.
 
-The class Spark makes in the driver and copies to wherever it plans. It parses options and hands on;
-what reads is in `source_batch` and `source_stream`, what writes in `sink`, loaded when wanted.
+Spark creates this class in the driver and copies it wherever it plans. It parses options and
+delegates: `source_batch` and `source_stream` read, `sink` writes. They are imported on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JetStream(DataSource):
-    """Streams of a NATS server."""
+    """Data source for the streams of a NATS server."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ class JetStream(DataSource):
         return StreamSink(plan_sink(self.options, schema, overwrite=overwrite, is_streaming=True))
 
     def _read_plan(self, schema: StructType) -> tuple[ReadOptions, StructType, PayloadPlan | None]:
-        """Options, columns and what payloads are; refused if they contradict each other."""
+        """Return options, columns and payload plan; raises if they contradict each other."""
         options = self._read_options(schema)
         plan = PayloadPlan.of(options)
         if plan is None:

@@ -1,17 +1,17 @@
-"""Messages as rows: the columns every source of messages has, built as Arrow out of batches.
+"""Build Arrow record batches of messages: the columns that every message source has.
 
 | column | type | |
 | --- | --- | --- |
 | stream | string | its name |
 | subject | string | |
 | seq | bigint | its sequence in the stream |
-| timestamp | timestamp | when it was stored; microseconds, cut off |
-| headers | map<string, array<string>> | values in their order; null if there are none |
+| timestamp | timestamp | time of storage; truncated to microseconds |
+| headers | map<string, array<string>> | values in order; null if there are none |
 | data | binary | |
 | size | int | bytes of data |
 
-Only the columns of the schema are built, so a narrow schema costs less. Buffers are taken as they
-stand where their form allows. Nothing here knows where batches come from.
+Only the columns of the schema are built, so a narrow schema costs less. Buffers are used without a
+copy where their format allows. This module does not depend on the origin of the batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS: Final = (STREAM, SUBJECT, SEQ, TIMESTAMP, HEADERS, DATA, SIZE)
 
 
 def message_schema(*, headers: bool = True) -> StructType:
-    """The columns of a table of messages."""
+    """Return the columns of a table of messages."""
     from pyspark.sql import types
 
     text = types.StringType()
@@ -54,7 +54,7 @@ def message_schema(*, headers: bool = True) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """A schema of the user's has some of our columns, in any order, with our types."""
+    """Raise unless the user's schema has a subset of our columns, in any order, with our types."""
     ours = {field.name: field.dataType for field in message_schema().fields}
     for field in schema.fields:
         if field.name not in ours:
@@ -69,7 +69,7 @@ def check_schema(schema: StructType) -> None:
 def arrow_schema(schema: StructType | None = None) -> Any:
     """Return the schema as Spark expects it from a task, a `pyarrow.Schema`.
 
-    One that is a `pyarrow.Schema` already stays as it is.
+    A `pyarrow.Schema` is returned unchanged.
     """
     if schema is not None and not hasattr(schema, "fields"):
         return schema
@@ -79,7 +79,7 @@ def arrow_schema(schema: StructType | None = None) -> Any:
 
 
 class RowMaker:
-    """Makes record batches of one stream's batches."""
+    """Converts the batches of one stream to record batches."""
 
     def __init__(
         self, stream: str, schema: StructType, payloads: PayloadColumns | None = None
@@ -93,11 +93,11 @@ class RowMaker:
 
     @property
     def needs_payloads(self) -> bool:
-        """Whether a column is made of payloads; a delivery's headers say their sizes."""
+        """True if a column needs payloads; the headers of a delivery carry their sizes."""
         return DATA in self._schema.names or self._payload_columns is not None
 
     def make(self, batch: Batch, *, headers_only: bool = False) -> Any:
-        """A `pyarrow.RecordBatch`. `headers_only`: the batch came without payloads."""
+        """Return a `pyarrow.RecordBatch`. `headers_only`: the batch came without payloads."""
         self._size_values = None
         if headers_only:
             batch, self._size_values = _stored(batch)
@@ -113,7 +113,7 @@ class RowMaker:
         return made if mask is None else made.filter(mask)
 
     def join(self, batches: Sequence[Any]) -> Any:
-        """Several record batches as one."""
+        """Return several record batches as one."""
         if len(batches) == 1:
             return batches[0]
         whole = self._arrow.Table.from_batches(batches).combine_chunks().to_batches()
@@ -168,9 +168,10 @@ class RowMaker:
         )
 
     def _text(self, kind: Any, count: int, offsets: bytes, data: bytes) -> Any:
-        """Strings. To a server subjects and headers are any bytes, and a string is not."""
+        """Return strings; invalid UTF-8 is replaced, because subjects and headers may hold any
+        bytes."""
         found = self._run(kind, count, offsets, data)
-        if data.isascii():  # then every cut through it is text
+        if data.isascii():  # then every slice of it is valid text
             return found
         try:
             found.validate(full=True)
@@ -187,7 +188,7 @@ class RowMaker:
 
 
 def _stored(batch: Batch) -> tuple[Batch, bytes]:
-    """A batch without payloads with the headers it was stored with, and the payloads' sizes."""
+    """Return a batch without payloads with its stored headers, and the sizes of the payloads."""
     headers, offsets, sizes = without_sizes(batch.headers, batch.header_offsets)
     made = Batch(
         batch.count,

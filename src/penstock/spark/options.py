@@ -1,9 +1,9 @@
-"""How options are declared and read, and those of the connection, which every format shares.
+"""Declaration and parsing of Spark options, and the connection options that every format shares.
 
-An option is declared once: type, default, prose, and whether it is a secret. Spark hands options
-on as text under names of any case; `parse` makes a value of them or says which one is wrong and
-what to write. Invariant: no error and no `repr` shows a secret. The reference page is made from
-these declarations (`make reference`).
+An option is declared once: type, default, description, and whether it is a secret. Spark passes
+options as text under names of any case; `parse` converts them or raises an `OptionError` that names
+the wrong option and the valid form. Invariant: no error and no `repr` shows a secret. The reference
+page is generated from these declarations (`make reference`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 REDACTED = "[REDACTED]"
-#: What `load("NAME")` and `save("NAME")` set.
+#: The option that `load("NAME")` and `save("NAME")` set.
 PATH_OPTION = "path"
-#: Spark gives these to a format of its own accord.
+#: Options that Spark passes to a format on its own.
 SPARKS_OWN = frozenset(
     {"__path__", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
 )
 
-#: Options of a table come under these names, too or only (`CREATE TABLE … USING`).
+#: Prefix of table options (`CREATE TABLE … USING`); they come with it only, or with and without it.
 TABLE_MARK = "option."
-#: Options of Spark's Kafka source and what they are called here.
+#: Options of Spark's Kafka source and their equivalents here.
 KAFKA_NAMES = {
     "kafka.bootstrap.servers": "url",
     "subscribe": "stream",
@@ -57,20 +57,20 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 def Doc(text: str) -> Meta:
-    """What the option means, for the reference page and for whoever reads the code."""
+    """Describe an option, for the reference page and for readers of the code."""
     return Meta(description=text)
 
 
-#: Never shown: not in errors, not in a `repr`.
+#: Never shown, neither in errors nor in a `repr`.
 SECRET = Meta(extra={"secret": True})
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing or wrong; the text says what to write."""
+    """An option is unknown, missing or invalid; the text states the valid form."""
 
 
 class SparkOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The root of every declaration of options."""
+    """Base class of all option declarations."""
 
     def __repr__(self) -> str:
         shown = (
@@ -82,8 +82,8 @@ class SparkOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConnectionOptions(SparkOptions, frozen=True, kw_only=True):
-    """Where the servers are and who we are. Give one kind of credentials at most; files must be on
-    every machine that runs a task."""
+    """Servers and credentials. Set at most one kind of credentials; files must exist on every
+    machine that runs a task."""
 
     # Servers
     url: Annotated[
@@ -130,7 +130,7 @@ Declared = TypeVar("Declared", bound=SparkOptions)
 
 
 def parse(kind: type[Declared], given: Mapping[str, str], *, path: str = "") -> Declared:
-    """The options as declared by `kind`; `path` names the one that `load("…")` sets."""
+    """Parse the options declared by `kind`; `path` names the option that `load("…")` sets."""
     known = {field.encode_name.lower(): field for field in fields(kind)}
     named: dict[str, str] = {}
     given = _of_table(given)
@@ -158,7 +158,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def check_connection(options: ConnectionOptions) -> None:
-    """Refuse what contradicts itself."""
+    """Raise `OptionError` if options contradict each other."""
     try:
         _, in_url = split_urls(options.url)
     except ValueError as error:
@@ -194,7 +194,7 @@ def _check_required(known: Any, named: Mapping[str, str]) -> None:
 
 
 def _of_table(given: Mapping[str, str]) -> dict[str, str]:
-    """Options without the mark of a table's; those that have it as well count once."""
+    """Remove the prefix of table options; an option without the prefix takes precedence."""
     found = {
         name[len(TABLE_MARK) :]: value
         for name, value in given.items()
@@ -208,7 +208,7 @@ def _of_table(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_warehouse_path(name: str, path: str, own: set[str]) -> bool:
-    """A table of a catalog has a directory, which says nothing if the option itself is given."""
+    """Return True if `path` is only the directory of a catalog table, because the option is set."""
     return bool(path) and name.lower() == PATH_OPTION and path.lower() in own
 
 
@@ -221,6 +221,6 @@ def _unknown(name: str, known: Mapping[str, FieldInfo]) -> str:
 
 
 def _wrong(told: str) -> str:
-    """msgspec names types and bounds, and the place, never the value."""
+    """Convert a msgspec message, which names types, bounds and the field, never the value."""
     what, _, place = told.partition(" - at `$.")
     return f"option {place.rstrip('`')}: {what[:1].lower()}{what[1:]}" if place else told

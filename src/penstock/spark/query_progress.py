@@ -1,10 +1,10 @@
-"""How far a query is behind: a listener that reads the offsets of `jetstream` out of its progress.
+"""Listener that reports the lag of streaming queries that read `jetstream`.
 
-Spark reports each batch's end and the newest offset its source knew of; the difference is the lag,
-in sequences, which counts deleted messages as well. The source adds the age of the first message
-that was not read (`source_lag`). Spark takes no numbers from Python sinks, so those of a batch come
-from the file that the sink wrote (`reportPath`), before Spark reports the batch. `metrics` has all
-of it in Prometheus' text format. Nothing here talks to a server.
+Spark reports the end offset of each batch and the newest offset its source knew; the difference is
+the lag in sequences, which counts deleted messages as well. The source adds the age of the first
+unread message (`source_lag`). Spark does not pass on metrics of Python sinks, so the listener reads
+them from the file that the sink writes (`reportPath`) before Spark reports the batch. `metrics`
+returns everything in Prometheus text format. This module contacts no server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.write.sink_report import SinkNumbers
 
-#: Numbers of a sink that add up over batches, and what they mean.
+#: Sink counters that add up over batches, and their help texts.
 SINK_NUMBERS: Final = {
     "rows": "Rows that reached the sink.",
     "stored": "Rows that were stored.",
@@ -43,7 +43,7 @@ SINK_NUMBERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """One stream of one query after a batch."""
+    """Lag of one stream of one query after a batch."""
 
     query: str
     batch_id: int
@@ -51,7 +51,7 @@ class StreamLag:
     seq: int
     latest: int
     seconds: float | None = None
-    """The age of the first message after the batch; None if the source could not find out."""
+    """Age of the first message after the batch; None if the source could not determine it."""
 
     @property
     def behind(self) -> int:
@@ -59,10 +59,10 @@ class StreamLag:
 
 
 class ProgressListener(StreamingQueryListener):
-    """`spark.streams.addListener(ProgressListener())`; `lags` has the newest of each stream.
+    """`spark.streams.addListener(ProgressListener())`; `lags` holds the newest lag of each stream.
 
-    With the `report_path` of sinks (and their `write_id`, if they have one), `batches` has the
-    numbers of the newest batch of each query, and `totals` their sums since the listener began.
+    With the `report_path` of sinks (and their `write_id`, if set), `batches` holds the counters of
+    the newest batch of each query, and `totals` their sums since the listener was created.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ProgressListener(StreamingQueryListener):
         self.totals: dict[str, Counter[str]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
@@ -97,11 +97,11 @@ class ProgressListener(StreamingQueryListener):
             self._count(query, str(progress.id), str(progress.runId), progress.batchId)
 
     def metrics(self) -> str:
-        """The newest lags and the sums of the sinks' numbers, for Prometheus to scrape."""
+        """Return the newest lags and the sums of the sink counters, for Prometheus to scrape."""
         return exposition(list(self.lags.values())) + sink_exposition(self.totals)
 
     def _count(self, query: str, id: str, run: str, batch: int) -> None:
-        """Add the sink's numbers of a batch, once for each run that wrote it."""
+        """Add the sink counters of a batch, once for each run that wrote it."""
         if self._counted.get(query) == (run, batch):
             return
         numbers = read_report(self._report_path, id, batch, self._write_id)
@@ -116,14 +116,14 @@ class ProgressListener(StreamingQueryListener):
             self._on_batch(numbers)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """As far as it was."""
+        """Do nothing: the progress is unchanged."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """What was known last stays."""
+        """Do nothing: the last values stay available."""
 
 
 def lags_of(query: str, batch_id: int, end: str | None, latest: str | None) -> list[StreamLag]:
-    """The lag of each stream; nothing for a source that is not ours."""
+    """Return the lag of each stream; an empty list for a source of another format."""
     ended, newest = _offset(end), _offset(latest)
     if ended is None or newest is None:
         return []
@@ -137,7 +137,7 @@ def lags_of(query: str, batch_id: int, end: str | None, latest: str | None) -> l
 
 
 def exposition(lags: Sequence[StreamLag]) -> str:
-    """Lags in Prometheus' text format."""
+    """Return lags in Prometheus text format."""
     lines: list[str] = []
     for name, text, value in _GAUGES:
         lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
@@ -150,7 +150,7 @@ def exposition(lags: Sequence[StreamLag]) -> str:
 
 
 def sink_exposition(totals: Mapping[str, Counter[str]]) -> str:
-    """Sums of sinks by query, in the same format; empty if there are none."""
+    """Return the sums of sink counters by query, in the same format; empty if there are none."""
     lines: list[str] = []
     for number, text in SINK_NUMBERS.items() if totals else ():
         name = f"penstock_spark_sink_{number}_total"

@@ -1,8 +1,8 @@
-"""From options to a connection: credentials, TLS, and one reader for each process.
+"""Build connections from options: credentials, TLS, and one shared reader per process.
 
-A worker process runs many tasks, one after the other or side by side; they share a reader, which
-keeps connections that are done with for the next task. What an option names wrongly (a file that
-is not there, a seed that is none) is an `OptionError` that names the option and not its value.
+A worker process runs many tasks, in sequence or in parallel; they share a reader, which pools idle
+connections for the next task. An invalid option (missing file, malformed seed) raises an
+`OptionError` that names the option but not its value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.spark.options import ConnectionOptions, OptionError, check_connect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: About the size at which Arrow batches travel to the JVM at no extra cost.
+#: Arrow batches of about this size reach the JVM without extra cost.
 BATCH_RECORDS: Final = 50_000
 BATCH_BYTES: Final = 16 << 20
 MS: Final = 1000
@@ -45,7 +45,7 @@ def dialling(
     records_max: int = BATCH_RECORDS,
     batch_bytes_max: int = BATCH_BYTES,
 ) -> Dialling:
-    """All it takes to open a connection."""
+    """Return everything needed to open a connection."""
     check_connection(options)
     addresses, in_url = split_urls(options.url)
     return Dialling(
@@ -63,7 +63,7 @@ def dialling(
 
 
 def bulk_reader(options: ConnectionOptions, *, consumer_prefix: str = "") -> BulkReader:
-    """A reader that opens nothing yet, for use on one event loop."""
+    """Return a reader with no open connection, for use on one event loop."""
     way = dialling(options)
     return BulkReader(
         way,
@@ -76,19 +76,19 @@ def bulk_reader(options: ConnectionOptions, *, consumer_prefix: str = "") -> Bul
 
 
 def shared_reader(options: ConnectionOptions, *, consumer_prefix: str = "") -> BlockingReader:
-    """This process's reader for these options; its thread ends with the process."""
+    """Return this process's reader for these options; its thread ends with the process."""
     with _opening:
         return _open(options, consumer_prefix, os.getpid())
 
 
 @lru_cache(READERS_KEPT)
 def _open(options: ConnectionOptions, consumer_prefix: str, pid: int) -> BlockingReader:
-    # The process is part of the key: a thread does not live on in a fork.
+    # The pid is part of the key, because threads do not survive a fork.
     return BlockingReader(bulk_reader(options, consumer_prefix=consumer_prefix)).__enter__()
 
 
 def credentials(options: ConnectionOptions) -> Credentials:
-    """Who we are, empty if the options do not say; those of the URL are not looked at."""
+    """Return the credentials of the options, empty if there are none; ignores those in the URL."""
     if options.creds:
         return _checked("creds", lambda: Credentials.from_file_text(_plain(options.creds)))
     if options.creds_file:
@@ -102,7 +102,10 @@ def credentials(options: ConnectionOptions) -> Credentials:
 
 
 def tls_context(options: ConnectionOptions) -> ssl.SSLContext | None:
-    """None if nothing asks for TLS; a `tls://` URL asks with the defaults of the system."""
+    """Return the TLS context, or None if no option requires TLS.
+
+    For a `tls://` URL without TLS options the connection uses the system defaults.
+    """
     if not (options.tls or options.tls_first or options.tls_ca or options.tls_cert):
         return None
     return _checked("tlsCa, tlsCert, tlsKey", lambda: _tls(options))
@@ -123,7 +126,7 @@ def _checked(name: str, make: Callable[[], T]) -> T:
     try:
         return make()
     except OSError as error:
-        # The path may lie beside secrets, but the option names it in the clear.
+        # Name the option only: the path may be next to secrets.
         raise OptionError(f"option {name}: {error.strerror}") from None
     except ValueError as error:
         raise OptionError(f"option {name}: {error}") from None

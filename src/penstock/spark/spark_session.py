@@ -1,8 +1,8 @@
-"""A Spark session that works at once: Java found, workers on this Python, quiet, on loopback.
+"""Create a Spark session with working defaults: Java, this Python in the workers, loopback, no UI.
 
-It changes the environment of this process (JAVA_HOME, PYSPARK_PYTHON, SPARK_LOCAL_IP) only where
-nothing was set that works, since a JVM reads it when it starts. A session that exists already is
-taken as it is. Spark finds our formats by itself, as the workers run on this Python.
+It sets JAVA_HOME to a Java that works, and PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON and SPARK_LOCAL_IP
+only if unset, before the JVM starts and reads them. An active session is reused. Spark discovers
+the formats itself, because the workers run on this Python.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 LOOPBACK: Final = "127.0.0.1"
-#: Starts a third sooner, computes at half the speed: for tests and short programs.
+#: Starts in two thirds of the time, computes at half the speed: for tests and short programs.
 LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-#: What plans, descriptions and event logs must not show: Spark knows `url` and `password` only.
+#: Redacted from plans, descriptions and event logs; Spark's defaults cover `url` and `password`
+#: only.
 REDACTION: Final = {
     "spark.sql.redaction.options.regex": "(?i)url|password|token|creds|nkeyseed|secret",
     "spark.sql.redaction.string.regex": (
@@ -43,10 +44,10 @@ def session(
     light: bool = False,
     **conf: object,
 ) -> SparkSession:
-    """A session that knows every format of Penstock.
+    """Return a session that knows every Penstock format.
 
-    `conf` are Spark's settings: `session(**{"spark.sql.shuffle.partitions": 2})`. `light` asks for
-    a JVM that starts soon instead of one that computes fast.
+    `conf` holds Spark settings: `session(**{"spark.sql.shuffle.partitions": 2})`. `light` selects a
+    JVM that starts fast instead of one that computes fast.
     """
     from pyspark.sql import SparkSession
 
@@ -63,7 +64,7 @@ def session(
 
 
 def settings(master: str, *, light: bool, conf: dict[str, object]) -> dict[str, str]:
-    """What a session is made with: the caller's settings over ours."""
+    """Return the session settings: the caller's settings override the defaults."""
     found = DEFAULTS | REDACTION
     if master.startswith(LOCAL):
         found |= LOCAL_DEFAULTS

@@ -1,9 +1,9 @@
-"""Options of a table that SQL created, kept where Spark brings them back: in the table's schema.
+"""Store the options of a table created by SQL in the table's schema.
 
-Spark hands the options of `CREATE TABLE … USING` to a source when it asks for the schema, and hands
-none when the table is read. So they go into the metadata of the schema's first column. Other reads
-have no such metadata. Secrets are refused, and a URL with a password: before it asks the source,
-Spark writes the statement's options into the event log and the graph of its UI, where no setting
+Spark passes the options of `CREATE TABLE … USING` to a source when it requests the schema, and
+passes none when the table is read. So they are kept in the metadata of the schema's first column;
+other reads have no such metadata. Secrets, and a URL with a password, are rejected: before it calls
+the source, Spark writes the statement's options to the event log and the UI graph, where no setting
 redacts them.
 """
 
@@ -29,14 +29,14 @@ FILES: Final = "Name a credsFile or nkeySeedFile in the table"
 
 
 def is_of_table(options: Mapping[str, str]) -> bool:
-    """Whether these are the options of a table that is being created."""
+    """Return True if these are the options of a table that is being created."""
     return any(name.lower().startswith(TABLE_MARK) for name in options)
 
 
 def check_secrets(
     options: Mapping[str, str], kind: type[SparkOptions], instead: str = FILES
 ) -> None:
-    """Refuse a table whose statement has secrets; the error names options and no values."""
+    """Raise if a CREATE TABLE statement has secrets; the error names options, never values."""
     if not is_of_table(options):
         return
     secrets = {f.encode_name.lower(): f.encode_name for f in fields(kind) if is_secret(f)}
@@ -57,7 +57,7 @@ def check_secrets(
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """A schema that remembers the options, which have no secrets in them."""
+    """Return the schema with the options, free of secrets, in its metadata."""
     kept = {
         name: value
         for name, value in options.items()
@@ -69,7 +69,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def with_remembered(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """Options of a read, over those that its table remembers."""
+    """Return the options of a read, merged over those stored in its table."""
     told = schema.fields[0].metadata.get(KEY, "{}") if schema.fields else "{}"
     given = {name.lower() for name in options}
     remembered = {k: v for k, v in json.loads(told).items() if k.lower() not in given}

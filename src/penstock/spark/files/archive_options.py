@@ -1,6 +1,7 @@
-"""The options of the format `penstock-archive`: which archive, and which part of it.
+"""Options of the format `penstock-archive`: which archive, and which part of it.
 
-Options of the archive's object store or catalog begin with `storage.`; what follows is handed on.
+Options of the archive's object store or catalog have the prefix `storage.`; the rest of the name is
+passed on.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class ArchiveOptions(SparkOptions, frozen=True, kw_only=True):
 
 
 def parse_archive(given: Mapping[str, str]) -> tuple[ArchiveOptions, dict[str, str]]:
-    """The options, and those of the storage without their prefix."""
+    """Return the options, and the storage options without their prefix."""
     others, storage = split_storage(given)
     return parse(ArchiveOptions, others), storage
 
 
 def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Options of a format, and those of its object store without their prefix."""
+    """Return the options of a format, and those of its object store without their prefix."""
     storage = {
         name[len(STORAGE) :]: value
         for name, value in given.items()

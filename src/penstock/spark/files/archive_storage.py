@@ -1,8 +1,9 @@
-"""Where archives lie: a directory, or a store of objects behind a URL, through a few plain calls.
+"""Storage of archives: a directory, or an object store behind a URL, with a small interface.
 
-An object appears whole or not at all. `create` is the one conditional call: of several that make
-the same name, one succeeds; every commit rests on it. Calls block; they run in the driver and in
-tasks. A storage is a plain value until it is used, so that it can travel to the tasks.
+Invariant: an object appears completely or not at all. `create` is the only conditional call: of
+several callers that create the same name, one succeeds; every commit depends on it. Calls block;
+they run in the driver and in tasks. A storage is a plain value until its first use, so Spark can
+send it to the tasks.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class StorageError(Exception):
-    """A place cannot be used as asked; the text says why."""
+    """A location cannot be used as requested; the text gives the reason."""
 
 
 class ListedFile(NamedTuple):
-    """One object; `modified` in seconds since 1970."""
+    """One object; `modified` is in seconds since 1970."""
 
     path: str
     size: int
@@ -39,31 +40,31 @@ class ArchiveStorage(Protocol):
 
     @property
     def root(self) -> str:
-        """What the paths are relative to, as Spark and others would name it."""
+        """Base of the paths, in the form Spark and other tools accept."""
         ...
 
     def read(self, path: str) -> bytes:
-        """FileNotFoundError if there is none."""
+        """Return the content; raises FileNotFoundError if there is no object."""
         ...
 
     def open(self, path: str) -> Any:
-        """The same as a binary file that is read where it is looked at; a context manager."""
+        """Return the object as a binary file that fetches ranges on demand; a context manager."""
         ...
 
     def write(self, path: str, data: bytes | memoryview) -> None:
-        """Put an object there, in place of what is there."""
+        """Write an object, replacing an existing one."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put an object there if nothing is; False if something is."""
+        """Write an object if none exists; return False if one does."""
         ...
 
     def listed(self, directory: str) -> Iterator[ListedFile]:
-        """Everything below a directory, in no order."""
+        """Yield everything below a directory, in any order."""
         ...
 
     def delete(self, path: str) -> None:
-        """One that is gone already is no failure."""
+        """Delete an object; no error if it does not exist."""
         ...
 
 
@@ -91,7 +92,7 @@ class LocalStorage:
         beside = temporary_beside(target)
         write_new(beside, [data])
         try:
-            os.link(beside, target)  # unlike a rename, fails if there is a file
+            os.link(beside, target)  # unlike a rename, fails if the file exists
         except FileExistsError:
             return False
         finally:
@@ -105,7 +106,7 @@ class LocalStorage:
             for name in names:
                 path = Path(parent, name)
                 if name.startswith("."):
-                    continue  # being written, or left behind half written
+                    continue  # being written, or left incomplete by a crash
                 with suppress(FileNotFoundError):
                     status = path.stat()
                     told = path.relative_to(self.directory).as_posix()
@@ -158,7 +159,8 @@ class ObjectFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
-    """A store of objects, by obstore; credentials come from the environment or the options."""
+    """An object store, accessed by obstore; credentials come from the environment or the
+    options."""
 
     url: str
     options: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -195,7 +197,7 @@ class ObjectStorage:
             self.store().delete(path)
 
     def store(self) -> Any:
-        """obstore's own."""
+        """Return the obstore store."""
         from obstore.exceptions import BaseError
         from obstore.store import from_url
 
@@ -207,7 +209,8 @@ class ObjectStorage:
 
 
 def storage_for(url: str, options: dict[str, Any] | None = None) -> ArchiveStorage:
-    """A directory, `file://`, or whatever obstore knows: `s3://`, `gs://`, `az://`."""
+    """Return the storage of a directory, `file://`, or a URL obstore supports: `s3://`, `gs://`,
+    `az://`."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return LocalStorage(os.path.abspath(url))

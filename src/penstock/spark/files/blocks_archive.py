@@ -1,9 +1,10 @@
-"""Messages of a backup, in batches: one archive is one row of bytes, read from its beginning.
+"""Reads the messages of a backup in batches; an archive is one byte stream, read from its
+beginning.
 
-Archives of version 2 go through the compiled reader of entries, those of version 1 through the
-server's own, twice: what was removed is told behind the messages. An archive that is cut short or
-damaged is refused, as a server refuses to restore it; what was read before that has been handed on,
-and the task fails.
+The compiled entry reader reads archives of version 2. The server's own reader reads those of
+version 1, twice, because removed messages are listed after the messages. An archive that is
+truncated or damaged raises `InvalidArchive`, as a server refuses to restore it: batches read before
+that were already returned, and the task fails.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 20
 PARSED_BYTES: Final = 8 << 20
-"""How much of an archive is gathered before it is taken apart."""
+"""Number of bytes of an archive that are collected before they are parsed."""
 BATCH_ROWS: Final = 100_000
-"""More than a block of small messages has: one batch each."""
+"""More rows than a block of small messages has: one batch per block."""
 BATCH_BYTES: Final = 16 << 20
 SEQ_MAX: Final = 2**63 - 1
 
 
 def batches(archive: Path) -> Iterator[Batch]:
-    """Every message the archive holds, ascending. `InvalidArchive` if it is not whole."""
+    """Yield every message of the archive, ascending. Raises `InvalidArchive` if it is not
+    complete."""
     pieces = _inflated(archive)
     first = next(pieces, b"")
     if first.startswith(MAGIC):
@@ -53,12 +55,12 @@ def batches(archive: Path) -> Iterator[Batch]:
 
 
 def batch_of(columns: RecordColumns) -> Batch:
-    """The same messages, as those come that were read from a server."""
+    """Return the same messages as a batch, like those read from a server."""
     return Batch(columns.rows, 0, *columns[2:])
 
 
 def _inflated(archive: Path) -> Iterator[bytes]:
-    """What lies in the frames, a few MiB at a time."""
+    """Yield the decompressed content, a few MiB at a time."""
     inflater, held, size = S2Inflater(), list[bytes](), 0
     with archive.open("rb") as file:
         while data := file.read(READ_BYTES):
@@ -114,7 +116,7 @@ def _entries(held: bytes, place: int, rows: int) -> tuple[RecordColumns, bool]:
 
 
 def _consumers_behind(columns: RecordColumns) -> int:
-    """How many consumers follow an entry that stands before the messages."""
+    """Return how many consumers follow an entry that precedes the messages."""
     if columns.subjects != b"state.json":
         return 0
     try:
@@ -168,7 +170,7 @@ def _batch(rows: list[SavedMessage]) -> Batch:
 
 
 def _run(parts: list[bytes]) -> tuple[bytes, bytes]:
-    """The parts one behind the other, and where each begins."""
+    """Concatenate the parts; return the bytes and the offsets."""
     offsets = array.array("i", [0])
     end = 0
     for part in parts:

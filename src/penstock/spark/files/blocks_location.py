@@ -1,7 +1,7 @@
-"""Where the blocks of a store are: in a directory, or below a URL of an object store.
+"""Location of the blocks of a store: a directory, or a URL of an object store.
 
-A place is two plain values, so that it travels to tasks and can be a key: the directory or URL of
-the messages, and the options of the object store as pairs.
+A location is two plain values, so that it can be sent to tasks and serve as a key: the directory or
+URL of the messages, and the options of the object store as pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Stamp(NamedTuple):
-    """What a file or an object looked like."""
+    """Identity, size and modification time of a file or an object."""
 
     identity: str
     size: int
@@ -39,7 +39,7 @@ class Stamp(NamedTuple):
 
 
 class RemoteStream(NamedTuple):
-    """A stream in an object store, by URLs."""
+    """URLs of a stream in an object store."""
 
     directory: str
     messages: str
@@ -56,7 +56,7 @@ def pairs_of(options: Mapping[str, str]) -> Pairs:
 
 
 def disk_at(place: str, storage: Pairs = ()) -> Disk:
-    """The files of a directory or below a URL."""
+    """Return the files of a directory or below a URL."""
     if not is_url(place):
         return RealDisk.at(place)
     store = ObjectStorage(place, nested(dict(storage))).store()
@@ -64,7 +64,8 @@ def disk_at(place: str, storage: Pairs = ()) -> Disk:
 
 
 def stamp_at(place: str, name: str, storage: Pairs = ()) -> Stamp:
-    """What a file looks like now; StoreError or FileNotFoundError if it is not there."""
+    """Return the current stamp of a file; raises StoreError or FileNotFoundError if it is
+    missing."""
     if not is_url(place):
         return Stamp.of(Path(place, name))
     disk = disk_at(place, storage)
@@ -73,7 +74,7 @@ def stamp_at(place: str, name: str, storage: Pairs = ()) -> Stamp:
 
 
 def remote_streams(url: str, storage: Pairs, foreign_name: str) -> Iterator[RemoteStream]:
-    """The streams below a URL; one with a file of the foreign name is not ours."""
+    """Yield the streams below a URL; one with a file of the foreign name belongs to nats-server."""
     try:
         listed = list(ObjectStorage(url, nested(dict(storage))).listed(""))
     except StorageError as error:

@@ -1,7 +1,7 @@
-"""The options of the format `penstock-blocks`: which store or backup, and what of it.
+"""Options of the format `penstock-blocks`: which store or backup, and which part of it.
 
-The path may name one stream or many; the other options narrow it. A key is never an option itself,
-only where to find it.
+The path may name one stream or many; the other options narrow it. An encryption key is never an
+option itself; the option names the file that holds it.
 """
 
 from __future__ import annotations

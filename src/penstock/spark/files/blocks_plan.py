@@ -1,9 +1,9 @@
-"""What there is to read of stores and backups, cut into tasks, in the driver.
+"""Plans the read of stores and backups in the driver, and divides it into tasks.
 
-A store that a server holds is refused: what changes while it is read is no state anybody was ever
-in. Between planning and reading nothing holds the store, so a task carries what its files looked
-like (`Stamp`), and refuses one that looks different: it was appended to, or written anew. Tasks are
-plain values and never carry a key.
+A store that a running server holds is rejected: a store that changes during the read gives a state
+that never existed. Nothing locks the store between planning and reading, so a task carries the
+`Stamp` of each file and rejects one that differs: a server appended to it, or rewrote it. Tasks are
+plain values and never contain a key.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 KEY_VARIABLE: Final = "PENSTOCK_STORE_KEY"
 KEY_BYTES_MAX: Final = 4096
 ARCHIVES: Final = ("stream.tar.s2", "stream.arc.s2")
-"""What tools call the archive inside the directory of a backup."""
+"""Names that tools give the archive inside the directory of a backup."""
 BACKUP: Final = "backup.json"
 GO_META: Final = "meta.inf"
-"""What a nats-server keeps a stream's configuration in."""
+"""File in which a nats-server keeps the configuration of a stream."""
 KEYRINGS_KEPT: Final = 8
 
 
 class StoreChanged(Exception):
-    """A store was written to after the read of it was planned."""
+    """A store was written to after the read was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTask:
-    """Blocks of one store, read one after the other."""
+    """Blocks of one store, read in sequence."""
 
     stream: str
     messages: str
@@ -76,7 +76,7 @@ class ArchiveTask:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One store as it was found: its name, where it is, and what is to be read of it."""
+    """One store: its name, its location, and the blocks to read."""
 
     stream: str
     created_ns: int
@@ -87,7 +87,7 @@ class Found:
 
 
 def find_archives(options: BlocksOptions) -> list[ArchiveTask]:
-    """The backups at or directly below the path; in object stores there are none."""
+    """Return the backups at or directly below the path; none for object stores."""
     if is_url(options.path):
         return []
     root = Path(options.path)
@@ -113,7 +113,7 @@ def _backed_up(directory: Path) -> str:
 
 
 def find_stores(options: BlocksOptions, storage: Pairs = ()) -> list[Found]:
-    """The stores at or below the path that the options name, opened and planned."""
+    """Open and plan the stores at or below the path that the options select."""
     if is_url(options.path):
         return _find_remote(options, storage)
     places = [place for place in find_places(Path(options.path)) if _is_wanted(place, options)]
@@ -135,7 +135,7 @@ def find_stores(options: BlocksOptions, storage: Pairs = ()) -> list[Found]:
 
 
 def _find_remote(options: BlocksOptions, storage: Pairs) -> list[Found]:
-    """The same in an object store, where nothing can be locked."""
+    """Do the same in an object store, where locks do not exist."""
     streams = [
         one
         for one in remote_streams(options.path, storage, GO_META)
@@ -159,7 +159,7 @@ def _find_remote(options: BlocksOptions, storage: Pairs) -> list[Found]:
 
 
 def _check_ours(places: list[StoreLocation]) -> None:
-    """Refuse the files of a nats-server, whose blocks have the same names as ours."""
+    """Reject the files of a nats-server, whose blocks have the same names as ours."""
     for place in places:
         if (place.messages.parent / GO_META).is_file():
             raise _foreign(str(place.messages.parent))
@@ -203,7 +203,7 @@ def _plan(
 
 
 def _identity(place: StoreLocation) -> tuple[str, int]:
-    """The stream's name and when it was made; where nothing tells, its directory's, and 0."""
+    """Return the stream's name and creation time; if unknown, the directory's name and 0."""
     if place.meta is None:
         return place.messages.parent.name, 0
     name, created_ns = _described(RealDisk.at(place.meta.parent), place.meta.name)
@@ -211,7 +211,7 @@ def _identity(place: StoreLocation) -> tuple[str, int]:
 
 
 def _described(disk: Disk, name: str) -> tuple[str, int]:
-    """The same, from the file that describes a stream; empty if it cannot be read."""
+    """Return the same from the file that describes a stream; empty if it cannot be read."""
     overlay = OverlayDisk(disk)
     try:
         key = state_key("stream-meta", META_INCARNATION)
@@ -228,7 +228,7 @@ def _described(disk: Disk, name: str) -> tuple[str, int]:
 
 
 def tasks_of(found: Found, bytes_max: int) -> list[StoreTask]:
-    """The blocks of a store, neighbours together, so that a task reads about so many bytes."""
+    """Group adjacent blocks of a store, so that a task reads about `bytes_max` bytes."""
     tasks: list[StoreTask] = []
     waiting: list[tuple[BlockPlan, Stamp]] = []
     size = 0
@@ -247,7 +247,7 @@ def _task(found: Found, blocks: list[tuple[BlockPlan, Stamp]]) -> StoreTask:
 
 
 def check_stamp(task: StoreTask, name: str, stamp: Stamp) -> None:
-    """Raise unless the file still looks as it did when the read was planned."""
+    """Raise unless the file has the same stamp as when the read was planned."""
     try:
         same = stamp_at(task.messages, name, task.storage) == stamp
     except (FileNotFoundError, NotFound):
@@ -262,9 +262,10 @@ def check_stamp(task: StoreTask, name: str, stamp: Stamp) -> None:
 def keyring(
     messages: str, incarnation: int, key_file: str, storage: Pairs = ()
 ) -> dict[int, DataKey]:
-    """The data keys of a store, opened with the server's key: of a file, or of the environment.
+    """Return the data keys of a store, decrypted with the server's key from a file or the
+    environment.
 
-    Deriving it takes a while on purpose, so it is done once in each process.
+    Key derivation is slow by design, so the result is cached per process.
     """
     from penstock.store.format.encryption import ServerKey
 

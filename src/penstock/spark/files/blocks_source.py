@@ -1,15 +1,15 @@
 """The format `penstock-blocks`: the files of a stopped server, or a backup, as a table of messages.
 
-Columns are those of the format `jetstream`. Which messages are live is decided once, in the driver,
-over all blocks together; tasks then read their blocks and nothing else. A torn tail, of which
-nobody was told that it was stored, is no damage. Messages that were stored and cannot be read fail
-the read, unless `failOnDamage` is false; `damage` reads the table of them instead:
+Columns are those of the format `jetstream`. The driver decides once which messages are live, over
+all blocks together; tasks then read only their blocks. A torn tail, whose messages were never
+acknowledged, is not damage. Stored messages that cannot be read fail the read, unless
+`failOnDamage` is false; `damage` reads a table of them instead:
 
     stream string, file string, firstSeq bigint, lastSeq bigint,
     firstByte bigint, stopByte bigint, what string
 
-Sequences are null where only bytes are known, and the other way round. Messages past their time to
-live that a server would remove when it starts are still there.
+Sequences are null where only bytes are known, and vice versa. The table includes messages past
+their time to live that a server would remove at startup.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DamageRow = tuple[str, str | None, int | None, int | None, int | None, int | Non
 
 
 class PenstockBlocks(DataSource):
-    """Stores and backups."""
+    """Data source for stores and backups."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +73,7 @@ class PenstockBlocks(DataSource):
 
 
 class BlocksPartition(InputPartition):
-    """A task. `told` are rows of damage that the driver found; only a table of damage has them."""
+    """A task. `told` holds rows of damage that the driver found, only for a table of damage."""
 
     def __init__(self, task: StoreTask | ArchiveTask | None, told: tuple[DamageRow, ...] = ()):
         super().__init__(None)
@@ -82,7 +82,7 @@ class BlocksPartition(InputPartition):
 
 
 class BlocksReader(DataSourceReader):
-    """Messages."""
+    """Reads messages."""
 
     def __init__(self, options: BlocksOptions, schema: StructType, storage: Pairs = ()) -> None:
         self._options = options
@@ -119,7 +119,7 @@ class BlocksReader(DataSourceReader):
 
 
 class DamageReader(DataSourceReader):
-    """What cannot be read; looks at every byte of the blocks that are to be read."""
+    """Reports what cannot be read; reads every byte of the selected blocks."""
 
     def __init__(self, options: BlocksOptions, storage: Pairs = ()) -> None:
         self._options = options
@@ -145,7 +145,7 @@ class DamageReader(DataSourceReader):
 
 
 def _store_damage(found: Found) -> Iterator[DamageRow]:
-    """What the log as a whole tells."""
+    """Yield the damage that is visible in the log as a whole."""
     for first, last in found.plan.damaged:
         yield found.stream, None, first, last, None, None, "messages are lost"
     for name in found.plan.unreadable:

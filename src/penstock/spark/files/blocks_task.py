@@ -1,7 +1,7 @@
-"""Tasks of the format `penstock-blocks`: blocks and archives to batches, and what is damaged.
+"""Tasks of the format `penstock-blocks`: read blocks and archives to batches, and report damage.
 
-A task reads its files and no others, and checks before and after that they are those the driver
-planned with. Live messages that do not come out of a block are damage: told, or left out, as asked.
+A task reads only its own files, and checks before and after that they are those the driver planned
+with. Live messages that a block does not yield are damage: an error, or skipped, as requested.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RANGES_SHOWN: Final = 5
 
 
 class DamagedBlock(Exception):
-    """Messages that were stored cannot be read any more."""
+    """Stored messages can no longer be read."""
 
     def __init__(self, stream: str, what: str) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class DamagedBlock(Exception):
 
 
 def read_store(task: StoreTask, key_file: str, *, fail_on_damage: bool) -> Iterator[Batch]:
-    """The live messages of a task's blocks."""
+    """Yield the live messages of a task's blocks."""
     for block, stamp in task.blocks:
         count = 0
         seqs: list[bytes] = []
@@ -74,7 +74,7 @@ def _numbers(pieces: list[bytes]) -> Iterator[int]:
 
 
 def read_archive(task: ArchiveTask, first: int, last: int) -> Iterator[Batch]:
-    """The messages of a backup between two sequences, both included."""
+    """Yield the messages of a backup between two sequences, both included."""
     for batch in batches(Path(task.archive)):
         if batch.first > last:
             return
@@ -85,7 +85,7 @@ def read_archive(task: ArchiveTask, first: int, last: int) -> Iterator[Batch]:
 
 
 def _within(batch: Batch, first: int, last: int) -> Batch:
-    """The part of a batch that lies between two sequences; there is some."""
+    """Return the part of a batch between two sequences; it is not empty."""
     seqs = memoryview(batch.seqs).cast("q")
     start, stop = bisect_left(seqs, first), bisect_right(seqs, last)
     return Batch(
@@ -105,7 +105,8 @@ def _slice(data: bytes, offsets: bytes, start: int, stop: int) -> tuple[bytes, b
 
 
 def damage_of(task: StoreTask, key_file: str) -> Iterator[DamageRow]:
-    """Bytes of a task's blocks that do not hold, and live messages that are lost with them."""
+    """Yield invalid byte ranges of a task's blocks, and the live messages that are lost with
+    them."""
     keys = keyring(task.messages, task.incarnation, key_file, task.storage)
     for block, stamp in task.blocks:
         seqs = [columns.seqs for columns in _columns(task, block, stamp, key_file)]

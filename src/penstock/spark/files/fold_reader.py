@@ -1,7 +1,7 @@
-"""Artifacts of folds: where they are, and what is in them as Arrow columns.
+"""Reads fold artifacts: finds them, and returns their content as Arrow columns.
 
-An artifact is fetched and checked as an import would, then read from the copy: an append log as it
-lies there, the others through their store. Shards are named after where they are.
+An artifact is fetched and verified as in an import, then read from the copy: an append log
+directly, other backends through their store. Shards are named after the location of their artifact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Row = tuple[str, bytes, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Where one artifact is: a directory, or a key of a place where it is published."""
+    """Location of one artifact: a directory, or a key at a place where it is published."""
 
     shard: str
     place: str
@@ -48,7 +48,7 @@ class Artifact:
 
 
 def find_artifacts(path: str, options: dict[str, Any]) -> list[Artifact]:
-    """What a path names, by name; nothing if there is nothing."""
+    """Return the artifacts a path names, sorted by name; empty if there are none."""
     local = _local(path)
     if local is not None:
         candidates = [local, *sorted(local.iterdir())] if local.is_dir() else []
@@ -68,7 +68,7 @@ def _local(path: str) -> Path | None:
 
 
 async def _published(path: str, options: dict[str, Any]) -> list[Artifact]:
-    """The artifact of that name, or else all that are published directly below it."""
+    """Return the artifact of that name, or else all that are published directly below it."""
     place, _, key = path.rstrip("/").rpartition("/")
     is_whole_store = place.endswith(("/", ":"))
     if not is_whole_store and await transport_for(place, **options).manifest(key) is not None:
@@ -80,7 +80,7 @@ async def _published(path: str, options: dict[str, Any]) -> list[Artifact]:
 def columns_of(
     artifact: Artifact, scratch: Path, options: dict[str, Any], prefix: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """All columns of an artifact, in batches; `scratch` is a directory for copies."""
+    """Yield all columns of an artifact, in batches; `scratch` is a directory for copies."""
     import pyarrow as pa
 
     directory = Path(artifact.place)

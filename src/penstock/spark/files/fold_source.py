@@ -1,11 +1,11 @@
-"""The format `penstock-fold`: exported folds as tables, a task for each artifact.
+"""The format `penstock-fold`: exported folds as tables, one task per artifact.
 
     key string, value binary, revision bigint, shard string, cursor bigint
 
-A path names an artifact, a directory of artifacts, or a place where artifacts are published; then
-each is one shard, called by its name, with the cursor it is exactly consistent with. Every byte is
-checked before a row is given out. Of a published fold the newest artifact is read when its task
-runs; its cursor is in its rows.
+A path names an artifact, a directory of artifacts, or a place where artifacts are published; each
+artifact is one shard, identified by its name, with the cursor it is exactly consistent with. Every
+byte is verified before a row is returned. A task reads the newest artifact of a published fold when
+it runs; the cursor is in its rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FoldOptions(SparkOptions, frozen=True, kw_only=True):
 
 
 class PenstockFold(DataSource):
-    """Artifacts of folds."""
+    """Data source for fold artifacts."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +77,7 @@ class PenstockFold(DataSource):
 
 
 def wanted_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema that the user may have narrowed; it cannot be changed otherwise."""
+    """Return the columns of the schema; the user may omit columns but not change them."""
     for field in schema.fields:
         expected = TYPES.get(field.name)
         if expected != field.dataType.simpleString():

@@ -1,8 +1,7 @@
-"""The files of a store in an object store, as a disk that is only read.
+"""Read-only disk over the objects below a prefix of an object store.
 
-What a directory is to a store is a prefix here: its objects are the files. Reads fetch ranges;
-nothing is ever written, and no lock can be taken, so a caller compares stamps of the objects before
-and after.
+A prefix takes the place of a directory: its objects are the files. Reads fetch ranges. Nothing is
+ever written, and locks do not exist, so the caller compares stamps of the objects before and after.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Bytes
 
 _REMOTE: Final = -3
-"""The descriptor of a file that is an object."""
+"""Descriptor of a file that is an object."""
 
 
 class ObjectDisk:
-    """The objects directly below a prefix of a store of obstore."""
+    """The objects directly below a prefix of an obstore store."""
 
     def __init__(self, store: Any, prefix: str, url: str) -> None:
         self._store = store
@@ -41,7 +40,7 @@ class ObjectDisk:
         return None
 
     def stamp(self, name: str) -> tuple[str, int]:
-        """What an object looks like: it has another tag after every write."""
+        """Return tag and size of an object; the tag changes with every write."""
         one = self._object("stat", name)
         return str(one.get("e_tag") or one["last_modified"].isoformat()), int(one["size"])
 
@@ -84,14 +83,14 @@ class ObjectDisk:
         return self.pread(file, size, 0)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no resources to release."""
 
     def _object(self, call: str, name: str) -> Any:
         if name not in self._objects:
             raise failure(f"{self.path}/{name}", call, codes.ENOENT)
         return self._objects[name]
 
-    # -- changes: none
+    # -- writes: all refused
 
     def _refuse(self, call: str) -> NoReturn:
         raise failure(self.path, call, codes.EROFS)

@@ -1,7 +1,7 @@
-"""Options of object stores: one flat list of names from a user, and the forms that libraries want.
+"""Options of object stores: one flat list from a user, in the forms that libraries require.
 
-A user gives `name=value` pairs, as obstore and delta-rs document them. obstore wants those of the
-HTTP client apart from those of the store; delta-rs wants all of them together, as text.
+A user gives `name=value` pairs, as obstore and delta-rs document them. obstore requires the options
+of the HTTP client separate from those of the store; delta-rs requires all together, as text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLIENT_NAMES: Final = frozenset(
         "user_agent",
     }
 )
-"""What obstore takes as an option of its HTTP client."""
+"""Options of obstore's HTTP client."""
 ENDPOINTS: Final = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url",
                     "azure_storage_endpoint", "azure_endpoint", "google_base_url")  # fmt: skip
 PLAIN_HTTP: Final = "http://"
@@ -43,10 +43,10 @@ WORDS: Final = {"true": True, "false": False}
 
 
 def nested(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as obstore takes them: those of the HTTP client under `client_options`.
+    """Return options as obstore takes them: those of the HTTP client under `client_options`.
 
-    Their names may begin with `client.`, as in `penstock fold`. An `http://` endpoint
-    allows plain HTTP, unless the user says otherwise.
+    Their names may have the prefix `client.`, as in `penstock fold`. An `http://` endpoint allows
+    plain HTTP, unless the user sets `allow_http`.
     """
     client = dict(options.get(CLIENT, {}))
     store: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def nested(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as delta-rs takes them: all together, all text."""
+    """Return options as delta-rs takes them: all together, all text."""
     parted = nested(options)
     inner = parted.pop(CLIENT, {})
     return {

@@ -1,4 +1,5 @@
-"""Jobs over streams, archives and folds; each is a function, and a command `penstock pipeline`."""
+"""Jobs over streams, archives and folds; each is a function and a command of `penstock
+pipeline`."""
 
 from penstock.spark.jobs.archive_frame import archived
 from penstock.spark.jobs.archive_job import ArchiveReport, archive, open_archive

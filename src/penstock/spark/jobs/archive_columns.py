@@ -1,8 +1,8 @@
-"""The columns of an archive: those of messages, or with typed payloads `value` in place of `data`.
+"""Columns of an archive: those of messages, or with typed payloads `value` instead of `data`.
 
-A version records its columns if they are others than those of messages, and every run must bring
-the same. An Iceberg table knows its own columns and may get more. Jobs that need payloads as they
-were stored (replay, fold) refuse an archive that has only typed ones.
+A version records its columns if they differ from those of messages, and every run must have the
+same. An Iceberg table has its own schema, which may grow. Jobs that need raw payloads (replay,
+fold) reject an archive that has only typed ones.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 def columns_of(schema: StructType) -> str:
-    """What a version records of the columns of its rows: Spark's JSON; empty for messages."""
+    """Return what a version records of its columns: Spark's JSON; empty for those of messages."""
     return "" if _kinds(schema) == _kinds(message_schema()) else schema.json()
 
 
 def row_schema(version: Version) -> StructType:
-    """The columns that the rows of a version have, without those that it is partitioned by."""
+    """Return the columns of the rows of a version, without the partition columns."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(version.columns)) if version.columns else message_schema()
 
 
 def check_columns(version: Version, schema: StructType) -> None:
-    """`ArchiveError` unless rows have the columns of the archive, of the same types."""
+    """Raise `ArchiveError` unless rows have the columns of the archive, of the same types."""
     have, new = _kinds(row_schema(version)), _kinds(schema)
     differ = [name for name in {**have, **new} if have.get(name) != new.get(name)]
     if differ:
@@ -46,7 +46,7 @@ def check_columns(version: Version, schema: StructType) -> None:
 
 
 def check_raw(names: Iterable[str], purpose: str) -> None:
-    """`ArchiveError` if an archive has no payloads as they were stored."""
+    """Raise `ArchiveError` if an archive has no raw payloads."""
     if DATA not in names:
         raise ArchiveError(
             f"the archive has typed payloads only: a {purpose} needs one that was made without "

@@ -1,9 +1,9 @@
-"""Small files of an archive become few large ones; what the archive holds stays the same.
+"""Compaction of an archive: joins small files into few large ones; the rows stay the same.
 
-Neighbours of one partition are joined until they have the wanted size. The joined file is written
-beside the others and takes their place in one commit; those it replaces stay on disk for readers
-that began earlier, until `vacuum`. A commit that another writer made first is no failure here: the
-next run finds what is left to join.
+Adjacent files of one partition are joined up to the target size. The joined file is written next to
+the others and replaces them in one commit; replaced files stay on disk for readers that began
+earlier, until `vacuum`. A commit lost to another writer is not an error here: the next run joins
+the rest.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 TARGET_BYTES: Final = 128 << 20
 SMALL_PART: Final = 2
-"""A file with less than one part in this many of the wanted size is small."""
+"""A file smaller than the target size divided by this is small."""
 
 
 def small_groups(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
-    """Small files that become one each: of one partition, neighbours by sequence, two at least."""
+    """Group small files to join: of one partition, adjacent by sequence, at least two."""
     groups: list[list[DataFile]] = []
     by_partition: dict[tuple[tuple[str, str], ...], list[DataFile]] = {}
     for file in sorted(files, key=lambda file: file.first_seq):
@@ -49,7 +49,7 @@ def small_groups(files: Iterable[DataFile], target_bytes: int) -> list[list[Data
 
 
 def compact(spark: SparkSession, table: ArchiveTable, *, target_bytes: int = TARGET_BYTES) -> int:
-    """Join what is small; how many files there are less."""
+    """Join small files; return by how many the number of files decreased."""
     if isinstance(table, DeltaArchive):
         return table.compact(target_bytes) if table.exists() else 0
     base = table.current()

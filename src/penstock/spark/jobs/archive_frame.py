@@ -1,7 +1,7 @@
-"""An archive as a DataFrame: the rows of one version, whatever is committed meanwhile.
+"""An archive as a DataFrame: the rows of one version, whatever is committed later.
 
-Files in a directory are read by Spark itself. Spark without jars reads neither object stores nor
-Iceberg tables, so files there are read by tasks.
+Spark reads files in a directory itself. Spark without jars reads neither object stores nor Iceberg
+tables, so tasks read files there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def archived(spark: SparkSession, table: ArchiveTable, version: Version) -> DataFrame:
-    """The messages of a version, their date, and the token that it is partitioned by."""
+    """Return the messages of a version, their date, and the partition token."""
     schema = archive_schema(table, version)
     if not version.files:
         return spark.createDataFrame([], schema)

@@ -1,9 +1,9 @@
-"""From a stream to an archive: every message once, however often the job is stopped and begun anew.
+"""Archive job: copies a stream to an archive, every message once, across any number of restarts.
 
-The archive's own cursor says where to go on; a step reads a range behind it, writes its files and
-commits files and cursor together. A job that dies in between leaves files nobody names. Another
-stream of the same name, and messages that the stream dropped before they were archived, are told
-and not passed over unless the caller says so.
+The archive's own cursor records where to continue; a step reads a range after it, writes its files
+and commits files and cursor together. A job that dies in between leaves files that no version
+references. A recreated stream of the same name raises an error; so do messages that the stream
+dropped before they were archived, unless the caller allows the loss.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveTable(Protocol):
-    """What an archive must be able to do."""
+    """Interface of an archive."""
 
     kind: str
 
     @property
     def data(self) -> str:
-        """The directory of its files."""
+        """Directory of its files."""
         ...
 
     @property
@@ -74,7 +74,8 @@ class ArchiveTable(Protocol):
     def current(self) -> Version: ...
 
     def layout(self, version: Version, schema: Any) -> FileLayout:
-        """How files with rows of this Arrow schema are written; None for all columns there are."""
+        """Return how files with rows of this Arrow schema are written; None for all existing
+        columns."""
         ...
 
     def commit(
@@ -82,12 +83,12 @@ class ArchiveTable(Protocol):
     ) -> Version: ...
 
     def joinable(self, version: Version) -> Iterable[DataFile]:
-        """Files of the newest version that may be joined with others."""
+        """Return files of the newest version that may be joined with others."""
         ...
 
     def expire(self, days: float) -> int:
-        """Remove versions older than so many days, and the files that only they have; how many
-        files that were."""
+        """Remove versions older than `days`, and the files that only they reference; return the
+        number of files."""
         ...
 
 
@@ -107,13 +108,14 @@ class ArchiveReport:
     files: int
     bytes: int
     removed: int = 0
-    """Sequences of this run that the stream removed before they were read (`archive_removals`)."""
+    """Number of sequences of this run that the stream removed before the read
+    (`archive_removals`)."""
 
 
 def open_archive(
     dest: str, form: str = "", storage_options: dict[str, Any] | None = None
 ) -> ArchiveTable:
-    """The archive at a place, of whichever form it has; `form` says what a new one becomes."""
+    """Return the archive at a location, of whatever form; `form` selects the form of a new one."""
     if form not in ("", *FORMS):
         raise ArchiveError(f"form {form!r}: an archive is one of {', '.join(FORMS)}")
     if dest.startswith(ICEBERG_SCHEME) or form == ICEBERG:
@@ -152,14 +154,14 @@ def archive(
     storage_options: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ArchiveReport:
-    """Archive what the stream holds now, or up to `until`, behind what is archived already.
+    """Archive what the stream holds now, or up to `until`, after what is already archived.
 
     `token` also partitions by that token of the subject, from 0, which may have `token_values_max`
-    values; `by_time` is the step of an Iceberg table's partitions (`TIMES`). `allow_loss` goes on
-    where the stream has dropped messages that were not archived, and where it is truncated during
-    the run. What its limits remove during the run is counted in the report. `compact_bytes` joins
-    files up to that size at the end; 0 does not. `expire_days` removes versions older than that and
-    the files that only they have. `progress` gets how many sequences are done, of how many.
+    values; `by_time` is the step of an Iceberg table's partitions (`TIMES`). `allow_loss` continues
+    if the stream dropped messages before they were archived, or is truncated during the run. The
+    report counts what the stream's limits remove during the run. `compact_bytes` joins files up to
+    that size at the end; 0 disables it. `expire_days` removes versions older than that and the
+    files that only they reference. `progress` gets the number of sequences done, and the total.
     """
     table = open_archive(dest, form, storage_options)
     extent = origin.extent()
@@ -236,7 +238,7 @@ def _tidy(table: ArchiveTable, days: float | None) -> None:
 
 
 def _wanted(kind: str, token: int | None, by_time: str) -> tuple[str, ...]:
-    """What an archive is to be partitioned by."""
+    """Return what an archive is to be partitioned by."""
     if by_time not in TIMES:
         raise ArchiveError(f"partitions by time {by_time!r}: give one of {', '.join(TIMES)}")
     if kind != ICEBERG:
@@ -248,7 +250,7 @@ def _wanted(kind: str, token: int | None, by_time: str) -> tuple[str, ...]:
 
 
 def _begun(table: ArchiveTable, extent: InputExtent, wanted: tuple[str, ...]) -> Version:
-    """The newest version, which must be of this stream; an empty one becomes it."""
+    """Return the newest version, which must be of this stream; an empty one is assigned to it."""
     found = table.current()
     if not found.stream:
         return msgspec.structs.replace(
@@ -276,7 +278,7 @@ def _check_identity(version: Version, extent: InputExtent) -> None:
 def _start(
     version: Version, extent: InputExtent, *, allow_loss: bool
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Behind which sequence to go on, and what was dropped before it could be archived."""
+    """Return the sequence to continue after, and what was dropped before it could be archived."""
     start = max(version.cursor, extent.first_seq - 1)
     if start == version.cursor or version.version == 0:
         return start, version.evicted

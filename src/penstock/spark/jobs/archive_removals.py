@@ -1,9 +1,9 @@
-"""Messages that the stream's limits removed while they were being archived.
+"""Finds messages that the stream's limits removed while they were being archived.
 
-Readers skip them and log that in their tasks; the job finds them by what it has: the sequences
-before the stream's first message that are in no file of the step. Sequences that were deleted
-before the run count too, as nothing tells them apart. Streams that remove messages in the ordinary
-course of things (work queues, a limit by subject) have none.
+Readers skip them and log that in their tasks; the job finds them as the sequences before the
+stream's first message that are in no file of the step. Sequences deleted before the run count too,
+because they cannot be distinguished. Streams that remove messages in normal operation (work queues,
+a limit per subject) have none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.spark.jobs.parquet_table import DataFile
 
 RANGES_MAX: Final = 100
-"""Ranges recorded for one step; further ones become one that covers them."""
+"""Maximum number of ranges recorded per step; one range covers all further ones."""
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -28,8 +28,8 @@ Ranges = tuple[tuple[int, int], ...]
 def removed_between(
     storage: ArchiveStorage, files: Iterable[DataFile], first: int, last: int, now: InputExtent
 ) -> tuple[int, Ranges]:
-    """How many of the sequences `first` to `last` the stream no longer has and the files of this
-    step do not have either, and which; `now` is the stream after the step."""
+    """Return the number and ranges of sequences from `first` to `last` that the stream no longer
+    has and the files of this step lack too; `now` is the stream after the step."""
     stop = min(last, now.first_seq - 1)
     if now.sheds or stop < first:
         return 0, ()
@@ -41,7 +41,7 @@ def removed_between(
 
 
 def missing(held: Iterable[int], first: int, last: int) -> list[tuple[int, int]]:
-    """The ranges of `first` to `last` in which no sequence is held."""
+    """Return the ranges between `first` and `last` that contain no held sequence."""
     ranges = []
     position = first
     for seq in sorted(held):
@@ -54,7 +54,7 @@ def missing(held: Iterable[int], first: int, last: int) -> list[tuple[int, int]]
 
 
 def _sequences(storage: ArchiveStorage, files: Iterable[DataFile], stop: int) -> list[int]:
-    """The sequences up to `stop` that files have."""
+    """Return the sequences up to `stop` in the files."""
     import pyarrow.parquet as pq
 
     held: list[int] = []

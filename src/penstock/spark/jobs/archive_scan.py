@@ -1,8 +1,8 @@
-"""What of an archive is read, and how: files that may hold wanted rows, and their rows as Arrow.
+"""Scan of an archive: selects the files that may hold wanted rows, and reads their rows as Arrow.
 
-The driver leaves out files by what the archive knows of them: partition, sequences, times and
-subjects. The columns are those of the archive's rows, `date`, the token that it is partitioned by,
-and the further columns of an Iceberg table.
+The driver skips files by what the archive records of them: partition, sequences, times and
+subjects. The columns are those of the archive's rows, `date`, the partition token, and the further
+columns of an Iceberg table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Bounds of what is wanted, all included; None is no bound. `partitions` are values that a
-    partition column must have one of."""
+    """Inclusive bounds of what is wanted; None is no bound. `partitions` lists the accepted values
+    of partition columns."""
 
     first_seq: int = 1
     last_seq: int | None = None
@@ -44,7 +44,7 @@ class Wanted:
     partitions: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def may_hold(self, file: DataFile) -> bool:
-        """Whether a file may have a wanted row, as far as is known of it."""
+        """Return False if the recorded bounds of a file exclude every wanted row."""
         if file.last_seq and not self._overlaps(
             self.first_seq, self.last_seq, file.first_seq, file.last_seq
         ):
@@ -64,20 +64,20 @@ class Wanted:
         )
 
     def may_hold_rows(self, bounds: dict[str, tuple[Any, Any]]) -> bool:
-        """The same of a row group, by the statistics of its columns."""
+        """Return the same for a row group, by the statistics of its columns."""
         seqs, times = bounds.get(SEQ), bounds.get(TIMESTAMP)
         if seqs is not None and not self._overlaps(self.first_seq, self.last_seq, *seqs):
             return False
         return times is None or self._overlaps(self.first_us, self.last_us, *map(_micros, times))
 
     def bound_columns(self) -> tuple[str, ...]:
-        """The columns that rows are chosen by."""
+        """Return the columns that rows are filtered by."""
         by_time = self.first_us is not None or self.last_us is not None
         by_seq = self.first_seq > 1 or self.last_seq is not None
         return (*((SEQ,) if by_seq else ()), *((TIMESTAMP,) if by_time else ()))
 
     def chosen(self, batch: Any) -> Any:
-        """The rows of a batch within the bounds of sequences and times."""
+        """Return the rows of a batch within the bounds of sequences and times."""
         for name, low, high in (
             (SEQ, self.first_seq if self.first_seq > 1 else None, self.last_seq),
             (TIMESTAMP, self.first_us, self.last_us),
@@ -104,16 +104,16 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveScan:
-    """What tasks are told. `schema` is the Arrow schema of the rows that they make."""
+    """Description of a scan for the tasks. `schema` is the Arrow schema of their rows."""
 
     storage: ArchiveStorage
     schema: Any
     wanted: Wanted
     metadata: Any = field(default=None, repr=False)
-    """The table's, if it is one of Iceberg."""
+    """Metadata of the table, if it is an Iceberg table."""
 
     def rows(self, task: FileTask) -> Iterator[Any]:
-        """The rows of a file, as record batches."""
+        """Yield the rows of a file, as record batches."""
         batches = self._plain(task.file) if task.scan is None else self._iceberg(task.scan)
         for batch in batches:
             chosen = self.wanted.chosen(batch)
@@ -121,7 +121,7 @@ class ArchiveScan:
                 yield self._shaped(chosen, task.file)
 
     def _names(self, there: list[str]) -> list[str]:
-        """The columns to read of a file that has these."""
+        """Return the columns to read of a file that has these."""
         needed = {*self.schema.names, *self.wanted.bound_columns()}
         if DATE in needed and DATE not in there:
             needed.add(TIMESTAMP)
@@ -158,7 +158,7 @@ class ArchiveScan:
         return iter(reading.to_record_batches([scan]))
 
     def _shaped(self, batch: Any, file: DataFile) -> Any:
-        """A batch with the columns of the schema, in its order and of its types."""
+        """Return a batch with the columns of the schema, in its order and of its types."""
         import pyarrow as pa
 
         arrays = []
@@ -177,7 +177,7 @@ class ArchiveScan:
 def scan_of(
     table: ArchiveTable, version: Version, schema: Any, wanted: Wanted | None = None
 ) -> tuple[ArchiveScan, list[FileTask]]:
-    """How to read one version of an archive, and the files to read."""
+    """Return the scan of one version of an archive, and the files to read."""
     asked = wanted or Wanted()
     kept = {file.path: file for file in version.files if asked.may_hold(file)}
     if isinstance(table, IcebergArchive):
@@ -188,7 +188,7 @@ def scan_of(
 
 
 def archive_schema(table: ArchiveTable, version: Version) -> StructType:
-    """What Spark is told of an archive."""
+    """Return the columns of an archive as Spark sees them."""
     from pyspark.sql.types import StructType
 
     more: list[StructField] = []
@@ -209,7 +209,7 @@ def archive_schema(table: ArchiveTable, version: Version) -> StructType:
 
 
 def row_filter(wanted: Wanted) -> Any:
-    """Bounds as an expression of PyIceberg."""
+    """Return the bounds as a PyIceberg expression."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.expressions.parser import parse
 
@@ -236,7 +236,7 @@ def _between(batch: Any, name: str, low: int | None, high: int | None) -> Any:
 
 
 def _times_of(file: DataFile) -> tuple[int, int] | None:
-    """The times a file may have, in microseconds; from its date if nothing better is known."""
+    """Return the time range of a file in microseconds; from its date if not recorded."""
     if file.first_us is not None and file.last_us is not None:
         return file.first_us, file.last_us
     if DATE not in file.partition:
@@ -245,7 +245,7 @@ def _times_of(file: DataFile) -> tuple[int, int] | None:
 
 
 def day_us(day: date) -> tuple[int, int]:
-    """The first and the last microsecond of a day."""
+    """Return the first and the last microsecond of a day."""
     start = (day - EPOCH.date()).days * DAY_US
     return start, start + DAY_US - 1
 

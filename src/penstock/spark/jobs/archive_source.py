@@ -1,10 +1,10 @@
-"""The format `penstock-archive`: an archive of a stream as a table, whatever form it has.
+"""The format `penstock-archive`: an archive of a stream as a table, whatever its form.
 
 Parquet, Delta and Iceberg archives have the same columns here: those of the format `jetstream`,
-`date`, the token that the archive is partitioned by, and the further columns of an Iceberg table.
-Files that cannot hold a wanted row are left out when the query is planned, by the options and, if
-Spark hands them on, by the query's filters; tasks skip row groups by the same bounds. A query reads
-one version: the newest when it is planned.
+`date`, the partition token, and the further columns of an Iceberg table. Files that cannot hold a
+wanted row are skipped when the query is planned, by the options and, if Spark passes them on, by
+the query's filters; tasks skip row groups by the same bounds. A query reads one version: the newest
+at planning time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class PenstockArchive(DataSource):
-    """Archives of streams."""
+    """Data source for archives of streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -112,16 +112,16 @@ class ArchiveReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, ArchivePartition):
-            return iter(())  # Spark's own, when there is no file
+            return iter(())  # Spark creates an empty partition when there is no file
         rows = (batch for task in partition.files for batch in partition.scan.rows(task))
         return ahead(rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scan": None}  # a catalog's client does not travel
+        return {**self.__dict__, "_scan": None}  # the client of a catalog cannot be pickled
 
 
 def wanted_of(options: ArchiveOptions) -> Wanted:
-    """What the options leave to be read."""
+    """Return the bounds that the options set."""
     first = _micros("startingTimestamp", options.starting_timestamp)
     stop = _micros("endingTimestamp", options.ending_timestamp)
     return Wanted(
@@ -133,7 +133,7 @@ def wanted_of(options: ArchiveOptions) -> Wanted:
 
 
 def filtered(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
-    """What filters of a query leave of it."""
+    """Narrow the bounds by the filters of a query."""
     given = list(filters)
     found = _narrowed(wanted, narrowed(given))
     for one in given:
@@ -161,7 +161,7 @@ def _narrowed(wanted: Wanted, found: Narrowing) -> Wanted:
 
 
 def _by_date(wanted: Wanted, one: Filter) -> Wanted:
-    """Bounds in whole days, as bounds of times."""
+    """Convert bounds in whole days to bounds of times."""
     values = list(one.value) if isinstance(one, In) else [getattr(one, "value", None)]
     days = [day for day in values if isinstance(day, date) and not isinstance(day, datetime)]
     if not days or len(days) != len(values):
@@ -188,7 +188,7 @@ def _by_token(wanted: Wanted, name: str, one: Filter) -> Wanted:
 
 
 def grouped(tasks: list[FileTask], size_max: int) -> Iterator[tuple[FileTask, ...]]:
-    """Files together that make a task of about this size."""
+    """Group files into tasks of about this size."""
     waiting: list[FileTask] = []
     size = 0
     for task in tasks:
@@ -202,7 +202,7 @@ def grouped(tasks: list[FileTask], size_max: int) -> Iterator[tuple[FileTask, ..
 
 
 def _check_schema(schema: StructType, ours: StructType) -> None:
-    """A schema of the user's has some of the archive's columns, with their types."""
+    """Raise unless the user's schema has a subset of the archive's columns, with their types."""
     kinds = {field.name: field.dataType.simpleString() for field in ours.fields}
     for field in schema.fields:
         if field.name not in kinds:

@@ -1,8 +1,8 @@
 """An archive as a Delta table, written by delta-rs: no JVM jar, and readable by every engine.
 
-Data files are the same as elsewhere; a commit adds them and sets an application transaction, whose
-version is the cursor, in one entry of the table's log. Which stream it is stands in the table's
-description, with what it has dropped. Two writers of the same transaction conflict; one loses.
+Data files are the same as in other forms; a commit adds them and sets an application transaction,
+whose version is the cursor, in one entry of the table's log. The table's description records the
+stream and the ranges it dropped. Two writers of the same transaction conflict; one of them fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Described(msgspec.Struct, frozen=True):
-    """What the description of a table says."""
+    """Content of the description of a table."""
 
     stream: str
     created_ns: int
@@ -87,7 +87,7 @@ class DeltaArchive:
     def commit(
         self, base: Version, added: Iterable[DataFile], removed: Iterable[str] = (), **changes: Any
     ) -> Version:
-        """As of a table of manifests; files are removed by `compact` alone."""
+        """Commit as `ManifestTable.commit` does; only `compact` removes files."""
         from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -98,7 +98,7 @@ class DeltaArchive:
         if (table.transaction_version(APPLICATION) or 0) != base.cursor:
             raise CommitLost("another writer committed first")
         if made.evicted != base.evicted and base.version:
-            # Before the cursor passes it: that something is missing may be told too early only.
+            # Before the cursor passes the loss: the loss may be recorded too early, never too late.
             table.alter.set_table_description(_Described.text(made))
         properties = CommitProperties(
             custom_metadata={"penstock.stream": made.stream, "penstock.cursor": str(made.cursor)},
@@ -109,7 +109,7 @@ class DeltaArchive:
             table.create_write_transaction(
                 [_action(file) for file in added],
                 "append",
-                table.schema(),  # its own: dates were text in tables of before
+                table.schema(),  # its own: older tables store dates as text
                 list(made.partition_by),
                 commit_properties=properties,
             )
@@ -137,7 +137,7 @@ class DeltaArchive:
         return version.files
 
     def expire(self, days: float) -> int:
-        """Delete files that left the table longer than so many days ago; how many."""
+        """Delete files that left the table more than `days` ago; return their number."""
         from deltalake import DeltaTable
 
         table = DeltaTable(self.storage.root, storage_options=self._options)
@@ -147,7 +147,7 @@ class DeltaArchive:
         )
 
     def compact(self, target_bytes: int) -> int:
-        """Join small files; how many there are less."""
+        """Join small files; return by how many the number of files decreased."""
         from deltalake import DeltaTable
 
         told = DeltaTable(self.storage.root, storage_options=self._options).optimize.compact(
@@ -191,7 +191,7 @@ def _action(file: DataFile) -> Any:
 
 
 def _instant(milliseconds: int) -> str:
-    """A time as statistics have it; they know milliseconds, so bounds are rounded outwards."""
+    """Return a time for statistics; they store milliseconds, so bounds are rounded outwards."""
     moment = datetime.fromtimestamp(milliseconds // MS, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % MS:03d}Z"
 
@@ -216,7 +216,7 @@ def _files(table: Any, partition_by: list[str]) -> Iterable[DataFile]:
 
 
 def _value(directory: str) -> str | None:
-    """A value of a partition, from the name of its directory."""
+    """Return the value of a partition from the name of its directory."""
     return None if directory == NO_TOKEN else unquote(directory)
 
 

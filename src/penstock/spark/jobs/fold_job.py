@@ -1,10 +1,10 @@
-"""From a bucket's log to fold artifacts: the newest value of every key, in shards, with a cursor.
+"""Fold job: reduces a bucket's log to fold artifacts, the newest value of every key, in shards.
 
-Spark reduces the log to one row for each key, the newest by sequence, from an archive as far as it
-goes and from the stream behind it. A task for each shard folds these rows into the artifact that is
-published, and publishes the outcome: data and cursor are one artifact, and the pointer to it never
-goes back. So a run that is killed, or run twice, changes nothing but how far each shard has come.
-Where neither archive nor stream has all there was, shards are made anew from what the bucket holds.
+Spark reduces the log to one row per key, the newest by sequence, from an archive up to its cursor
+and from the stream after it. One task per shard folds these rows into the published artifact and
+publishes the result. Invariant: data and cursor are one artifact, and the pointer to it never moves
+backwards, so a run that is killed or repeated only advances the shards. If neither archive nor
+stream is complete, shards are rebuilt from what the bucket holds now.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SHARDS: Final = 4
 PRUNE_GRACE_SECONDS: Final = 3600.0
 DELETES: Final = ("DEL", "PURGE")
 REASONS: Final = ("MaxAge", "Purge", "Remove")
-"""Why a server removes a value by itself, as its markers say."""
+"""Reasons in the markers of a server that removed a value itself."""
 NOT_TEXT: Final = "\ufffd"
-"""Stands in subjects for bytes that are no text; no fold holds such keys."""
+"""Replaces bytes in subjects that are not valid UTF-8; no fold holds such keys."""
 
 
 class FoldJobError(Exception):
-    """A fold cannot be made as asked; the text says why and what to do."""
+    """A fold cannot be built as requested; the text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ShardReport:
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What a run did. `anew`: shards were made from what the bucket holds now alone."""
+    """What a run did. `anew`: shards were rebuilt only from what the bucket holds now."""
 
     bucket: str
     dest: str
@@ -90,12 +90,12 @@ def fold(
     storage_options: dict[str, Any] | None = None,
     grace: float = PRUNE_GRACE_SECONDS,
 ) -> FoldReport:
-    """Bring the published fold of a bucket up to what its stream (`origin`) holds now.
+    """Update the published fold of a bucket to what its stream (`origin`) holds now.
 
-    Shards are published under `dest` as `<bucket>/<shard>`: so many by hash, or one for each of
-    `prefixes`. `archive` is one of the bucket's stream, and is read as far as it goes;
-    `archive_options` are those of its place, if not `storage_options`. Payloads that were replaced
-    longer than `grace` seconds ago are deleted.
+    Shards are published under `dest` as `<bucket>/<shard>`: `shards` of them by hash, or one per
+    prefix in `prefixes`. `archive` is an archive of the bucket's stream, read up to its cursor;
+    `archive_options` are its storage options, if not `storage_options`. Payloads that were replaced
+    more than `grace` seconds ago are deleted.
     """
     cut = by_prefix(prefixes) if prefixes else by_hash(shards)
     options = nested(storage_options or {})
@@ -124,7 +124,7 @@ def fold(
 async def _cursors(
     dest: str, bucket: str, shards: tuple[Shard, ...], options: dict[str, Any]
 ) -> dict[str, int]:
-    """How far each shard has come; 0 if it is not there."""
+    """Return the cursor of each shard; 0 if it does not exist."""
     transport = transport_for(dest, **options)
     strange = set(await transport.keys(bucket)) - {f"{bucket}/{shard.name}" for shard in shards}
     if strange:
@@ -146,7 +146,7 @@ async def _prune(plan: FoldPlan, grace: float) -> None:
 
 
 class _Source:
-    """The log of a bucket, from where it is at hand."""
+    """The log of a bucket, from the archive and the stream."""
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class _Source:
             check_same(self._version, extent)
 
     def rows(self, cursor: int, last: int) -> tuple[bool, DataFrame]:
-        """All there was behind a cursor; or else, and then it is so said, all there is."""
+        """Return False and all rows after a cursor; if some are missing, True and all that
+        exist."""
         if not self._reaches(cursor):
             return True, self._origin.rows(max(self._extent.first_seq, 1), last)
         behind, frames = cursor, [self._spark.createDataFrame([], message_schema())]
@@ -180,7 +181,7 @@ class _Source:
         return False, reduce(DataFrame.unionByName, narrow)
 
     def _reaches(self, cursor: int) -> bool:
-        """Whether nothing is missing between a cursor and the stream's end."""
+        """Return True if nothing is missing between a cursor and the stream's end."""
         version = self._version
         if version is None or version.cursor <= cursor:
             return self._extent.first_seq <= cursor + 1
@@ -191,18 +192,18 @@ class _Source:
 
 
 def check_same(version: Version, extent: InputExtent) -> None:
-    """ArchiveError unless an archive is of this stream."""
+    """Raise ArchiveError unless an archive is of this stream."""
     if (version.stream, version.created_ns) != (extent.stream, extent.created_ns):
         raise ArchiveError(
             f"the archive is not of this stream {extent.stream}, or of one before it"
         )
 
 
-# -- reducing
+# -- reduction
 
 
 def reduced(rows: DataFrame, bucket: str) -> DataFrame:
-    """The newest row of every key: `key`, `value` (null if it went), `seq`."""
+    """Return the newest row of every key: `key`, `value` (null if removed), `seq`."""
     from pyspark.sql import functions as f
 
     skipped = len(prefix_of(bucket))
@@ -216,7 +217,7 @@ def reduced(rows: DataFrame, bucket: str) -> DataFrame:
 
 
 def is_put() -> Column:
-    """Whether a message gives its key a value, as its headers say."""
+    """Return a column that is true if the headers of a message mark it as a put."""
     from pyspark.sql import functions as f
 
     def said(name: str, words: tuple[str, ...]) -> Column:
@@ -228,7 +229,7 @@ def is_put() -> Column:
 
 def _published(spark: SparkSession, plan: FoldPlan, rows: DataFrame) -> tuple[ShardReport, ...]:
     named = rows.withColumn("shard", shard_column(plan.shards)).where("shard is not null")
-    # Shards without news move their cursor, too.
+    # Shards without changes advance their cursor, too.
     marks = spark.createDataFrame(
         [(None, None, None, shard.name) for shard in plan.shards],
         "key string, value binary, seq bigint, shard string",
@@ -239,7 +240,7 @@ def _published(spark: SparkSession, plan: FoldPlan, rows: DataFrame) -> tuple[Sh
 
 
 def shard_column(shards: tuple[Shard, ...]) -> Column:
-    """The name of the shard that a key is in; null if in none."""
+    """Return the name of the shard that a key belongs to; null if none."""
     from pyspark.sql import functions as f
 
     key = f.col("key")

@@ -1,8 +1,8 @@
-"""A task of the fold job: the rows of one shard into the artifact that is published for it.
+"""Task of the fold job: folds the rows of one shard into its published artifact.
 
-The published artifact is fetched and checked, the rows are folded into it in memory, the outcome is
-exported with the new cursor and published in its place, unless a newer one is there by then. What a
-task that dies leaves is in a temporary directory, or a payload that no pointer names.
+The task fetches and verifies the published artifact, folds the rows into it in memory, exports the
+result with the new cursor and publishes it, unless a newer one is published by then. A task that
+dies leaves only a temporary directory, or a payload that no pointer references.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ BATCH_UPDATES: Final = 10_000
 
 
 class MadeAnew(Exception):
-    """What is published is of another bucket of the same name."""
+    """The published artifact belongs to an earlier bucket of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """What all tasks of a run are told."""
+    """Plan of a run, shared by all its tasks."""
 
     dest: str
     bucket: str
@@ -47,7 +47,7 @@ class FoldPlan:
     options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def key(self, shard: str) -> str:
-        """What an artifact is published as."""
+        """Return the key under which an artifact is published."""
         return f"{self.bucket}/{shard}"
 
     def scope(self, shard: str) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class FoldPlan:
 
 
 def folder(plan: FoldPlan) -> Callable[[Any], Any]:
-    """For `applyInArrow`: the rows of one shard in, one row that tells what became of it out."""
+    """Return a function for `applyInArrow`: rows of one shard in, one row with the result out."""
 
     def run(rows: Any) -> Any:
         import pyarrow as pa
@@ -76,7 +76,7 @@ def _result_schema() -> Any:
 
 
 def updates_of(rows: Any) -> Iterator[KvUpdate]:
-    """One update for each row that is about a key."""
+    """Yield one update for each row with a key."""
     for row in rows.select(("key", "value", "seq")).to_pylist():
         if row["key"] is None:
             continue
@@ -87,7 +87,7 @@ def updates_of(rows: Any) -> Iterator[KvUpdate]:
 
 
 async def publish(plan: FoldPlan, shard: str, updates: list[KvUpdate]) -> dict[str, Any]:
-    """Fold and publish; what is published then, as a row of `RESULT_SCHEMA`."""
+    """Fold and publish; return the published state as a row of `RESULT_SCHEMA`."""
     transport = transport_for(plan.dest, **plan.options)
     key = plan.key(shard)
     with tempfile.TemporaryDirectory(prefix="penstock-fold-") as scratch:
@@ -116,7 +116,7 @@ async def publish(plan: FoldPlan, shard: str, updates: list[KvUpdate]) -> dict[s
 def apply(
     plan: FoldPlan, shard: str, store: AppendLogSnapshot, updates: list[KvUpdate]
 ) -> int | None:
-    """Fold what is newer than the store; how much it was, None if the store is as new already."""
+    """Apply updates newer than the store; return their number, None if the store is up to date."""
     held = store.cursor.rank
     if held and store.meta.identity not in ("", plan.identity):
         raise MadeAnew(

@@ -1,9 +1,9 @@
-"""Iceberg catalogs and their files: which catalog and table a URL names, and how files are reached.
+"""Iceberg catalogs and file access: resolves the catalog and table of a URL, and opens its files.
 
-An archive is named `iceberg://<catalog>/<namespace>.<table>`. Options are PyIceberg's properties of
-the catalog (`type`, `uri`, `warehouse`, `s3.endpoint`, …); the names that object stores have
-elsewhere in the jobs are translated. Files are reached with the properties that the catalog gives
-out for the table, so that credentials it vends reach the tasks too.
+An archive is named `iceberg://<catalog>/<namespace>.<table>`. Options are PyIceberg's catalog
+properties (`type`, `uri`, `warehouse`, `s3.endpoint`, …); the option names of object stores in the
+other jobs are translated. Files are accessed with the properties that the catalog returns for the
+table, so that credentials it vends reach the tasks too.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ NAMES: Final = {
     "sas_key": "adls.sas-token",
     "azure_storage_sas_key": "adls.sas-token",
 }
-"""What object stores call a setting, and what PyIceberg calls it."""
+"""Setting names of object stores, and their names in PyIceberg."""
 DROPPED: Final = frozenset({"allow_http"})
-"""Settings without a counterpart: the endpoint's URL says it."""
+"""Settings without a counterpart: the endpoint's URL implies them."""
 
 
 class TableName(NamedTuple):
@@ -56,7 +56,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def of(cls, dest: str) -> TableName:
-        """From `iceberg://<catalog>/<namespace>.<table>`, or without the catalog's part."""
+        """Parse `iceberg://<catalog>/<namespace>.<table>`; the catalog is optional."""
         catalog, _, identifier = dest.removeprefix(SCHEME).rpartition("/")
         if "." not in identifier.strip(".") or "/" in catalog:
             raise ArchiveError(
@@ -66,14 +66,14 @@ class TableName(NamedTuple):
 
 
 def catalog_properties(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options of a job as PyIceberg's properties."""
+    """Convert options of a job to PyIceberg properties."""
     plain = flat(options)
     found = {NAMES.get(name, name): value for name, value in plain.items() if name not in DROPPED}
     return {FILE_IO: ARROW_IO} | found
 
 
 def open_catalog(name: str, options: Mapping[str, Any]) -> Any:
-    """The catalog; PyIceberg's configuration file and environment say what the options do not."""
+    """Open the catalog; PyIceberg's configuration file and environment supply missing options."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
@@ -88,7 +88,7 @@ def open_catalog(name: str, options: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FileIOStorage:
-    """The files of an Iceberg table, by PyIceberg's `FileIO`. Paths are whole locations."""
+    """The files of an Iceberg table, accessed by PyIceberg's `FileIO`. Paths are full locations."""
 
     location: str
     properties: dict[str, str] = field(default_factory=dict, repr=False)
@@ -130,7 +130,7 @@ class FileIOStorage:
             return
 
     def io(self) -> Any:
-        """PyIceberg's own."""
+        """Return the PyIceberg `FileIO`."""
         from pyiceberg.io import load_file_io
 
         return load_file_io(self.properties, self.location)

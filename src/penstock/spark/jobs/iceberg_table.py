@@ -1,9 +1,10 @@
-"""An archive as an Iceberg table, by PyIceberg: no JVM jar, any catalog, readable by every engine.
+"""An archive as an Iceberg table, written by PyIceberg: no JVM jar, any catalog, any engine reads
+it.
 
-A snapshot adds files and says in its summary which stream they are of and how far they go; the same
-stands in the table's properties, in the same commit, for when snapshots are expired. A commit is
-never repeated on top of another writer's: PyIceberg would append the same messages again. Columns
-that others add to the table stay theirs; columns of ours that are missing are an error.
+A snapshot adds files and records their stream and cursor in its summary; the same commit also sets
+them in the table's properties, which remain when snapshots expire. A commit is never retried on top
+of another writer's: PyIceberg would append the same messages again. Columns that others add to the
+table are left alone; missing columns of ours are an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ DATA_PATH: Final = "write.data.path"
 
 
 class _TableState(msgspec.Struct, frozen=True):
-    """What a snapshot's summary and the table's properties say, as JSON."""
+    """State in a snapshot's summary and in the table's properties, as JSON."""
 
     stream: str
     created_ns: int
@@ -41,7 +42,7 @@ class _TableState(msgspec.Struct, frozen=True):
     evicted: tuple[tuple[int, int], ...] = ()
 
     def properties(self) -> dict[str, str]:
-        """The whole, and what a person may want to see by itself."""
+        """Return the whole state, and the fields a person may want to read separately."""
         whole = msgspec.json.encode(self).decode()
         return {STATE: whole, STREAM: self.stream, CURSOR: str(self.cursor)}
 
@@ -86,14 +87,14 @@ class IcebergArchive:
         )
 
     def scan_tasks(self, version: Version) -> list[Any]:
-        """What PyIceberg would read of a version, a task for each file."""
+        """Return what PyIceberg would read of a version, one task per file."""
         table = self._loaded()
         number = version.version
         found = [one for one in table.snapshots() if one.sequence_number == number]
         return list(table.scan(snapshot_id=found[0].snapshot_id if found else None).plan_files())
 
     def spark_schema(self) -> StructType:
-        """All columns of the table."""
+        """Return all columns of the table."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -102,13 +103,13 @@ class IcebergArchive:
 
     @property
     def table(self) -> Any:
-        """PyIceberg's table as it was loaded last."""
+        """PyIceberg's table as last loaded."""
         return self._loaded()
 
     # -- writing
 
     def layout(self, version: Version, schema: Any) -> FileLayout:
-        """How files of this version are written; makes the table, or adds columns that are new."""
+        """Return how files of this version are written; creates the table, or adds new columns."""
         if schema is not None and not self.exists():
             self._create(version, schema)
         table = self._load()
@@ -119,7 +120,8 @@ class IcebergArchive:
     def commit(
         self, base: Version, added: Iterable[DataFile], removed: Iterable[str] = (), **changes: Any
     ) -> Version:
-        """As of a table of manifests: one snapshot, on condition that `base` is the newest."""
+        """Commit one snapshot as `ManifestTable.commit` does, provided that `base` is the
+        newest."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
         made: Version = msgspec.structs.replace(base, **changes)
@@ -129,7 +131,7 @@ class IcebergArchive:
             raise CommitLost("another writer committed first")
         files, without = list(added), set(removed)
         state = _TableState(made.stream, made.created_ns, made.cursor, made.evicted)
-        # Else a commit that lost would be made again behind the winner, with the same messages.
+        # Otherwise PyIceberg would retry a lost commit after the winner's, with the same messages.
         table.metadata.properties[RETRIES] = "0"
         try:
             with table.transaction() as change:
@@ -150,7 +152,7 @@ class IcebergArchive:
         )
 
     def joinable(self, version: Version) -> list[DataFile]:
-        """Files of the table's partition spec of which no row is deleted."""
+        """Return files of the table's partition spec without deleted rows."""
         spec = self._loaded().metadata.default_spec_id
         tasks = self.scan_tasks(version)
         left = {
@@ -159,9 +161,10 @@ class IcebergArchive:
         return [file for file in version.files if file.path not in left]
 
     def expire(self, days: float) -> int:
-        """Remove snapshots older than so many days and the data files that only they have.
+        """Remove snapshots older than `days` and the data files that only they reference.
 
-        PyIceberg removes the snapshots; the files it leaves to the caller. How many files went.
+        PyIceberg removes the snapshots, but leaves the files to the caller. Returns the number of
+        files.
         """
         table = self._load()
         oldest = datetime.now(UTC) - timedelta(days=days)
@@ -194,10 +197,10 @@ class IcebergArchive:
                 for name in version.partition_by:
                     _partition(spec, name)
         except TableAlreadyExistsError:
-            return  # by another writer; the commit decides
+            return  # created by another writer; the commit decides
 
     def _evolved(self, table: Any, schema: Any, partition_by: tuple[str, ...]) -> Any:
-        """The table with every column of the rows."""
+        """Return the table with every column of the rows."""
         there = set(table.schema().column_names)
         wanted = with_tokens(schema, partition_by)
         new = [field for field in wanted if field.name not in there]
@@ -217,7 +220,7 @@ class IcebergArchive:
         return self._grown(table, [one for one in wanted if one.name not in _message_columns()])
 
     def _grown(self, table: Any, fields: list[Any]) -> Any:
-        """The table with these columns, and all that is nested in them."""
+        """Return the table with these columns, and everything nested in them."""
         import pyarrow as pa
 
         if not fields:
@@ -237,7 +240,7 @@ class IcebergArchive:
         return self._table
 
     def _state(self, table: Any) -> _TableState:
-        """By the newest snapshot of ours; others compact and delete in between."""
+        """Return the state of our newest snapshot; others may compact and delete in between."""
         found = table.current_snapshot()
         while found is not None:
             text = found.summary.get(STATE) if found.summary else None
@@ -252,7 +255,7 @@ class IcebergArchive:
 
 
 def with_tokens(schema: Any, partition_by: tuple[str, ...]) -> Any:
-    """An Arrow schema of rows and the columns that the table is partitioned by."""
+    """Return an Arrow schema of the rows and the partition token columns."""
     import pyarrow as pa
 
     names = [name for name in partition_by if name.startswith(TOKEN_PREFIX)]
@@ -260,7 +263,8 @@ def with_tokens(schema: Any, partition_by: tuple[str, ...]) -> Any:
 
 
 def file_schema(table: Any, schema: Any) -> Any:
-    """What files have: the columns of the rows and tokens, with the table's types and ids."""
+    """Return the schema of the files: columns of rows and tokens, with the table's types and
+    ids."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -275,7 +279,7 @@ def file_schema(table: Any, schema: Any) -> Any:
 
 
 def partition_name(table: Any, field: Any) -> str:
-    """What we call a field of a partition spec."""
+    """Return our name of a field of a partition spec."""
     source = table.schema().find_column_name(field.source_id)
     transform = str(field.transform)
     if transform == "identity" and _is_token(source):
@@ -290,7 +294,7 @@ def partition_name(table: Any, field: Any) -> str:
 
 
 def data_file(table: Any, file: Any) -> DataFile:
-    """A file of the table as archives describe files."""
+    """Convert a file of the table to a `DataFile`."""
     from pyiceberg.conversions import from_bytes
 
     def bounds(name: str, bounds: Mapping[int, bytes] | None) -> Any:
@@ -316,7 +320,7 @@ def data_file(table: Any, file: Any) -> DataFile:
 
 
 def _directory(table: Any, field: Any, value: Any) -> str:
-    """A value of a partition, as the name of a directory has it."""
+    """Return the value of a partition in the form of a directory name."""
     if value is None:
         return NO_TOKEN
     kind = table.schema().find_type(field.source_id)
@@ -324,7 +328,7 @@ def _directory(table: Any, field: Any, value: Any) -> str:
 
 
 def _described(table: Any, path: str) -> Any:
-    """A file with its partition and statistics, from its footer."""
+    """Return a file with its partition and statistics, from its footer."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
     return parquet_file_to_data_file(table.io, table.metadata, path)
@@ -337,7 +341,7 @@ def _named(table: Any, paths: set[str]) -> list[Any]:
 
 
 def _held(table: Any) -> set[str]:
-    """The data files of all snapshots."""
+    """Return the data files of all snapshots."""
     return {
         entry.data_file.file_path
         for snapshot in table.snapshots()

@@ -1,8 +1,7 @@
-"""Where the jobs read a stream: from a server, or from the files of a stopped one.
+"""Inputs of the jobs: a stream on a server, or in the files of a stopped one.
 
-An origin tells what the stream holds now and gives any range of it as a DataFrame with the columns
-of the format `jetstream`. The range is read when Spark gets to it; what was evicted by then is the
-format's to tell.
+An origin returns what the stream holds now, and any range of it as a DataFrame with the columns of
+the format `jetstream`. Spark reads the range later; the format reports what was evicted by then.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ if TYPE_CHECKING:
 
 
 class InputExtent(NamedTuple):
-    """What a stream holds, and which stream it is. Empty if `first_seq` is behind `last_seq`."""
+    """State and identity of a stream. It is empty if `first_seq` is greater than `last_seq`."""
 
     stream: str
     created_ns: int
     first_seq: int
     last_seq: int
     sheds: bool = False
-    """Whether it removes messages in the ordinary course of things (`StreamView`)."""
+    """True if the stream removes messages in normal operation (`StreamView`)."""
 
 
 class Origin(Protocol):
-    """A stream to be read in ranges."""
+    """A stream that can be read in ranges."""
 
     def extent(self) -> InputExtent: ...
 
     def rows(self, first: int, last: int) -> DataFrame:
-        """Messages of the sequences `first` to `last`, both included; none if that is no range."""
+        """Return the messages from `first` to `last`, both included; none if `last` < `first`."""
         ...
 
 
 @dataclass(frozen=True)
 class ServerOrigin:
-    """A stream of a server. `connection` are the connection options of the formats."""
+    """A stream of a server. `connection` holds the connection options of the formats."""
 
     spark: SparkSession
     stream: str
@@ -112,7 +111,7 @@ class StoreOrigin:
 
 
 def without_losses(origin: Origin) -> Origin:
-    """The same stream, whose readers go on without messages that are lost."""
+    """Return the same stream, whose readers continue after data loss."""
     if not isinstance(origin, ServerOrigin):
         return origin
     return replace(origin, options={**origin.options, "failOnDataLoss": "false"})

@@ -1,4 +1,4 @@
-"""Which messages a job is about: by sequence, by time, by subject; all of it done by Spark."""
+"""Selects the messages of a job by sequence, time and subject; Spark evaluates it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageSelection:
-    """Bounds are included but `before`; times are ISO 8601 as Spark reads them."""
+    """All bounds are inclusive except `before`; times are ISO 8601 as Spark reads them."""
 
     first: int | None = None
     last: int | None = None
@@ -22,7 +22,7 @@ class MessageSelection:
 
 
 def selected(rows: DataFrame, selection: MessageSelection) -> DataFrame:
-    """The rows that are meant."""
+    """Return the selected rows."""
     from pyspark.sql import functions as f
 
     if selection.first is not None:
@@ -40,7 +40,7 @@ def selected(rows: DataFrame, selection: MessageSelection) -> DataFrame:
 
 
 def regex_of(pattern: str) -> str:
-    """A subject with wildcards as a regular expression, of Java's kind too."""
+    """Convert a subject with wildcards to a regular expression that Java accepts too."""
     tokens = pattern.split(".")
     parts = [r"[^.]+" if token == "*" else re.escape(token) for token in tokens]
     if tokens[-1] == ">":

@@ -1,11 +1,11 @@
-"""An archive in Parquet files and a row of manifests: each says all there is, and up to where.
+"""An archive of Parquet files and numbered manifests; each manifest lists all files and the cursor.
 
-    data/date=2026-11-16/….parquet     written first, under names nobody else has
+    data/date=2026-11-16/….parquet     written first, under unique names
     _penstock/00000000000000000007.json   the seventh version: its files and the cursor
 
-A version exists when its manifest does, which is made in one step and only if nobody made that
-version before. So files and cursor are committed together, two writers cannot both have their way,
-and what a killed one leaves is in no manifest. Readers take the highest version.
+A version exists when its manifest does; the manifest is created atomically, and only if that
+version does not exist. So files and cursor are committed together, one of two concurrent writers
+fails, and files of a killed writer are in no manifest. Readers use the highest version.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 TYPED_FORMAT: Final = 2
-"""Of versions with other columns than messages have, which older readers would not see."""
+"""Format of versions with columns other than those of messages, which older readers would
+ignore."""
 MANIFESTS: Final = "_penstock"
 DATA: Final = "data"
 VERSIONS_KEPT: Final = 16
-"""Manifests behind the newest that stay, for readers that began earlier."""
+"""Number of manifests before the newest that are kept, for readers that began earlier."""
 DAY_SECONDS: Final = 86_400.0
 VACUUM_GRACE_SECONDS: Final = DAY_SECONDS
-"""How old a file in no manifest must be before it is taken for left behind: longer than any step of
-a writer takes."""
+"""Age after which a file in no manifest counts as abandoned: longer than any step of a writer
+takes."""
 _NAME: Final = re.compile(r"_penstock/(\d{20})\.json")
 
 
 class ArchiveError(Exception):
-    """An archive cannot be used as asked; the text says why and what to do."""
+    """An archive cannot be used as requested; the text gives the reason and the remedy."""
 
 
 class CommitLost(ArchiveError):
-    """Another writer committed first. Nothing was changed; begin again from its version."""
+    """Another writer committed first. Nothing was changed; start again from its version."""
 
 
 class DataFile(msgspec.Struct, frozen=True, gc=False):
-    """One Parquet file, its rows ascending by sequence."""
+    """One Parquet file; its rows ascend by sequence."""
 
     path: str
     rows: int
@@ -54,28 +55,28 @@ class DataFile(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
     partition: dict[str, str] = {}
     first_us: int | None = None
-    """Its earliest timestamp, in microseconds since 1970; None if that is not recorded."""
+    """Earliest timestamp in microseconds since 1970; None if not recorded."""
     last_us: int | None = None
     first_subject: str = ""
-    """Its lowest subject, by bytes; empty if that is not recorded."""
+    """Lowest subject in byte order; empty if not recorded."""
     last_subject: str = ""
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive at one moment. All messages up to `cursor` that the stream had are in `files`."""
+    """State of an archive. `files` holds all messages up to `cursor` that the stream had."""
 
     format: int = FORMAT
     version: int = 0
     stream: str = ""
     created_ns: int = 0
-    """When the stream was made: another stream of the same name has another."""
+    """Creation time of the stream, which distinguishes it from another of the same name."""
     cursor: int = 0
     partition_by: tuple[str, ...] = ()
     evicted: tuple[tuple[int, int], ...] = ()
     """Ranges of sequences that the stream no longer had when they were to be archived."""
     files: tuple[DataFile, ...] = ()
     columns: str = ""
-    """The columns of its rows, if not those of messages (`archive_columns`)."""
+    """Columns of the rows, if not those of messages (`archive_columns`)."""
 
     @property
     def rows(self) -> int:
@@ -99,7 +100,7 @@ class ManifestTable:
         return bool(self._versions())
 
     def current(self) -> Version:
-        """The newest version; an empty one if there is no archive."""
+        """Return the newest version; an empty one if there is no archive."""
         numbers = self._versions()
         if not numbers:
             return Version()
@@ -113,7 +114,7 @@ class ManifestTable:
         return found
 
     def layout(self, version: Version, schema: Any) -> FileLayout:
-        """How files are written."""
+        """Return how files are written."""
         from penstock.spark.jobs.parquet_writer import plain_layout
 
         return plain_layout(self.storage, self.data, version, schema)
@@ -131,8 +132,8 @@ class ManifestTable:
         removed: Iterable[str] = (),
         **changes: object,
     ) -> Version:
-        """The version behind `base`, with these files and without those; `CommitLost` if somebody
-        else made it."""
+        """Create the version after `base` with the added and without the removed files; raises
+        `CommitLost` if another writer created it."""
         without = set(removed)
         files = [file for file in base.files if file.path not in without]
         files = sorted([*files, *added], key=lambda file: (file.first_seq, file.path))
@@ -152,11 +153,12 @@ class ManifestTable:
             if number < max(versions) - VERSIONS_KEPT:
                 self.storage.delete(_manifest(number))
         if max(versions) > made:
-            # Ours is so old that its number was free again: others have long gone on from there.
+            # Our base is so old that its successor's number was free again: other writers have
+            # moved on.
             raise CommitLost(f"version {made} was committed by another writer")
 
     def vacuum(self, *, grace: float = VACUUM_GRACE_SECONDS) -> int:
-        """Delete files that no manifest names and that are older than `grace`; how many."""
+        """Delete files older than `grace` that no manifest references; return their number."""
         named: set[str] = set()
         for number in self._versions():
             version = msgspec.json.decode(self.storage.read(_manifest(number)), type=Version)

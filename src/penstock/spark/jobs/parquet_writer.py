@@ -1,8 +1,8 @@
-"""Tasks that write messages into Parquet files: one after the other, a file for each partition.
+"""Tasks that write messages to Parquet files, one file per partition at a time.
 
-A task gets batches in ascending sequence and yields one row for each file it has finished, which
-the driver commits. Names are new every time, so a task that is run twice, or killed, leaves files
-that nobody names, never a half-written one under a name that somebody does.
+A task gets batches in ascending sequence and yields one row for each finished file, which the
+driver commits. Names are unique, so a task that runs twice or is killed leaves files that no
+version references, and never an incomplete file under a referenced name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from penstock.spark.jobs.parquet_table import Version
 
 FILE_BYTES: Final = 128 << 20
-"""A file is finished when it has about so much, compressed."""
+"""A file is finished at about this compressed size."""
 OPEN_BYTES_MAX: Final = 256 << 20
-"""What files not yet finished may hold together; then the largest is finished."""
+"""Limit for the total size of unfinished files; above it the largest is finished."""
 ROW_GROUP_ROWS: Final = 100_000
 COMPRESSION: Final = "zstd"
 DATE: Final = "date"
@@ -38,36 +38,35 @@ TIME_FORMATS: Final = {
     "timestamp_month": "%Y-%m",
     "timestamp_year": "%Y",
 }
-"""How partitions by time are called, by the name of the partition column. Iceberg's transforms have
-the longer names; `date` is a column."""
+"""Formats of the values of time partitions, by partition column. Iceberg's transforms have the
+longer names; `date` is a column."""
 TIMES: Final = ("hour", "day", "month", "year", "none")
 DAY: Final = "day"
 FIELD_ID: Final = b"PARQUET:field_id"
 TOKEN_VALUES_MAX: Final = 500
-"""How many values the token may have that an archive is partitioned by: each has files of its own,
-every day."""
+"""Limit for the number of values of the partition token: each has its own files, every day."""
 STATS_TEXT_MAX: Final = 256
 """A longer subject is not recorded as a bound of a file."""
 TOKEN_PREFIX: Final = "token_"
-"""Followed by which token of the subject it is, from 0."""
+"""Followed by the index of the token in the subject, from 0."""
 NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"
-"""How partitions are called whose subject has no such token; readers take it for null."""
+"""Partition value for subjects without that token; readers treat it as null."""
 FILE_SCHEMA: Final = "file string"
 
 Values = tuple[str, ...]
 
 
 def partition_columns(token: int | None) -> tuple[str, ...]:
-    """What an archive in directories is partitioned by."""
+    """Return the partition columns of an archive in directories."""
     return (DATE,) if token is None else (DATE, f"{TOKEN_PREFIX}{token}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How messages are laid out: below which directory, by time, perhaps by a token.
+    """Layout of the files: their directory, the partition by time and optionally by a token.
 
     `schema` is the Arrow schema of the files; without one they have the columns of messages. Fields
-    with an id (`FIELD_ID`) are looked up by it in files that are read back.
+    with an id (`FIELD_ID`) are matched by it in files that are read back.
     """
 
     storage: ArchiveStorage
@@ -78,15 +77,15 @@ class FileLayout:
 
     @property
     def token_name(self) -> str:
-        """The column with the token; empty if there is none."""
+        """Name of the token column; empty if there is none."""
         return next((name for name in self.partition_by if name.startswith(TOKEN_PREFIX)), "")
 
     def file_schema(self) -> Any:
         return arrow_schema() if self.schema is None else self.schema
 
     def fitted(self, batch: Any) -> Any:
-        """A batch with exactly the columns of the files; one that is missing becomes null, or the
-        token of the subject that it is named after."""
+        """Return a batch with exactly the columns of the files; a missing column becomes null, or
+        the subject token it is named after."""
         import pyarrow as pa
 
         schema = self.file_schema()
@@ -112,13 +111,13 @@ class FileLayout:
 def plain_layout(
     storage: ArchiveStorage, directory: str, version: Version, schema: Any
 ) -> FileLayout:
-    """A layout in directories, whose files have the columns of the rows."""
+    """Return a layout in directories, whose files have the columns of the rows."""
     wanted = arrow_schema(row_schema(version)) if schema is None else schema
     return FileLayout(storage, directory, version.partition_by, wanted)
 
 
 def file_writer(layout: FileLayout) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For `mapInArrow`: messages in, a row (`FILE_SCHEMA`) for every file out."""
+    """Return a function for `mapInArrow`: messages in, one row (`FILE_SCHEMA`) per file out."""
 
     def write(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -130,11 +129,11 @@ def file_writer(layout: FileLayout) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def written(layout: FileLayout, batches: Iterable[Any]) -> Iterator[DataFile]:
-    """The files that hold the rows of all batches."""
+    """Write the rows of all batches; yield the files."""
     files: dict[Values, _File] = {}
     seen: set[Values] = set()
     for given in batches:
-        batch = layout.fitted(given)  # times in UTC, whatever the session's zone
+        batch = layout.fitted(given)  # times in UTC, whatever the session's time zone
         for values, rows in partitioned(layout, batch):
             file = files.get(values)
             if file is None:
@@ -153,7 +152,7 @@ def written(layout: FileLayout, batches: Iterable[Any]) -> Iterator[DataFile]:
 
 
 def check_tokens(layout: FileLayout, files: Iterable[DataFile]) -> None:
-    """`ArchiveError` if the token that files are partitioned by has too many values."""
+    """Raise `ArchiveError` if the partition token has too many values."""
     if layout.token_name:
         _check_count(layout, {file.partition[layout.token_name] for file in files})
 
@@ -167,7 +166,8 @@ def _check_count(layout: FileLayout, values: set[str]) -> None:
 
 
 def written_as(layout: FileLayout, partition: dict[str, str], batches: Iterable[Any]) -> DataFile:
-    """One file with the rows of all batches, which are of one partition and not empty."""
+    """Write the rows of all batches, which belong to one partition and are not empty, to one
+    file."""
     values = tuple(partition[name] for name in layout.partition_by)
     file: _File | None = None
     for batch in batches:
@@ -178,7 +178,7 @@ def written_as(layout: FileLayout, partition: dict[str, str], batches: Iterable[
 
 
 def partitioned(layout: FileLayout, batch: Any) -> Iterator[tuple[Values, Any]]:
-    """The rows of a batch by partition."""
+    """Yield the rows of a batch by partition."""
     import pyarrow.compute as pc
 
     if batch.num_rows == 0:
@@ -200,7 +200,7 @@ def partitioned(layout: FileLayout, batch: Any) -> Iterator[tuple[Values, Any]]:
 
 
 def tokens_of(subjects: Any, token: int) -> Any:
-    """One token of each subject, from 0; null where there is none."""
+    """Return one token of each subject, counted from 0; null where there is none."""
     import pyarrow as pa
 
     encoded = subjects.dictionary_encode()
@@ -212,7 +212,7 @@ def tokens_of(subjects: Any, token: int) -> Any:
 
 
 def _directories(subjects: Any, token: int) -> Any:
-    """The same, written so that it can name a directory."""
+    """Return the same, encoded for use as a directory name."""
     import pyarrow as pa
 
     encoded = tokens_of(subjects, token).dictionary_encode("encode")
@@ -234,7 +234,7 @@ def _field_id(field: Any) -> bytes | None:
 
 @dataclass(slots=True)
 class _File:
-    """A Parquet file on its way, in memory."""
+    """An unfinished Parquet file, in memory."""
 
     layout: FileLayout
     values: Values

@@ -1,7 +1,7 @@
-"""What flows through a stream: how much, how fast, on how many subjects, and how that changes.
+"""Profile of a stream: volume, sizes, number of subjects, and their development over time.
 
-One pass over the rows for the whole, one for the subjects, one for the timeline; all of it by
-Spark. The chart is drawn in the driver from the timeline, as PNG or SVG by the name of its file.
+Spark makes one pass over the rows for the totals, one for the subjects, and one for the timeline.
+The driver draws the chart from the timeline, as PNG or SVG by the extension of the file name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHART_INCHES: Final = (9, 7)
 
 @dataclass(frozen=True, slots=True)
 class SubjectShare:
-    """Subjects that begin alike."""
+    """Totals of the subjects with a common prefix."""
 
     subjects: str
     messages: int
@@ -47,7 +47,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All of it. Numbers of distinct subjects are estimates, within a few parts in a hundred."""
+    """The whole profile. Numbers of distinct subjects are estimates, within a few percent."""
 
     messages: int
     bytes: int
@@ -64,8 +64,8 @@ class Profile:
 def profile(
     rows: DataFrame, *, interval: str = INTERVAL, top: int = TOP, depth: int = DEPTH
 ) -> Profile:
-    """Look at messages: the `top` beginnings of subjects, cut to `depth` tokens, and a timeline
-    with a step of `interval`."""
+    """Profile messages: the `top` subject prefixes of `depth` tokens, and a timeline with a step of
+    `interval`."""
     from pyspark.sql import functions as f
 
     narrow = rows.select("subject", "timestamp", "size")
@@ -105,11 +105,11 @@ def profile(
 
 
 def with_idle(moments: Sequence[Moment]) -> list[Moment]:
-    """The same, with an empty moment for each interval in between that had no message.
+    """Return the same, with an empty moment for each interval in between without messages.
 
-    The step is the smallest distance there is, which all others must be multiples of; where they
-    are not, as with months, or where it would be too many, one empty moment marks the beginning of
-    a pause and one its end.
+    The step is the smallest distance, which must divide all others. Where it does not, as with
+    months, or where the intervals would be too many, one empty moment marks the start of a pause
+    and one its end.
     """
     if len(moments) < 2:
         return list(moments)
@@ -128,7 +128,7 @@ def with_idle(moments: Sequence[Moment]) -> list[Moment]:
 
 
 def draw(found: Profile, path: Path, *, title: str = "") -> None:
-    """The timeline as a chart; the ending of the name says of which kind."""
+    """Draw the timeline as a chart; the extension of the file name selects the format."""
     import matplotlib
 
     matplotlib.use("Agg")

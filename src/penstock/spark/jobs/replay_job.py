@@ -1,9 +1,8 @@
-"""From an archive back to a stream: the messages of a time, or of some subjects, each once.
+"""Replay job: publishes messages of an archive to a stream, each once.
 
-Every message is named by where it was archived from, stream and sequence, so a replay that is
-repeated, or killed and begun anew, stores nothing twice: within the target's duplicate window, or
-for ever with the strict delivery and a name for the replay. Messages keep their order unless the
-caller asks for speed.
+The id of a message is its archived stream and sequence, so a replay that is repeated, or killed and
+restarted, stores nothing twice: within the target's duplicate window, or permanently with strict
+delivery and a `write_id`. Messages keep their order unless the caller disables it for speed.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ STRICT: Final = "strict"
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What was sent: of `rows` messages, `repeated` were in the target already and `refused` could
-    not be stored."""
+    """Result of a replay: of `rows` messages, `repeated` were already in the target and `refused`
+    could not be stored."""
 
     source: str
     stream: str
@@ -62,9 +61,9 @@ def replay(
 ) -> ReplayReport:
     """Publish messages of the archive at `source` to the stream `target`.
 
-    `rename` is what subjects begin with, and what they are to begin with instead. `delivery` and
-    `write_id` are those of the sink; `options` further ones. `progress` gets how many messages the
-    target got, of how many; messages that it has already do not count.
+    `rename` is a pair: a subject prefix and its replacement; other subjects are skipped. `delivery`
+    and `write_id` are those of the sink; `options` are further ones. `progress` gets the number of
+    messages the target stored, and the total; messages that it already has do not count.
     """
     from pyspark.sql import functions as f
 
@@ -86,13 +85,13 @@ def replay(
         rows = rows.repartition(1).sortWithinPartitions("seq")
     named = {"delivery": delivery, **({"writeId": write_id} if write_id else {})}
     if delivery != STRICT:
-        named["onDuplicate"] = "skip"  # a replay may be repeated, and no two messages have one id
+        named["onDuplicate"] = "skip"  # a replay may be repeated, and no two messages share an id
     write = rows.write.format("jetstream").mode("append")
     with TemporaryDirectory() as place, message_progress(connection, target, count, progress):
         chosen = {**connection, **named, "reportPath": place, **(options or {})}
         write.options(**chosen).save(target)
         told = read_report(chosen["reportPath"], "", 0, chosen.get("writeId", ""))
-    if told is None:  # the driver of Spark runs on another machine
+    if told is None:  # the Spark driver runs on another machine
         return ReplayReport(source, version.stream, target, count, delivery)
     return ReplayReport(
         source,

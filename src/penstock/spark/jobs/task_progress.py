@@ -1,8 +1,8 @@
-"""How far a job of Spark is, for a bar: tasks that are done, or messages that a stream got.
+"""Progress of a Spark job, for a progress bar: finished tasks, or messages that a stream received.
 
-A thread looks while the body runs and once more at its end, and calls `progress` with what is done
-and of how much. Spark plans stage by stage, so the number of tasks may still grow. What the thread
-cannot look at is left out: a bar never fails a job.
+A thread polls while the body runs, and once more at its end, and calls `progress` with the amount
+done and the total. Spark plans stage by stage, so the number of tasks may grow. A failed poll is
+skipped: progress reporting never fails a job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 0.5
 
 @contextmanager
 def task_progress(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Report the tasks of all that Spark computes for this thread while the body runs."""
+    """Report the tasks of everything that Spark computes for this thread while the body runs."""
     if progress is None:
         yield
         return
@@ -46,7 +46,7 @@ def task_progress(spark: SparkSession, progress: Progress | None) -> Iterator[No
 def message_progress(
     connection: Mapping[str, str], stream: str, total: int, progress: Progress | None
 ) -> Iterator[None]:
-    """Report how many messages a stream got since the body began, of `total`."""
+    """Report how many messages a stream received since the body began, of `total`."""
     if progress is None:
         yield
         return
@@ -80,7 +80,7 @@ def _looking(look: Callable[[], None]) -> Iterator[None]:
 
 
 def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
-    """How many tasks of a group are done, of those that are planned."""
+    """Return the number of finished and of planned tasks of a group."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     numbers = {stage for job in jobs if job is not None for stage in job.stageIds}

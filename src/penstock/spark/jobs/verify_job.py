@@ -1,9 +1,9 @@
-"""Whether a stream, its archive and its folds say the same; and if not, where they differ.
+"""Verify job: compares a stream, its archive and its folds, and reports where they differ.
 
-Nothing is taken on trust, and finding nothing to compare is a failure: files are listed, rows are
-read, counted and hashed, in bins of sequences or by shard, and only where bins differ row by row.
-What a stream has dropped since it was archived is reported and no fault, and so are sequences that
-never held a message.
+Nothing is assumed, and nothing to compare is a failure: files are listed, rows are read, counted
+and hashed, in bins of sequences or by shard, and compared row by row only where bins differ.
+Messages that the stream dropped after they were archived, and sequences that never held a message,
+are reported but are no failure.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 BIN_SEQUENCES: Final = 100_000
 HASHED_NAME: Final = re.compile(r"\d{4}-of-(\d{4})")
 SHOWN: Final = 10
-"""How many sequences or keys a finding names."""
+"""Maximum number of sequences or keys in a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `detail` names what differs, or what is worth knowing."""
+    """Result of one check. `detail` names what differs, or gives further information."""
 
     what: str
     is_well: bool
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """All that was looked at."""
+    """Results of all checks."""
 
     checks: tuple[Check, ...]
 
@@ -70,9 +70,10 @@ def verify(
     shards: Sequence[Shard] = (),
     storage_options: dict[str, Any] | None = None,
 ) -> VerifyReport:
-    """Compare what is given: an archive with itself and with the stream (`origin`), and published
-    `folds` of a bucket with the archive, or without one with the stream. How folds are cut is read
-    from what is published; `shards` are those that must be there, if the caller knows."""
+    """Compare an archive with itself and with the stream (`origin`), and published `folds` of a
+    bucket with the archive, or with the stream if there is none. The shards of a fold are
+    determined from what is published; `shards` lists those that must exist, if the caller knows
+    them."""
     checks: list[Check] = []
     log = (
         origin.rows(max(1, origin.extent().first_seq), origin.extent().last_seq) if origin else None
@@ -104,7 +105,7 @@ def verify(
     return VerifyReport(tuple(checks))
 
 
-# -- an archive by itself
+# -- the archive alone
 
 
 def _archive_checks(table: ArchiveTable, version: Version, rows: DataFrame) -> Iterable[Check]:
@@ -139,14 +140,15 @@ def _archive_checks(table: ArchiveTable, version: Version, rows: DataFrame) -> I
 
 
 def message_hash(payload: str = DATA) -> Column:
-    """What a message is, in a number. `payload` is the column that stands for its payload."""
+    """Return a column with the hash of a message. `payload` is the column that represents its
+    payload."""
     from pyspark.sql import functions as f
 
     return f.xxhash64("subject", payload, f.to_json("headers"), "seq")
 
 
 def _compared(stream: DataFrame, rows: DataFrame, version: Version, first: int) -> Iterable[Check]:
-    """What both should have: from the stream's first sequence to the archive's cursor."""
+    """Compare what both should have: from the stream's first sequence to the archive's cursor."""
     from pyspark.sql import functions as f
 
     is_raw = DATA in rows.columns
@@ -193,7 +195,7 @@ def _unlike(pairs: DataFrame, condition: str, what: str) -> Check:
 
 
 async def _published(folds: str, bucket: str, options: dict[str, Any]) -> dict[str, int]:
-    """The shards that are published, each with its cursor."""
+    """Return the published shards with their cursors."""
     transport = transport_for(folds, **options)
     found = {}
     for key in await transport.keys(bucket):
@@ -204,7 +206,8 @@ async def _published(folds: str, bucket: str, options: dict[str, Any]) -> dict[s
 
 
 def cut_of(published: Iterable[str]) -> tuple[Shard, ...]:
-    """How a fold is cut, by the names of its shards; an error if they do not tell."""
+    """Return the shards of a fold, by the names of what is published; raises if they are
+    ambiguous."""
     counts = {match[1] if (match := HASHED_NAME.fullmatch(name)) else "" for name in published}
     if not counts:
         return ()
@@ -217,7 +220,7 @@ def cut_of(published: Iterable[str]) -> tuple[Shard, ...]:
 
 
 def _cut_check(published: dict[str, int], shards: tuple[Shard, ...]) -> Check:
-    """Every shard is published, and no others; nothing published is a failure."""
+    """Check that exactly these shards are published; nothing published is a failure."""
     expected = {shard.name for shard in shards}
     missing, strange = expected - published.keys(), published.keys() - expected
     detail = _shown("missing", sorted(missing)) or _shown("of another cut", sorted(strange))
@@ -236,7 +239,7 @@ def _fold_checks(
     shards: tuple[Shard, ...],
     published: dict[str, int],
 ) -> Iterable[Check]:
-    """Each shard against the log up to its own cursor."""
+    """Compare each shard with the log up to its own cursor."""
     from pyspark.sql import functions as f
 
     table = spark.read.format("penstock-fold").load(place)
@@ -244,7 +247,7 @@ def _fold_checks(
     for shard in shards:
         cursor = published.get(shard.name)
         if cursor is None:
-            continue  # missing, as the check before says
+            continue  # missing, as the previous check reports
         newest = reduced(log.where(f"seq <= {cursor}"), bucket).where("value is not null")
         expected = newest.where(shard_column(shards) == shard.name).select(
             "key", f.xxhash64("value", f.col("seq").alias("revision")).alias("expected")

@@ -1,8 +1,8 @@
-"""Rows of a DataFrame as changes of a bucket: subjects, payloads, and what headers make of them.
+"""Convert rows of a DataFrame to changes of a KV bucket: subjects, payloads and header lines.
 
-Pure, over Arrow columns. A change is a publish: the operation, the revision it depends on and its
-time to live are header lines. Rows of one key are put in waves, each of which has a key once, so
-that a later row is never sent before an earlier one of its key is stored.
+No I/O; works on Arrow columns. A change is a publish: its operation, expected revision and time to
+live are header lines. Rows of one key are put in separate waves, so that a later row is never sent
+before an earlier row of its key is stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ID_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ChangeLayout:
-    """Which columns are what; an empty name is a column that is not there."""
+    """Roles of the columns; an empty name means that the column does not exist."""
 
     bucket: str
     has_op: bool
@@ -62,8 +62,11 @@ class ChangeLayout:
         )
 
     def _ids(self, keys: Any, payloads: Any, operations: Any, revisions: Any) -> pa.Array:
-        """An id of each row without one of its own: a change that depends on a revision is named
-        by what it does, which can happen once; any other by this attempt at it."""
+        """Return an id for each row.
+
+        The id of a change that depends on a revision is a hash of the change, which can happen only
+        once; any other id is unique to this attempt.
+        """
         attempt = secrets.token_hex(ID_BYTES)
         rows = pa.array(range(len(keys)), pa.int64()).cast(pa.string())
         ids = pc.binary_join_element_wise(attempt, rows, ".").cast(pa.binary())
@@ -93,7 +96,7 @@ class ChangeLayout:
         return pc.binary_join_element_wise(*parts, b"") if parts else None
 
     def _lifetimes(self, batch: pa.RecordBatch, operations: Any) -> pa.Array | None:
-        """Milliseconds as text; null for those that stay."""
+        """Return lifetimes in milliseconds as text; null for values without expiry."""
         count = batch.num_rows
         default: Any = pa.nulls(count, pa.int64())
         if self.ttl_ms:
@@ -112,7 +115,7 @@ class ChangeLayout:
 
 @dataclass(frozen=True, slots=True)
 class BucketChanges:
-    """Columns of one length."""
+    """Columns of equal length."""
 
     keys: pa.Array
     payloads: pa.Array
@@ -125,7 +128,7 @@ class BucketChanges:
         return len(self.keys)
 
     def take(self, at: list[int]) -> BucketChanges:
-        """Only these rows."""
+        """Return only these rows."""
         chosen = pa.array(at, pa.int64())
         return BucketChanges(
             keys=self.keys.take(chosen),
@@ -137,7 +140,7 @@ class BucketChanges:
         )
 
     def waves(self) -> Iterator[BucketChanges]:
-        """All rows, such that a key comes once in each and in its order."""
+        """Yield all rows in waves: a key occurs once per wave, and its rows keep their order."""
         if pc.count_distinct(self.keys).as_py() == len(self):
             yield self
             return
@@ -152,14 +155,14 @@ class BucketChanges:
             yield self.take(rows)
 
     def latest(self) -> BucketChanges:
-        """The last row of each key, in their order."""
+        """Return the last row of each key, in order."""
         if pc.count_distinct(self.keys).as_py() == len(self):
             return self
         last = {key: at for at, key in enumerate(self.keys.to_pylist())}
         return self.take(sorted(last.values()))
 
     def rows(self) -> SinkRows:
-        """Ready to be encoded."""
+        """Return the rows ready for encoding."""
         subjects = pc.binary_join_element_wise(self.prefix, self.keys.cast(pa.binary()), b"")
         return SinkRows(
             len(self),
@@ -189,7 +192,7 @@ def operation_column(batch: pa.RecordBatch) -> pa.Array:
 
 
 def value_column(batch: pa.RecordBatch, operations: pa.Array | None) -> pa.Array:
-    """What is stored: nothing for a delete, whatever the row has."""
+    """Return what is stored: empty for a delete, whatever the row contains."""
     found = batch.column(VALUE).cast(pa.binary())
     if operations is not None:
         found = pc.if_else(pc.equal(operations, PUT), found, b"")
@@ -206,7 +209,7 @@ def revision_column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _line(start: bytes, column: pa.Array) -> pa.Array:
-    """A header line of each value, nothing where it is null."""
+    """Return a header line for each value, empty where it is null."""
     texts = column.cast(pa.string()).cast(pa.binary())
     return pc.fill_null(pc.binary_join_element_wise(start, texts, b"\r\n", b""), b"")
 

@@ -1,7 +1,7 @@
 """Options of the format `jetstream-kv`: buckets read as tables or change feeds, and written.
 
-Reading takes the options of reading a stream, since a bucket is one; what is meaningless for a
-bucket is refused. `stream_options` is how the machinery of streams sees them.
+A bucket is a stream, so reading takes the options of reading a stream; those without meaning for a
+bucket are rejected. `stream_options` converts them to options for the stream of the bucket.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class KvReadOptions(ReadOptions, frozen=True, kw_only=True):
         return split_list(self.key_prefixes) or ("",)
 
     def filters(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
-        """Subjects under which all keys of these prefixes lie, and maybe others."""
+        """Return subjects that cover all keys of these prefixes, and possibly others."""
         return filters_of(self.bucket, Scope.of(map(enclosing, prefixes)))
 
     def stream_options(self) -> ReadOptions:
-        """The same for the stream underneath."""
+        """Return the same options for the stream of the bucket."""
         if self.stream or self.subjects:
             raise OptionError("a bucket is named by bucket, and its keys by keyPrefixes")
         return msgspec.structs.replace(
@@ -84,7 +84,7 @@ class KvWriteOptions(PublishOptions, frozen=True, kw_only=True):
 
 
 def check_write(options: KvWriteOptions) -> None:
-    """Refuse what contradicts itself."""
+    """Raise `OptionError` if options contradict each other."""
     named_stream(options.bucket)
     check_name(options)
     if (options.on_conflict == REPORT) != bool(options.conflict_subject):
@@ -98,7 +98,7 @@ def check_write(options: KvWriteOptions) -> None:
 
 
 def named_stream(bucket: str) -> str:
-    """The stream under a bucket."""
+    """Return the name of the stream of a bucket."""
     try:
         return stream_of(bucket)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Batches of a bucket's stream as rows of keys: what Spark sees of a bucket.
+"""Convert batches of a bucket's stream to rows of keys.
 
-Columns are built from the buffers as they stand; only records whose headers say something of an
-operation (deletes, purges, markers of the server's own) are looked at one by one.
+Columns are built from the buffers without a copy; only records whose headers name an operation
+(deletes, purges, markers the server creates) are examined one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAYS_MORE: Final = b"\r\n(" + OPERATION + b"|" + MARKER_REASON + b"):"
 
 
 def bucket_schema() -> StructType:
-    """What Spark is told of a bucket."""
+    """Return the columns of a bucket."""
     from pyspark.sql import types
 
     kinds: dict[str, types.DataType] = {
@@ -42,7 +42,7 @@ def bucket_schema() -> StructType:
 
 
 def check_bucket_schema(schema: StructType) -> None:
-    """A schema of the user's has some of our columns, in any order, with our types."""
+    """Raise unless the user's schema has a subset of our columns, in any order, with our types."""
     ours = {field.name: field.dataType.simpleString() for field in bucket_schema().fields}
     for field in schema.fields:
         kind = field.dataType.simpleString()
@@ -54,7 +54,7 @@ def check_bucket_schema(schema: StructType) -> None:
 
 
 class KeyRows:
-    """Makes record batches of a bucket's. `prefixes` are those of keys that are wanted."""
+    """Converts the batches of a bucket to record batches. `prefixes` selects the keys."""
 
     def __init__(self, bucket: str, prefixes: tuple[str, ...], schema: StructType) -> None:
         self._skipped = len(prefix_of(bucket))
@@ -63,7 +63,7 @@ class KeyRows:
         self.full: pa.Schema = arrow_schema(bucket_schema())
 
     def make(self, batch: Batch) -> pa.RecordBatch:
-        """All columns, whatever the schema: `narrowed` leaves those of the schema."""
+        """Return all columns, whatever the schema: `narrowed` selects those of the schema."""
         keys = self._keys(batch)
         operations = _operations(batch)
         values = _run(pa.binary(), batch.count, batch.payload_offsets, batch.payloads)
@@ -94,7 +94,7 @@ class KeyRows:
         try:
             subjects.validate(full=True)
         except pa.ArrowInvalid:
-            # A key of somebody's own making: any bytes are a subject to a server.
+            # Not written through a KV client: a server accepts any bytes as a subject.
             raw = subjects.view(pa.binary()).to_pylist()
             return pa.array(
                 [subject[self._skipped :].decode("utf-8", "replace") for subject in raw]
@@ -102,7 +102,7 @@ class KeyRows:
         return pc.utf8_slice_codeunits(subjects, self._skipped)
 
     def _wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Subjects ask for whole tokens, prefixes may end within one."""
+        """Filter by prefix: subject filters match whole tokens, but a prefix may end within one."""
         if all(not prefix or prefix.endswith(".") for prefix in self._prefixes):
             return rows
         keys = rows.column(KEY)
@@ -113,7 +113,7 @@ class KeyRows:
 
 
 def _operations(batch: Batch) -> pa.Array:
-    """What each record does to its key; null for an ordinary put."""
+    """Return what each record does to its key; null for a plain put."""
     if not batch.headers:
         return pa.nulls(batch.count, pa.string())
     blocks = _run(pa.binary(), batch.count, batch.header_offsets, batch.headers)
@@ -130,6 +130,6 @@ def _run(kind: Any, count: int, offsets: bytes, data: bytes) -> pa.Array:
 
 
 def newest_of(rows: pa.Table) -> pa.Table:
-    """The row with the highest revision of each key."""
+    """Return the row with the highest revision of each key."""
     latest = rows.group_by(KEY).aggregate([(REVISION, "max")])[f"{REVISION}_max"]
     return rows.filter(pc.is_in(rows[REVISION], value_set=latest.combine_chunks()))

@@ -1,9 +1,9 @@
 """The sink of `jetstream-kv`: rows become puts, deletes and purges of a bucket's keys.
 
-Within a task the rows of a key are applied in their order, each after the one before it is stored.
-A replay writes the same values again, so the bucket ends as it should; with message ids it writes
-nothing twice. A row that depends on a revision is written if and only if its key has it: a replay
-knows its own write by the id in it.
+Within a task the rows of a key are applied in order, each after the previous one is stored. A
+replay writes the same values again, so the bucket ends in the same state; with message ids it
+writes nothing twice. A row that depends on a revision is written if and only if its key has that
+revision: a replay recognises its own write by the message id.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CONFLICTS_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class KvPlan:
-    """All a task needs to know."""
+    """Everything a task needs."""
 
     options: KvWriteOptions
     layout: ChangeLayout
@@ -82,7 +82,7 @@ class KvPlan:
         return Written(task)
 
     def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done: check what they could not see, each by itself, and report."""
+        """After all tasks: check for duplicates across tasks, and report."""
         options = self.options
         written = [one for one in messages if isinstance(one, Written)]
         numbers = numbers_of(f"bucket {options.bucket}", written)
@@ -95,7 +95,7 @@ class KvPlan:
 
 
 def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> KvPlan:
-    """Read the options and find the columns; no server is asked."""
+    """Parse the options and find the columns; contacts no server."""
     if overwrite:
         raise OptionError("a bucket is changed key by key: use mode append")
     read = parse(KvWriteOptions, options, path="bucket")
@@ -120,7 +120,7 @@ def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def check_bucket(config: dict[str, Any], options: KvWriteOptions) -> None:
-    """Refuse a bucket that cannot take what will be written."""
+    """Raise if the bucket cannot store what will be written."""
     check_writable(config)
     wants_ttl = bool(options.ttl_ms or options.ttl_column)
     if wants_ttl and not config.get("allow_msg_ttl"):
@@ -157,7 +157,7 @@ class KvStreamSink(DataSourceStreamArrowWriter):
 
 
 class Writing:
-    """One task's changes."""
+    """The changes of one task."""
 
     def __init__(
         self, outlet: WorkerPublisher, options: KvWriteOptions, layout: ChangeLayout, task: Task
@@ -168,7 +168,7 @@ class Writing:
         self._scope = task.scope(options.bucket)
         self._written = Written(task, base=outlet.last_seq)
         self._wave: tuple[int, BucketChanges] | None = None
-        # Ids that are not the user's name a change by what it does, or one attempt at it.
+        # Ids not from the user identify a change by its content, or by one attempt.
         policy = options.on_duplicate if layout.ids else SKIP
         self._duplicates = DuplicateCheck(outlet, task, policy, self._content)
 
@@ -212,7 +212,7 @@ class Writing:
         self._resolve(wave, conflicting)
 
     def _content(self, number: int) -> Content:
-        """The change behind a publish of this wave."""
+        """Return the change of a publish of this wave."""
         assert self._wave is not None
         first, wave = self._wave
         at = number - first
@@ -230,7 +230,8 @@ class Writing:
         return refusal.err_code in WRONG_LAST_SEQUENCE
 
     def _is_ours(self, wave: BucketChanges, at: int) -> bool:
-        """Whether what followed the revision was this very change, made by an earlier attempt."""
+        """Return True if the message after the revision is this change, stored by an earlier
+        attempt."""
         assert wave.revisions is not None
         subject = (wave.prefix + wave.keys[at].as_py().encode()).decode()
         body = {"seq": wave.revisions[at].as_py() + 1, "next_by_subj": subject}
@@ -260,7 +261,7 @@ class Writing:
                 self._report(wave, at)
 
     def _report(self, wave: BucketChanges, at: int) -> None:
-        """The row, to whoever looks after conflicts; once, since it has the id of the change."""
+        """Publish the conflicting row once: the id of the change prevents a second copy."""
         assert wave.revisions is not None
         block = headers.EMPTY_BLOCK
         for name, value in {

@@ -1,8 +1,8 @@
-"""The format `jetstream-kv`: buckets as tables and as change feeds, and the way rows get into them.
+"""The format `jetstream-kv`: buckets as tables and as change feeds, and as sinks.
 
-A feed and a table of history are the stream underneath, planned and read by its machinery, with
-other columns. A table of newest values is read by a consumer for each key prefix, which the server
-gives the newest record of every key.
+A feed and a table of history read the stream of the bucket with the code for streams, but other
+columns. A table of newest values is read with one consumer per key prefix, to which the server
+delivers the newest record of every key.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class JetStreamKv(DataSource):
-    """Buckets of a NATS server."""
+    """Data source for the KV buckets of a NATS server."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +109,7 @@ class HistoryTable(StreamTable):
 def read_changes(
     partition: InputPartition, options: KvReadOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """A range of revisions."""
+    """Yield the changes in a range of revisions."""
     if not isinstance(partition, RangePartition):
         return
     maker = KeyRows(options.bucket, options.prefixes, schema)
@@ -121,7 +121,7 @@ def read_changes(
 
 @dataclass(init=False)
 class KeysPartition(InputPartition):
-    """What a task is told: the keys it reads."""
+    """Description of a task: the keys it reads."""
 
     prefixes: tuple[str, ...]
 
@@ -140,7 +140,7 @@ class BucketTable(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         StreamMetadata(
             self._options.stream_options()
-        ).views()  # a bucket that is not there is told now
+        ).views()  # fails now if the bucket does not exist
         tasks: dict[tuple[str, ...], tuple[str, ...]] = {}
         for prefix in disjoint(self._options.prefixes):
             filters = self._options.filters((prefix,))
@@ -163,10 +163,11 @@ class BucketTable(DataSourceReader):
 def newest_rows(
     options: KvReadOptions, prefixes: tuple[str, ...], maker: KeyRows
 ) -> Iterator[pa.RecordBatch]:
-    """One row of each key: the newest when the read began, or, if that went meanwhile, a later one.
+    """Yield one row per key: the newest when the read began or, if it was removed since, a later
+    one.
 
-    A key that is written while we read may come twice: what came first counts. A consumer that was
-    made anew begins again; what lies at or below the highest revision so far was handed on.
+    A key that is written during the read may arrive twice: the first row is used. A recreated
+    consumer starts from the beginning; rows at or below the highest revision so far were returned.
     """
     stream = options.stream_options()
     reader = shared_reader(stream, consumer_prefix=options.consumer_name_prefix)

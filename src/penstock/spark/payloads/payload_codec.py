@@ -1,9 +1,9 @@
-"""Payloads as values of a declared type, and values as payloads: text, JSON, Avro, protobuf.
+"""Decode payloads to values of a declared type and encode them: text, JSON, Avro, protobuf.
 
-`Decoder.decode` makes one value of one payload or raises `BadPayload`; `Encoder.encode` is its
-inverse, for sinks. Headers of schema registries are recognised: a zero byte and an id of four
-(Confluent) or eight bytes (Apicurio), for protobuf also Confluent's message indexes. Avro tells by
-itself which reading is right, since it must consume the payload to its end.
+`Decoder.decode` converts one payload to one value or raises `BadPayload`; `Encoder.encode` is its
+inverse, for sinks. Schema registry headers are recognised: a zero byte and an id of four
+(Confluent) or eight bytes (Apicurio), for protobuf also Confluent's message indexes. For Avro each
+variant is tried; the right one consumes the payload to its end.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REASON_CHARS_MAX: Final = 200
 
 
 class BadPayload(ValueError):
-    """A payload that is not what the schema says; the text has no payload in it."""
+    """A payload that does not match the schema; the text contains no payload."""
 
 
 class Decoder:
-    """Payloads of one kind as values for a column of one Arrow type."""
+    """Decodes payloads of one kind for a column of one Arrow type."""
 
     def __init__(self, kind: str, schema: bytes, message: str, target: pa.DataType) -> None:
         self._decode = _decoder(kind, schema, message, target)
@@ -53,12 +53,12 @@ class Decoder:
         except BadPayload:
             raise
         except Exception as error:
-            # Whatever a parser raises for bytes it does not take.
+            # A parser may raise any exception for bytes it cannot parse.
             reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
             raise BadPayload(f"no {self._kind} of the schema: {reason}") from None
 
     def column(self, payloads: list[bytes]) -> tuple[pa.Array, list[str | None]]:
-        """Values of all payloads, null for bad ones, and why those are bad."""
+        """Return the values of all payloads, null for bad ones, and the reasons of the bad ones."""
         values: list[Any] = []
         reasons: list[str | None] = []
         for payload in payloads:
@@ -76,7 +76,7 @@ class Decoder:
     def _one_by_one(
         self, values: list[Any], reasons: list[str | None]
     ) -> tuple[pa.Array, list[str | None]]:
-        """A value that its type does not hold, such as a number that is too large."""
+        """Find values that their type cannot hold, such as a number that is too large."""
         for at, value in enumerate(values):
             try:
                 pa.array([value], self._target)
@@ -87,7 +87,7 @@ class Decoder:
 
 
 class Encoder:
-    """Values of one column as payloads of one kind."""
+    """Encodes the values of one column as payloads of one kind."""
 
     def __init__(self, kind: str, schema: bytes = b"", message: str = "") -> None:
         self._encode = _encoder(kind, schema, message)
@@ -136,7 +136,7 @@ def _json_decoder(target: pa.DataType) -> Callable[[bytes], Any]:
 
 
 def _python_type(kind: pa.DataType, name: str) -> Any:
-    """A type that msgspec checks while it decodes."""
+    """Return a type that msgspec checks while it decodes."""
     if pa.types.is_struct(kind):
         fields = {one.name: _python_type(one.type, name + one.name) for one in kind}
         return TypedDict(  # type: ignore[operator]
@@ -272,11 +272,11 @@ def _protobuf_encoder(schema: bytes, name: str) -> Callable[[Any], bytes]:
     return encode
 
 
-# -- values as Arrow takes them
+# -- values in the form Arrow accepts
 
 
 def _fitted(value: Any, kind: pa.DataType) -> Any:
-    """Maps as pairs, wherever they are; all else as it is."""
+    """Convert maps to pairs at every level; leave other values unchanged."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):

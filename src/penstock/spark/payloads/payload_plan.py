@@ -1,9 +1,9 @@
-"""How a source decodes payloads: what its options say, resolved in the driver, for its tasks.
+"""Payload decoding of a source: resolved from the options in the driver, carried to the tasks.
 
-A plan goes to the tasks with the schema's bytes in it, so that a task needs neither the file nor
-the registry. `PayloadColumns` makes the columns `value`, `bad_data` and `bad_reason` of a batch and
-handles bad records as the options say. A dead letter has the id of its message, so a task that runs
-again stores it once within the duplicate window.
+A plan holds the bytes of the schema, so a task needs neither the file nor the registry.
+`PayloadColumns` builds the columns `value`, `bad_data` and `bad_reason` of a batch and handles bad
+records as the options require. A dead letter has a message id derived from its message, so a task
+that runs again stores it once within the duplicate window.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VALUE, BAD_DATA, BAD_REASON = "value", "bad_data", "bad_reason"
 FAIL, NULL, COLUMN, DEADLETTER = "fail", "null", "column", "deadletter"
-#: The reason is a header of a dead letter.
+#: Header of a dead letter with the reason.
 REASON_HEADER: Final = "Penstock-Reason"
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PayloadPlan:
-    """What payloads are."""
+    """Kind and schema of the payloads, and the handling of bad ones."""
 
     kind: str
     schema: bytes
@@ -46,7 +46,7 @@ class PayloadPlan:
 
     @classmethod
     def of(cls, options: ReadOptions) -> PayloadPlan | None:
-        """The plan of a source; None if payloads stay as they are."""
+        """Return the plan of a source; None if payloads stay raw."""
         if (options.bad_records == DEADLETTER) != bool(options.bad_records_subject):
             raise OptionError(
                 "badRecords deadletter and badRecordsSubject belong together: set both"
@@ -61,14 +61,15 @@ class PayloadPlan:
         return cls(options.payload, schema, options.payload_message, options.bad_records)
 
     def columns(self) -> dict[str, str]:
-        """The columns that stand for `data`, with their types as DDL."""
+        """Return the columns that replace `data`, with their types as DDL."""
         found = {VALUE: value_ddl(self.kind, self.schema, self.message)}
         if self.bad == COLUMN:
             found |= {BAD_DATA: "binary", BAD_REASON: "string"}
         return found
 
     def check(self, schema: StructType) -> None:
-        """A schema of the user's has some of the columns; only that of JSON may declare `value`."""
+        """Raise unless the user's schema has a subset of the columns; only JSON may declare
+        `value`."""
         known = {field.name: field.dataType.simpleString() for field in message_schema().fields}
         del known[DATA]
         known |= {BAD_DATA: "binary", BAD_REASON: "string"} if self.bad == COLUMN else {}
@@ -87,7 +88,7 @@ class PayloadPlan:
 
 
 def from_bucket(options: ConnectionOptions, bucket: str, key: str) -> bytes:
-    """A schema out of a KV bucket that serves as registry."""
+    """Read a schema from a KV bucket that serves as registry."""
     try:
         found = shared_reader(options).newest_payload(stream_of(bucket), prefix_of(bucket) + key)
     except BulkError as error:
@@ -113,7 +114,7 @@ class PayloadColumns:
         self.bad_count = 0
 
     def make(self, batch: Batch) -> tuple[dict[str, Any], Any]:
-        """The columns, and a mask of the rows that stay; None if all do."""
+        """Return the columns, and a mask of the rows to keep; None if all are kept."""
         import pyarrow as pa
 
         rows = batch.rows()
@@ -171,7 +172,7 @@ class PayloadColumns:
             ) from error
 
     def report(self) -> None:
-        """Log how many bad records there were."""
+        """Log the number of bad records."""
         if self.bad_count:
             log.warning(
                 "stream %s: %d bad records (%s)", self._stream, self.bad_count, self._plan.bad

@@ -1,8 +1,8 @@
-"""What a schema of payloads means to Spark: DDL, an Avro schema, or a protobuf descriptor set.
+"""Payload schemas and their Spark types: DDL, Avro schemas, protobuf descriptor sets.
 
-`load_schema` brings its bytes from the option itself, a file (`file:…`) or a KV bucket that serves
-as registry (`kv:BUCKET/key`); it runs in the driver, so tasks need neither. `value_ddl` says which
-type the column `value` has. Heavy libraries are imported where they are needed.
+`load_schema` reads the schema from the option itself, a file (`file:…`) or a KV bucket that serves
+as registry (`kv:BUCKET/key`). It runs in the driver, so tasks need neither. `value_ddl` returns the
+type of the column `value`. Heavy libraries are imported on first use.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 RAW, TEXT, JSON, AVRO, PROTOBUF = "raw", "text", "json", "avro", "protobuf"
 FILE_MARK: Final = "file:"
 BUCKET_MARK: Final = "kv:"
-#: How a DDL begins that is a type, and not a list of columns.
+#: Prefixes of a DDL that is a type, not a list of columns.
 NESTED: Final = ("struct<", "array<", "map<")
-#: Records that contain themselves have no type in Spark.
+#: Limit that detects recursive records, which have no Spark type.
 NESTING_MAX: Final = 32
 
 
 def load_schema(text: str, from_bucket: Callable[[str, str], bytes]) -> bytes:
-    """The bytes of a schema, from wherever the option says."""
+    """Return the bytes of a schema from the location that the option names."""
     if text.startswith(FILE_MARK):
         try:
             return Path(text.removeprefix(FILE_MARK)).read_bytes()
@@ -44,7 +44,7 @@ def load_schema(text: str, from_bucket: Callable[[str, str], bytes]) -> bytes:
 
 
 def value_ddl(kind: str, schema: bytes, message: str) -> str:
-    """The type of the column `value`, as Spark's DDL has it: where we run is no session to ask."""
+    """Return the type of the column `value` as Spark DDL; no session is available here."""
     if kind == TEXT:
         return "string"
     if not schema:
@@ -59,7 +59,7 @@ def value_ddl(kind: str, schema: bytes, message: str) -> str:
 
 
 def value_type(kind: str, schema: bytes, message: str) -> DataType:
-    """The same as a type, for Avro and protobuf."""
+    """Return the same as a type, for Avro and protobuf."""
     try:
         if kind == AVRO:
             return _avro_type(avro_schema(schema), 0)
@@ -67,7 +67,7 @@ def value_type(kind: str, schema: bytes, message: str) -> DataType:
     except OptionError:
         raise
     except Exception as error:
-        # fastavro and protobuf each raise their own kind.
+        # fastavro and protobuf raise different exception types.
         raise OptionError(f"option payloadSchema is no {kind} schema: {error}") from None
 
 
@@ -75,7 +75,7 @@ def value_type(kind: str, schema: bytes, message: str) -> DataType:
 
 
 def avro_schema(schema: bytes) -> Any:
-    """A schema as fastavro wants it, names resolved."""
+    """Return a schema parsed by fastavro, with names resolved."""
     import fastavro
 
     return fastavro.parse_schema(json.loads(schema))
@@ -136,7 +136,7 @@ def _avro_primitive(name: str) -> DataType:
 
 
 def message_class(schema: bytes, name: str) -> Any:
-    """The class of a message, by its full name, out of a descriptor set."""
+    """Return the class of a message from a descriptor set, by its full name."""
     descriptor_pb2 = import_module("google.protobuf.descriptor_pb2")
     descriptor_pool = import_module("google.protobuf.descriptor_pool")
     message_factory = import_module("google.protobuf.message_factory")

@@ -1,8 +1,8 @@
-"""Filters of a query that the server or the plan can apply: on subject, seq and timestamp.
+"""Filter pushdown: query filters on subject, seq and timestamp that the server or the plan applies.
 
-Whatever is understood narrows what is read. `is_exact` says which filters hold for every row that
-is read then: Spark shows those as pushed in its plan and evaluates the others itself. Understanding
-too little costs time and never rows. Pure, but for the question which sequence a time is.
+A filter that is understood narrows what is read. `is_exact` returns True for filters that every row
+read satisfies: Spark shows those as pushed in its plan and evaluates the others itself. A filter
+that is not understood costs time, never rows. No I/O: the caller resolves times to sequences.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 SUBJECTS_MAX: Final = 64
-"""A longer list of subjects is left to Spark."""
+"""Spark evaluates a longer list of subjects itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What filters leave to be read: sequences from `first` to `last`, times likewise, and
-    subjects (None for all)."""
+    """What filters leave to be read: sequences from `first_seq` to `last_seq`, times from
+    `first_ns` up to but excluding `stop_ns`, and subjects (None for all)."""
 
     first_seq: int = 1
     last_seq: int | None = None
@@ -48,7 +48,7 @@ class Narrowing:
     subjects: tuple[str, ...] | None = None
 
     def subjects_within(self, filters: Sequence[str]) -> tuple[str, ...] | None:
-        """The filters of the options narrowed to what the query wants; None if nothing is left."""
+        """Narrow the filters of the options to what the query wants; None if nothing is left."""
         if self.subjects is None:
             return tuple(filters)
         if not filters:
@@ -60,7 +60,7 @@ class Narrowing:
 
 
 def narrowed(filters: Iterable[Filter]) -> Narrowing:
-    """All filters together."""
+    """Combine all filters."""
     found = Narrowing()
     for one in filters:
         if isinstance(one, EqualTo | In | StringStartsWith) and one.attribute == (SUBJECT,):
@@ -73,7 +73,8 @@ def narrowed(filters: Iterable[Filter]) -> Narrowing:
 
 
 def is_exact(one: Filter, found: Narrowing, options: Sequence[str]) -> bool:
-    """Whether every row that is read satisfies a filter; `options` are the subjects option's."""
+    """Return True if every row read satisfies a filter; `options` is the list of the subjects
+    option."""
     attribute = getattr(one, "attribute", None)
     if attribute == (SEQ,):
         is_bound = isinstance(
@@ -93,7 +94,7 @@ def _by_subject(found: Narrowing, one: EqualTo | In | StringStartsWith) -> Narro
         return found
     if isinstance(one, StringStartsWith):
         prefix = str(one.value)
-        # Only whole tokens: "a.b" also begins "a.bc".
+        # Only whole tokens: "a.bc" starts with "a.b" too.
         wanted: tuple[str, ...] = (f"{prefix}{ANY_TAIL}",) if prefix.endswith(SEPARATOR) else ()
         if not wanted or not _is_literal(prefix.removesuffix(SEPARATOR)):
             return found
@@ -136,7 +137,8 @@ def _by_time(found: Narrowing, one: Filter) -> Narrowing:
     if not isinstance(value, datetime):
         return found
     start = time_ns(value)
-    # A row's time is cut to microseconds: the message may be up to one later.
+    # The time of a row is truncated to microseconds: the message may be up to one microsecond
+    # later.
     stop = start + US_NS
     if isinstance(one, EqualTo | GreaterThanOrEqual | GreaterThan):
         found = replace(found, first_ns=max(start, found.first_ns or 0))
@@ -146,10 +148,11 @@ def _by_time(found: Narrowing, one: Filter) -> Narrowing:
 
 
 class Pushing:
-    """A reader's `pushFilters` that Spark takes for absent while pushing is switched off.
+    """A reader's `pushFilters` that Spark treats as not overridden while filter pushdown is
+    disabled.
 
-    Spark refuses a reader that overrides it then, and tells the reader nothing of the setting; it
-    looks at `__func__`, as a bound method has it.
+    Spark then rejects a reader that overrides it, and does not pass the setting to the reader. To
+    detect an override it reads `__func__`, as of a bound method.
     """
 
     def __init__(self, take: Callable[[list[Filter]], list[Filter]]) -> None:
@@ -158,5 +161,5 @@ class Pushing:
             self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that Spark must still evaluate."""
+        """Return the filters that Spark must still evaluate."""
         return self._take(filters)

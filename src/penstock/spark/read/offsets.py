@@ -1,12 +1,12 @@
-"""How far a query has read, as Spark's checkpoint keeps it.
+"""Offsets of a streaming query, as Spark's checkpoint stores them.
 
     {"v": 1, "streams": {"EV": {"seq": 1234, "created": "2026-01-02T03:04:05.678Z"}}}
 
-`seq` is the last sequence consumed, 0 in front of the first. `created` tells a stream from another
-that later had its name. Two marks pin where a query began, since Spark asks for that anew when its
-first batch failed and does not write the answer down: the very first offset is `initial`, and the
-end of the batch that starts there carries the sequences it started behind as `from`. A replay of
-that batch thus reads what was planned at first, whatever "latest" means by then.
+`seq` is the last sequence consumed, 0 before the first. `created` distinguishes a stream from a
+later one of the same name. Two marks record where a query began, because Spark requests the initial
+offset again when the first batch failed, and does not store it: the first offset has `initial`, and
+the end of the batch that starts there stores the sequences it started after as `from`. A replay of
+that batch thus reads what was planned originally, whatever "latest" means by then.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ OFFSET_VERSION: Final = 1
 
 
 class OffsetError(ValueError):
-    """A checkpoint that this version cannot go on from."""
+    """A checkpoint that this version cannot resume from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """In a stream, behind `seq`."""
+    """The position after `seq` in a stream."""
 
     seq: int
     created: str
@@ -44,7 +44,7 @@ class Offset:
     began: Mapping[str, Position] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """For Spark, which compares offsets as text: the order of keys is always the same."""
+        """Return JSON with a fixed order of keys, because Spark compares offsets as text."""
         found: dict[str, Any] = {"v": OFFSET_VERSION, "streams": _positions_json(self.streams)}
         if self.is_initial:
             found["initial"] = True
@@ -68,7 +68,8 @@ class Offset:
 
 
 def batch_start(start: Offset, end: Offset) -> Offset:
-    """Where a batch really begins: what its end says of it counts, if Spark asked us anew."""
+    """Return the true start of a batch: the one stored in its end, if `start` is an initial
+    offset."""
     if start.is_initial and end.began:
         return Offset(end.began)
     return start

@@ -1,7 +1,8 @@
-"""The next batch is made while Spark takes the last one.
+"""Prefetch: builds the next batches in a thread while Spark consumes the current one.
 
-A task writes a batch to the JVM and waits until it is taken; what makes batches is mostly compiled
-code that could work meanwhile. So it runs in a thread of its own, a few batches ahead and no more.
+A task writes a batch to the JVM and waits until it is consumed; most of the work that builds
+batches is compiled code that can run meanwhile. The thread stays at most `BATCHES_AHEAD` batches
+ahead.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ T = TypeVar("T")
 
 BATCHES_AHEAD: Final = 2
 POLL_SECONDS: Final = 0.1
-"""How soon a thread notices that nobody wants its batches any more."""
+"""Time until the thread notices that the consumer stopped."""
 
 
 class _End:
-    """No more batches; why, if it was not the end of the data."""
+    """End of the batches, with the exception if they failed."""
 
     def __init__(self, failure: BaseException | None) -> None:
         self.failure = failure
 
 
 def ahead(batches: Iterator[T]) -> Iterator[T]:
-    """The same batches in the same order, and the same failure at the same place."""
+    """Yield the same batches in the same order, and raise the same exception at the same
+    position."""
     made: queue.Queue[T | _End] = queue.Queue(BATCHES_AHEAD)
     unwanted = threading.Event()
 

@@ -1,12 +1,12 @@
-"""What a batch reads: pure decisions over offsets and what streams hold now.
+"""Planning of batches: pure decisions over offsets and the current state of the streams.
 
-`settled` says where a query may go on, or that messages were lost; `advanced` how far the next
-batch goes under its limits; `ranges_between` and `split` cut that into tasks. Ranges are half-open
-and tile what lies between two offsets without gap or overlap.
+`settled` returns where a query continues, or raises on data loss; `advanced` returns the end of the
+next batch under its limits; `ranges_between` and `split` divide it into tasks. Invariant: ranges
+are half-open and cover everything between two offsets without gap or overlap.
 
-Gaps inside a stream are normal (deletes, newer values, interest), so only two things count as loss:
-a stream that begins behind where we go on, unless it is one that drops messages in the ordinary
-course of things, and a stream that is not the one we knew, or is shorter.
+Gaps inside a stream are normal (deletes, newer values, interest), so only two cases count as loss:
+a stream that begins after the position of the query, unless the stream drops messages in normal
+operation; and a stream that was recreated or truncated.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class StreamView:
     first_seq: int
     last_seq: int
     byte_count: int = 0
-    #: A consumer that acknowledges nothing would still remove what it read.
+    #: The retention removes what a consumer reads, even without acknowledgements.
     consumes: bool = False
-    #: Messages go in the ordinary course of things: that the stream begins later is no loss.
+    #: The stream drops messages in normal operation: a later first sequence is no loss.
     sheds: bool = False
     allows_direct: bool = False
     messages: int = 0
@@ -61,17 +61,17 @@ class StreamView:
 
     @property
     def front(self) -> int:
-        """In front of the first message there is."""
+        """The sequence before the first message."""
         return max(self.first_seq, 1) - 1
 
     @property
     def end(self) -> Position:
-        """Behind the last message there is."""
+        """The position after the last message."""
         return Position(self.last_seq, self.created)
 
     @property
     def mean_bytes(self) -> float:
-        """Of a message as it is stored."""
+        """Mean size of a stored message."""
         return self.byte_count / max(1, self.messages)
 
     @property
@@ -94,16 +94,16 @@ class SeqRange:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How much a batch may hold; 0 is no limit."""
+    """Size limits of a batch; 0 is no limit."""
 
     offsets_max: int = 0
     bytes_max: int = 0
 
 
 def settled(start: Offset, views: Mapping[str, StreamView], *, fail_on_loss: bool) -> Offset:
-    """Where the query goes on in the streams as they are now; `DataLoss` if some of it is gone.
+    """Return where the query continues in the streams as they are now; raises `DataLoss` on loss.
 
-    A stream that the offset does not know is new to the query and read from its beginning.
+    A stream that the offset does not contain is new to the query and read from its beginning.
     """
     found: dict[str, Position] = {}
     for name, view in views.items():
@@ -119,14 +119,14 @@ def settled(start: Offset, views: Mapping[str, StreamView], *, fail_on_loss: boo
 
 
 def removed_after(view: StreamView, position: Position) -> int:
-    """Sequences after a position that the stream's limits have removed."""
+    """Return the number of sequences after a position that the stream's limits removed."""
     if view.created != position.created or view.sheds:
         return 0
     return max(0, view.front - position.seq)
 
 
 def fault_of(view: StreamView, position: Position) -> str:
-    """What was lost behind a position; empty if nothing was."""
+    """Describe what was lost after a position; empty if nothing was."""
     name = view.name
     if view.created != position.created:
         return (
@@ -153,7 +153,7 @@ def _mended(view: StreamView, position: Position) -> Position:
 
 
 def advanced(start: Offset, views: Mapping[str, StreamView], limits: ReadLimits) -> Offset:
-    """The end of the batch that begins at `start`, which has been settled."""
+    """Return the end of the batch that begins at `start`, which `settled` returned."""
     room = {
         name: max(0, views[name].last_seq - position.seq)
         for name, position in start.streams.items()
@@ -173,7 +173,8 @@ def advanced(start: Offset, views: Mapping[str, StreamView], limits: ReadLimits)
 
 
 def shared(room: Mapping[str, int], total_max: int) -> dict[str, int]:
-    """Counts cut down in proportion until their sum fits; who has some gets some, if possible."""
+    """Reduce counts in proportion until their sum fits; give every stream at least one if
+    possible."""
     total = sum(room.values())
     if total <= total_max:
         return dict(room)
@@ -187,14 +188,14 @@ def shared(room: Mapping[str, int], total_max: int) -> dict[str, int]:
 
 
 def available(start: Offset, views: Mapping[str, StreamView]) -> int:
-    """Sequences between a settled offset and the ends of its streams."""
+    """Return the number of sequences between a settled offset and the ends of its streams."""
     return sum(
         max(0, views[name].last_seq - position.seq) for name, position in start.streams.items()
     )
 
 
 def ranges_between(start: Offset, end: Offset) -> list[SeqRange]:
-    """What lies between two offsets. A stream made anew in between is read from its beginning."""
+    """Return the ranges between two offsets. A recreated stream is read from its beginning."""
     found: list[SeqRange] = []
     for name, position in sorted(end.streams.items()):
         before = start.streams.get(name)
@@ -206,7 +207,7 @@ def ranges_between(start: Offset, end: Offset) -> list[SeqRange]:
 
 
 def clipped(ranges: Sequence[SeqRange], views: Mapping[str, StreamView]) -> list[SeqRange]:
-    """Ranges without what lies in front of their streams' first message."""
+    """Cut ranges at the first message of their streams."""
     cut = [replace(one, start=max(one.start, views[one.stream].front + 1)) for one in ranges]
     return [one for one in cut if len(one)]
 
@@ -214,7 +215,8 @@ def clipped(ranges: Sequence[SeqRange], views: Mapping[str, StreamView]) -> list
 def split(
     ranges: Sequence[SeqRange], *, partitions_min: int = 0, records_max: int
 ) -> list[SeqRange]:
-    """Ranges cut into even parts: none longer than `records_max`, as many as asked for."""
+    """Split ranges evenly: none longer than `records_max`, at least `partitions_min` if
+    possible."""
     total = sum(map(len, ranges))
     parts: list[SeqRange] = []
     for one in ranges:

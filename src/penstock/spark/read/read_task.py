@@ -1,8 +1,8 @@
-"""A task: one range of sequences of one stream, as record batches for Spark.
+"""Read task: one range of sequences of one stream, as record batches for Spark.
 
-It resumes behind the last row it has handed on when the server goes away and comes back, so Spark
-sees each message once. What the stream no longer holds is an error, or left out where the options
-or the nature of the stream say so; a range that ends in deleted messages ends all the same.
+After a lost connection it resumes after the last row it returned, so Spark gets each message once.
+Missing messages raise an error, or are skipped where the options or the retention of the stream
+allow it. A range that ends in deleted messages still ends.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 HEARTBEATS_PER_POLL: Final = 3
 RETRY_SECONDS_MAX: Final = 10.0
-#: Of smaller messages the header with the size weighs as much as the payload.
+#: Below this size the header with the size is as large as the payload.
 HEADERS_ONLY_BYTES_MIN: Final = 128
 CONSUMER, DIRECT, SINGLE = "consumer", "direct", "single"
-#: There are as many consumers as may be; a work queue has none without acknowledgements.
+#: Consumer limit reached; a work queue allows no consumer without acknowledgements.
 NO_CONSUMER_CODES: Final = frozenset({10026, 10084})
 
 log = logging.getLogger(__name__)
@@ -51,13 +51,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(init=False)
 class RangePartition(InputPartition):
-    """What a task is told: numbers and names, no secrets."""
+    """Description of a task: numbers and names, no secrets."""
 
     range: SeqRange
     filters: tuple[str, ...]
     mode: str
     may_shrink: bool
-    """Whether the stream's limits may remove messages before they are read: in a table."""
+    """True in a table: the stream's limits may remove messages before they are read."""
 
     def __init__(
         self, seqs: SeqRange, filters: tuple[str, ...], mode: str, *, may_shrink: bool = False
@@ -70,7 +70,7 @@ class RangePartition(InputPartition):
 
 
 def mode_for(view: StreamView, read_mode: str) -> str:
-    """How ranges of a stream are read."""
+    """Return how ranges of a stream are read."""
     if read_mode == CONSUMER or (read_mode != DIRECT and not view.consumes):
         return CONSUMER
     return DIRECT if view.allows_direct else SINGLE
@@ -82,7 +82,7 @@ def read_range(
     options: ReadOptions,
     plan: PayloadPlan | None = None,
 ) -> Iterator[Any]:
-    """Record batches of about `BATCH_RECORDS` rows. What comes in smaller pieces is joined."""
+    """Yield record batches of about `BATCH_RECORDS` rows; joins smaller batches."""
     payloads = _payload_columns(partition, schema, options, plan)
     maker = RowMaker(partition.range.stream, schema, payloads)
     reading = RangeReading(partition, options, payloads=maker.needs_payloads)
@@ -92,7 +92,7 @@ def read_range(
         held.append(maker.make(batch, headers_only=reading.is_headers_only))
         rows += batch.count
         byte_count += batch.byte_count
-        # Half is as good as whole to Spark, and spares the copy that joining is.
+        # Half a batch is as good for Spark, and avoids the copy of a join.
         if rows >= BATCH_RECORDS // 2 or byte_count >= BATCH_BYTES // 2:
             yield maker.join(held)
             held, rows, byte_count = [], 0, 0
@@ -105,7 +105,7 @@ def read_range(
 def _payload_columns(
     partition: RangePartition, schema: StructType, options: ReadOptions, plan: PayloadPlan | None
 ) -> PayloadColumns | None:
-    """Decodes payloads, if a column is made of them."""
+    """Return the payload decoder, or None if no column needs one."""
     if plan is None or VALUE not in schema.names:
         return None
     from penstock.spark.compat import to_arrow_type  # needs pyspark, which other readers do not
@@ -116,7 +116,7 @@ def _payload_columns(
 
 
 class RangeReading:
-    """One range, through as many attempts as it takes."""
+    """Reads one range, with retries."""
 
     def __init__(
         self, partition: RangePartition, options: ReadOptions, *, payloads: bool = True
@@ -127,7 +127,7 @@ class RangeReading:
         self._may_shrink = partition.may_shrink
         self._position_removed = partition.range.start - 1
         self.removed = 0
-        """Sequences that the stream's limits removed before they were read."""
+        """Number of sequences that the stream's limits removed before they were read."""
         self._payloads = payloads
         self._pulls = True
         self._options = options
@@ -137,10 +137,10 @@ class RangeReading:
         )
         self._view: StreamView | None = None
         self.is_headers_only = False
-        """Whether the last batch came without payloads, its headers with the sizes."""
+        """True if the last batch came without payloads, with the sizes in its headers."""
 
     def batches(self) -> Iterator[Batch]:
-        """Every message of the range, ascending, each once."""
+        """Yield every message of the range once, in ascending order."""
         failures = 0
         deadline = 0.0
         while True:
@@ -164,13 +164,14 @@ class RangeReading:
             time.sleep(min(pause, RETRY_SECONDS_MAX))
 
     def _has_time(self, failures: int, deadline: float) -> bool:
-        """A server that was there is waited for; one that never was is asked a few times."""
+        """Return True if a retry is allowed: until the deadline once connected, else `retries`
+        times."""
         if self._view is None:
             return failures <= self._options.retries
         return time.monotonic() < deadline
 
     def _attempt(self) -> Iterator[Batch]:
-        """The rest of the range, unless something comes between."""
+        """Yield the rest of the range."""
         self._check_now()
         if self._view is None or self._position + 1 >= self._range.stop:
             return
@@ -209,7 +210,8 @@ class RangeReading:
         )
 
     def _falls_back(self, error: BulkError) -> bool:
-        """Whether there is another way, since no consumer may be made, or none be asked."""
+        """Return True if another read mode remains after consumers or pull requests were
+        refused."""
         if isinstance(error, NotPermitted) and MSG_NEXT in str(error) and self._pulls:
             self._pulls = False
             return True
@@ -222,15 +224,16 @@ class RangeReading:
         self._mode = DIRECT if self._view.allows_direct else SINGLE
         return True
 
-    # -- what was lost
+    # -- data loss
 
     def _check_now(self) -> None:
         self._check(self._reader.stream_state(self._range.stream), self._position)
 
     def _check_gap(self, position: int) -> None:
-        """Messages are missing behind a position: deleted, filtered, or evicted before their time.
+        """Check a gap after a position: the messages were deleted, filtered, or evicted before the
+        read.
 
-        A stream never begins earlier than it did, so what it says now holds for then.
+        The first sequence of a stream never decreases, so its current state covers the past.
         """
         if position >= 0 and self._view is not None and not self._view.sheds:
             view = StreamView.of(self._reader.stream_state(self._range.stream))
@@ -241,7 +244,7 @@ class RangeReading:
                 self._lose(fault)
 
     def _check(self, state: StreamSummary, position: int) -> None:
-        """`DataLoss` if the stream is not what was planned for."""
+        """Raise `DataLoss` if the stream is not the one that was planned."""
         view = StreamView.of(state)
         self._view = view
         if self._shrank(view, position):
@@ -255,7 +258,7 @@ class RangeReading:
         if fault:
             self._lose(fault)
             if view.created != self._range.created:
-                # Another stream's messages are not what this range means.
+                # The range does not refer to the messages of a recreated stream.
                 raise _Gone
 
     def _shrank(self, view: StreamView, position: int) -> bool:
@@ -285,4 +288,4 @@ class RangeReading:
 
 
 class _Gone(DataLoss):
-    """The stream of this range is no more, and the options say to go on."""
+    """The stream of this range no longer exists, and the options allow the query to continue."""

@@ -1,7 +1,7 @@
-"""A stream as a table: everything between two places, cut into tasks when the query is planned.
+"""A stream as a table: everything between two positions, divided into tasks when Spark plans.
 
-The end is fixed at that moment, so a query reads what was there when it began, however fast others
-write. Filters of the query narrow what is read, where Spark hands them on.
+The end is fixed at planning time, so a query reads what existed when it began, whatever is written
+later. Filters of the query narrow the read, where Spark passes them on.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class StreamTable(DataSourceReader):
     def _narrow(
         self, desk: StreamMetadata, views: Mapping[str, StreamView], start: Offset, end: Offset
     ) -> tuple[Offset, Offset]:
-        """What the filters leave between two offsets."""
+        """Return the part between two offsets that the filters select."""
         wanted = self._narrowing
         starts: dict[str, Position] = {}
         ends: dict[str, Position] = {}
@@ -112,7 +112,7 @@ class StreamTable(DataSourceReader):
 
 
 def _without_removed(start: Offset, views: Mapping[str, StreamView]) -> Offset:
-    """An offset that begins where its streams do now; what their limits removed is logged."""
+    """Return an offset that begins at the current first messages; log what the limits removed."""
     found = dict(start.streams)
     for name, position in start.streams.items():
         count = removed_after(views[name], position)
@@ -128,7 +128,7 @@ def _without_removed(start: Offset, views: Mapping[str, StreamView]) -> Offset:
 
 
 def log_plan(parts: Sequence[InputPartition], schema: StructType, filters: Sequence[str]) -> None:
-    """One line that says what will be read, and what the server leaves out."""
+    """Log one line that describes what is read, and what the server omits."""
     ranges = [one.range for one in parts if isinstance(one, RangePartition)]
     spans: dict[str, tuple[int, int]] = {}
     for one in ranges:
@@ -153,7 +153,7 @@ def partitions_of(
     *,
     may_shrink: bool = False,
 ) -> list[InputPartition]:
-    """Tasks for what lies between two offsets."""
+    """Return the tasks for the range between two offsets."""
     parts = split(
         clipped(ranges_between(start, end), views),
         partitions_min=options.min_partitions,
@@ -173,7 +173,7 @@ def read_partition(
     options: ReadOptions,
     plan: PayloadPlan | None = None,
 ) -> Iterator[Any]:
-    """Spark makes an empty partition of its own when there is none."""
+    """Read a partition; for the empty partition that Spark creates when there is none, no rows."""
     if not isinstance(partition, RangePartition):
         return iter(())
     return read_range(partition, schema, options, plan)

@@ -1,9 +1,9 @@
-"""How far a streaming query is behind, as its driver sees it, and where that is shown.
+"""Lag of a streaming query, computed in the driver, and where it is published.
 
-Spark takes no metrics from sources written in Python, but shows the JSON of `reportLatestOffset` in
-each progress: the lag is in there, under `lag`. If the options name a bucket, it is written there
-too, when Spark reports that a batch is done. Showing a lag never fails a query: what cannot be
-asked is left out, what cannot be written is logged.
+Spark accepts no metrics from Python sources, but shows the JSON of `reportLatestOffset` in each
+progress report: the lag is in there, under `lag`. If the options name a bucket, the driver also
+writes it there after each batch. Invariant: lag reporting never fails a query. A lag that cannot be
+requested is omitted; a failed write is logged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def lag_of(
     options: ReadOptions, end: Offset, views: Mapping[str, StreamView]
 ) -> dict[str, dict[str, Any]]:
-    """For each stream the sequences after `end`, and the age of the first message there.
+    """Return for each stream the number of sequences after `end`, and the age of the first message.
 
     Sequences count deleted messages as well.
     """
@@ -61,7 +61,7 @@ def _age(options: ReadOptions, stream: str, seq: int) -> float | None:
 
 
 def show_cursor(options: ReadOptions, end: Offset, lag: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the cursor of this query into the bucket that the options name."""
+    """Write the cursor of this query to the bucket that the options name."""
     streams = {
         name: {"seq": position.seq, "created": position.created, **lag.get(name, {})}
         for name, position in sorted(end.streams.items())

@@ -1,7 +1,7 @@
-"""The options of reading streams: what is read, from where to where, and in which portions.
+"""Options for reading streams: what is read, the start and end, and the batch sizes.
 
 Names follow Spark's Kafka source where they mean the same. Sequences and times stay text here,
-since they may be words or JSON; `places` reads them.
+because they may be words or JSON; `start_positions.places` parses them.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
 
     @property
     def fails_on_loss(self) -> bool:
-        """Whether a lost stream, or one that is not the one that was planned for, is an error."""
+        """True if a missing, recreated or truncated stream is an error."""
         return self.fail_on_data_loss is not False
 
     @property
     def fails_on_removal(self) -> bool:
-        """Whether messages that a stream's limits removed in time are an error in a table too."""
+        """True if messages that the stream's limits removed are an error in a table too."""
         return self.fail_on_data_loss is True

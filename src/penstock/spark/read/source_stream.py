@@ -1,11 +1,11 @@
-"""A stream as a streaming table: the driver's side of a query that goes on.
+"""A stream as a streaming table: the driver side of a streaming query.
 
-Spark's checkpoint is the only cursor; nothing is acknowledged to the server. This object lives in
-a Python process beside the driver for one run of the query and remembers three things: where the
-query began, when the last batch was handed out, and what "now" means under AvailableNow.
+Spark's checkpoint is the only cursor; nothing is acknowledged to the server. This object lives in a
+Python process next to the driver for one run of the query. It keeps three things: where the query
+began, when the last batch was returned, and what "now" means under AvailableNow.
 
-A query that starts at a moving place ("latest", or a time that is not there yet) first makes an
-empty batch, so that the place is in the checkpoint before anything depends on it (see `offsets`).
+A query that starts at a moving position ("latest", or a time in the future) first creates an empty
+batch, so that the position is in the checkpoint before anything depends on it (see `offsets`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Views = dict[str, StreamView]
 
 
 class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says how far there is to read, and plans each batch."""
+    """Returns the end of each batch, and plans its tasks."""
 
     def __init__(
         self, options: ReadOptions, schema: StructType, plan: PayloadPlan | None = None
@@ -88,7 +88,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None
         self._handed_out = time.monotonic()
         self._ended: Offset | None = None
-        """Where the last batch ends that was handed out."""
+        """End of the last batch returned."""
 
     # -- offsets
 
@@ -105,7 +105,8 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What makes Spark tell us when limits do not count: all of them are applied by us."""
+        """Return a limit, so that Spark reports when limits do not apply; this class applies them
+        all."""
         options = self._options
         if options.max_offsets_per_trigger:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -137,10 +138,10 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pause = min(2 * pause, IDLE_PAUSE_SECONDS_MAX)
 
     def _latest(self) -> dict[str, Any]:
-        """The ends of all streams, for versions of Spark that say neither start nor limit.
+        """Return the ends of all streams, for Spark versions that pass neither start nor limit.
 
-        Where the query began is known in its first run, and goes into its first offset then. After
-        a restart the first batch is checked when it is planned.
+        In the first run of a query its start is known and goes into its first offset. After a
+        restart the first batch is checked when it is planned.
         """
         desk = StreamMetadata(self._options)
         before = self._ended or self._initial
@@ -171,7 +172,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {name: view.last_seq for name, view in views.items()}
 
     def _now(self, desk: StreamMetadata) -> Views:
-        """The streams as they are, or as they were when AvailableNow began."""
+        """Return the streams as they are, or as they were when AvailableNow began."""
         views = desk.views()
         if self._target is None:
             return views
@@ -181,12 +182,12 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _end(self, before: Offset, views: Views, *, unlimited: bool) -> Offset | None:
-        """The end of a batch that begins at `before`; None if there shall be none yet."""
+        """Return the end of a batch that begins at `before`; None if no batch is due."""
         start = settled(before, views, fail_on_loss=self._options.fails_on_loss)
         limits = ReadLimits() if unlimited else self._limits()
         is_due = unlimited or self._is_due(available(start, views))
         end = advanced(start, views, limits) if is_due else start
-        # A stream that left the list keeps its cursor, for when it comes back.
+        # A stream removed from the list keeps its cursor, in case it is added again.
         absent = {name: one for name, one in before.streams.items() if name not in views}
         end = Offset({**absent, **end.streams})
         has_more = is_due and dict(end.streams) != dict(before.streams)
@@ -200,7 +201,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _is_due(self, count: int) -> bool:
-        """Whether there is enough for a batch, or the wait was long enough."""
+        """Return True if there is enough for a batch, or the wait was long enough."""
         return (
             count >= self._options.min_offsets_per_trigger
             or self._target is not None
@@ -219,7 +220,8 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions_of(self._options, first, Offset(known), views, filters)
 
     def _check(self, first: Offset, last: Offset, views: Mapping[str, StreamView]) -> None:
-        """A batch that is planned again after a restart may find the stream changed."""
+        """Raise `DataLoss` if a batch that is planned again after a restart finds a changed
+        stream."""
         inside = {name: one for name, one in first.streams.items() if name in last.streams}
         for name, one in inside.items():
             if one.created != last.streams[name].created and self._options.fails_on_loss:
@@ -237,18 +239,19 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._schema, self._options, self._plan)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's checkpoint is the only cursor; a bucket shows it, if the options name one."""
+        """Publish the cursor if the options name a bucket; the checkpoint stays the only real
+        cursor."""
         if self._options.cursor_bucket:
             done = Offset.from_json(end)
             lag = lag_of(self._options, done, StreamMetadata(self._options).views())
             show_cursor(self._options, done, lag)
 
     def stop(self) -> None:
-        """Connections end with the process."""
+        """Do nothing: connections end with the process."""
 
 
 def _limits_of(options: ReadOptions) -> list[str]:
-    """Names of the options that limit batches."""
+    """Return the names of the options that limit batches."""
     limits = {
         "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
         "maxBytesPerTrigger": options.max_bytes_per_trigger,

@@ -1,7 +1,7 @@
-"""Where a read begins and ends, as the options say it: words, numbers, times, or JSON by stream.
+"""Parse the start and end of a read from the options: words, numbers, times, or JSON by stream.
 
-Pure: a place is only a wish here. What sequence it is, the stream decides (`planning`), and for a
-time the server (`desk`).
+No I/O. `StreamMetadata` resolves a place to a sequence: from the state of the stream, and for a
+time with a request to the server.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """The first message there is."""
+    """The first message of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Behind the last message there is."""
+    """After the last message of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def places(
     timestamp: tuple[str, str],
     default: Place,
 ) -> dict[str, Place]:
-    """A place for each stream. `seq` and `timestamp` are an option's name and what it says."""
+    """Return a place for each stream. `seq` and `timestamp` are pairs of option name and value."""
     if seq[1] and timestamp[1]:
         raise OptionError(f"give one of {seq[0]}, {timestamp[0]}, not both")
     if seq[1]:
@@ -123,6 +123,6 @@ def _time_place(name: str, value: Any) -> Place:
 
 
 def time_ns(time: datetime) -> int:
-    """Nanoseconds since 1970; a time without a zone is in UTC."""
+    """Return nanoseconds since 1970; a time without a zone is in UTC."""
     since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * US_NS

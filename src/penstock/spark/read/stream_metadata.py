@@ -1,7 +1,7 @@
-"""What the driver asks the server: how streams are now, and which sequence a place is.
+"""Requests of the driver to the server: the current state of streams, and the sequence of a place.
 
-Questions go over one kept connection and are asked again while the server is away, as often as the
-options say. Every failure comes out as a `SourceError` that says what to do.
+Requests use one shared connection and are retried while the server is unreachable, as often as the
+options allow. Every failure raises a `SourceError` that names the remedy.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ RETRY_SECONDS_MAX: Final = 10.0
 
 
 class StreamMetadata:
-    """Answers questions of the driver about the streams of one source."""
+    """Metadata of the streams of one source."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self.streams = stream_names(options)
 
     def views(self) -> dict[str, StreamView]:
-        """Every stream as it is now."""
+        """Return the current state of every stream."""
         reader = shared_reader(self._options)
         found = {}
         for name in self.streams:
@@ -46,7 +46,7 @@ class StreamMetadata:
     def starts(
         self, places: Mapping[str, Place], views: Mapping[str, StreamView]
     ) -> dict[str, Position]:
-        """In front of each place."""
+        """Return the position before each place."""
         return {
             name: Position(self._first(place, views[name]) - 1, views[name].created)
             for name, place in places.items()
@@ -55,7 +55,7 @@ class StreamMetadata:
     def ends(
         self, places: Mapping[str, Place], views: Mapping[str, StreamView]
     ) -> dict[str, Position]:
-        """The last sequence each place lets in, which the stream has reached."""
+        """Return the last sequence each place includes, limited to the end of the stream."""
         found = {}
         for name, place in places.items():
             view = views[name]
@@ -64,7 +64,7 @@ class StreamMetadata:
         return found
 
     def first_since(self, view: StreamView, time_ns: int) -> int:
-        """The first sequence at or after a time, or the one behind the last."""
+        """Return the first sequence at or after a time, or the one after the last."""
         reader = shared_reader(self._options)
         found = self._ask(view.name, lambda: reader.first_since(view.name, time_ns))
         return view.last_seq + 1 if found is None else found
@@ -92,7 +92,7 @@ class StreamMetadata:
 
 
 def stream_names(options: ReadOptions) -> tuple[str, ...]:
-    """The streams named by the options, each once."""
+    """Return the streams that the options name, without duplicates."""
     names = split_list(options.stream)
     if not names:
         raise OptionError("option stream names no stream")
@@ -103,5 +103,5 @@ def stream_names(options: ReadOptions) -> tuple[str, ...]:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Words between commas, each once."""
+    """Return the words between commas, without duplicates."""
     return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))

@@ -1,9 +1,9 @@
 """Messages of a stream as Arrow, Polars or pandas, without Spark: `penstock.read`.
 
-The columns, the reader and its rules are those of the format `jetstream`: a read ends where the
-stream ended when it began, resumes after a lost connection, and fails if messages were removed
-before they were read. `cursor` says how far a read came and of which stream; a later read takes it
-as `after`, and refuses another stream of the same name. Nothing here imports pyspark.
+Columns, reader and rules are those of the format `jetstream`: a read ends where the stream ended
+when it began, resumes after a lost connection, and fails if messages were removed before they were
+read. `cursor` records the stream and the end of a read; a later read takes it as `after` and
+rejects another stream of the same name. This module does not import pyspark.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def read(
     """Read what a stream holds now.
 
     `last` is a duration (`"1h"`), `since` and `until` are times (ISO 8601, UTC without a zone),
-    `after` the `cursor` of an earlier read. `columns` are some of those of the format `jetstream`;
-    without `data` no payload is transferred. `url` is `NATS_URL` by default, `creds` the path of a
-    credentials file; `connection` are further connection options of the format, in snake case
-    (`user`, `password`, `nkey_seed_file`, `tls_ca`, …).
+    `after` is the `cursor` of an earlier read. `columns` is a subset of those of the format
+    `jetstream`; without `data` no payload is transferred. `url` defaults to `NATS_URL`, `creds` is
+    the path of a credentials file; `connection` are further connection options of the format, in
+    snake case (`user`, `password`, `nkey_seed_file`, `tls_ca`, …).
     """
     if sum(map(bool, (last, since, first_seq, after))) > 1:
         raise OptionError("give one of last, since, first_seq, after, not several")
@@ -81,7 +81,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A range as `read_range` takes it."""
+    """A range in the form `read_range` takes."""
 
     range: SeqRange
     filters: tuple[str, ...]
@@ -90,9 +90,9 @@ class _Part:
 
 
 class StreamRows:
-    """What `read` found. It is read each time it is asked for; `cursor` is where it ends.
+    """Result of `read`. Every access reads the range again; `cursor` is its end.
 
-    Libraries that take Arrow streams (DuckDB, Polars, pandas, pyarrow) take this object.
+    Libraries that accept Arrow streams (DuckDB, Polars, pandas, pyarrow) accept this object.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], part: _Part) -> None:
@@ -102,12 +102,12 @@ class StreamRows:
 
     @property
     def cursor(self) -> str:
-        """For `after`: every message up to here is in this read."""
+        """Value for `after`: this read contains every message up to here."""
         return json.dumps(Position(self._part.range.stop - 1, self._part.range.created).as_json())
 
     @property
     def schema(self) -> Any:
-        """A `pyarrow.Schema`."""
+        """The columns as a `pyarrow.Schema`."""
         import pyarrow as pa
 
         text = pa.string()
@@ -123,29 +123,29 @@ class StreamRows:
         return pa.schema([(name, kinds[name]) for name in self._columns])
 
     def batches(self) -> Iterator[Any]:
-        """Record batches, as they come."""
+        """Yield record batches as they arrive."""
         if not len(self._part.range):
             return iter(())
         return read_range(cast("RangePartition", self._part), self.schema, self._options)
 
     def reader(self) -> Any:
-        """A `pyarrow.RecordBatchReader`."""
+        """Return a `pyarrow.RecordBatchReader`."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`."""
+        """Return a `pyarrow.Table`."""
         return self.reader().read_all()
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`; headers are a list of structs."""
+        """Return a `polars.DataFrame`; headers are a list of structs."""
         import polars
 
         return polars.from_arrow(self.to_arrow())
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`."""
+        """Return a `pandas.DataFrame`."""
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -161,7 +161,7 @@ def _planned(
     last_seq: int | None,
     after: str,
 ) -> StreamRows:
-    """Fix the range now."""
+    """Resolve the range to fixed sequences."""
     desk = StreamMetadata(options)
     view = desk.views()[options.stream]
     start = max(first_seq, view.front + 1)

@@ -1,8 +1,8 @@
-"""Rows of a sink that cannot be stored: which they are, why, and what becomes of them.
+"""Rows of a sink that cannot be stored: detection, reason and handling.
 
-`Sieve.sift` takes them out of a batch before it is sent; what the stream itself refuses comes in
-later through `refuse`. Under the policy `fail` the first one is an error that names partition, row,
-subject and reason; otherwise bad rows are counted, and kept as dead letters if that was asked for.
+`Sieve.sift` removes them from a batch before it is sent; rows that the stream refuses come in later
+through `refuse`. Under the policy `fail` the first bad row raises an error with partition, row,
+subject and reason; otherwise bad rows are counted, and kept as dead letters if the options say so.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from penstock.spark.write.subject_coverage import Coverage
     from penstock.spark.write.worker_publisher import WorkerPublisher
 
-#: `NATS/1.0` and line ends; `Nats-Msg-Id: `; and what an atomic batch adds to a header.
+#: Size of `NATS/1.0` and line ends; of `Nats-Msg-Id: `; and of what an atomic batch adds to a
+#: header.
 HEADER_BYTES: Final = 12
 ID_BYTES: Final = 15
 BATCH_BYTES: Final = 75
 
 
 class BadRecord(NamedTuple):
-    """A row of a batch. `row` counts within the batch."""
+    """A bad row of a batch. `row` is its index within the batch."""
 
     row: int
     subject: str | None
@@ -39,8 +40,8 @@ class BadRecord(NamedTuple):
 
 
 class Sieve:
-    """Takes bad rows out of the batches of one task. Unless it `is_thorough`, ids, headers and
-    sizes are looked at only when a batch could not be encoded."""
+    """Removes bad rows from the batches of one task. Unless `is_thorough`, it checks ids, headers
+    and sizes only after a batch failed to encode."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Sieve:
         self.count = 0
 
     def sift(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """The rows that can be sent; `start` is how many rows of the task came before."""
+        """Return the rows that can be sent; `start` is the number of earlier rows of the task."""
         bad = self._payload_faults(batch) | self._subject_faults(batch)
         if self._is_thorough:
             bad |= self._other_faults(batch, bad)
@@ -78,7 +79,7 @@ class Sieve:
         return batch.take(pa.array(kept, pa.int64()))
 
     def refuse(self, batch: pa.RecordBatch, bad: list[BadRecord], start: int) -> None:
-        """Deal with bad rows of a batch; the policy `fail` raises."""
+        """Handle bad rows of a batch; the policy `fail` raises."""
         if self._policy == FAIL:
             raise self.error(bad, start)
         self.count += len(bad)
@@ -96,14 +97,14 @@ class Sieve:
         )
 
     def explained(self, batch: pa.RecordBatch, start: int, otherwise: Exception) -> SinkError:
-        """Why a batch could not be encoded, in words that name a row."""
+        """Return an error that names the row because of which a batch failed to encode."""
         bad = self._other_faults(batch, {})
         if bad:
             return self.error([bad[row] for row in sorted(bad)], start)
         return SinkError(f"partition {self._task.partition}: {otherwise}")
 
     def _payload_faults(self, batch: pa.RecordBatch) -> dict[int, BadRecord]:
-        """Rows whose value could not be encoded."""
+        """Return the rows whose value could not be encoded."""
         if REASON not in batch.schema.names:
             return {}
         reasons = batch.column(REASON)

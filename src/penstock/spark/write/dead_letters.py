@@ -1,8 +1,9 @@
-"""Rows that could not be stored, kept with the reason: in a stream, or as Parquet files.
+"""Dead letters: rows that could not be stored, kept with the reason in a stream or as Parquet
+files.
 
-Dead letters are kept before their task ends well. A repeated attempt keeps them once: in a stream
-by an id made of the row's content and partition, within that stream's duplicate window; as files by
-a name that is the same in every attempt.
+Dead letters are durable before their task succeeds. A repeated attempt stores them once: in a
+stream by an id derived from the row's content and partition, within that stream's duplicate window;
+as files by a name that is the same in every attempt.
 """
 
 from __future__ import annotations
@@ -26,39 +27,39 @@ if TYPE_CHECKING:
     from penstock.spark.write.sink_task import Task
 
 ID_BYTES: Final = 16
-#: Rows of one file, and of what a task holds in memory.
+#: Maximum number of rows in one file, and in the memory of a task.
 FILE_ROWS: Final = 10_000
-#: Kept free in a message for headers.
+#: Space reserved in a message for headers.
 HEADER_ROOM_BYTES: Final = 16 << 10
 REASON_CHARS_MAX: Final = 1000
 SAFE: Final = "!#$&'()*+,-./:;<=>?@[]^_`{|}~ "
 
 
 class DeadLetters(Protocol):
-    """Where the bad rows of one task go."""
+    """Destination of the bad rows of one task."""
 
     def add(self, rows: pa.RecordBatch, bad: list[BadRecord], start: int) -> None:
-        """Take rows with their reasons; `start` is how many rows of the task came before."""
+        """Add rows with their reasons; `start` is the number of earlier rows of the task."""
         ...
 
     def finish(self) -> None:
-        """Return when everything is kept."""
+        """Return when everything is durable."""
         ...
 
     def close(self) -> None:
-        """Release what is open; without `finish` before, letters may be missing."""
+        """Release resources; without an earlier `finish`, letters may be missing."""
         ...
 
 
 def dead_letters(options: SinkOptions, task: Task) -> DeadLetters | None:
-    """The letters of a task; None if rows are not kept."""
+    """Return the destination of a task's dead letters; None if they are not kept."""
     if options.dead_letter_subject:
         return StreamLetters(options, task)
     return FileLetters(options, task) if options.dead_letter_path else None
 
 
 class StreamLetters:
-    """Publishes bad rows under one subject, with headers that say what they were."""
+    """Publishes bad rows under one subject, with headers that describe their origin."""
 
     def __init__(self, options: SinkOptions, task: Task) -> None:
         self._options = options
@@ -124,7 +125,7 @@ class StreamLetters:
 
 
 class FileLetters:
-    """Writes bad rows into Parquet files, whose names tell query, batch and partition."""
+    """Writes bad rows to Parquet files, whose names contain query, batch and partition."""
 
     def __init__(self, options: SinkOptions, task: Task) -> None:
         from penstock.spark.files.archive_storage import storage_for
@@ -157,7 +158,7 @@ class FileLetters:
             self._write()
 
     def close(self) -> None:
-        """Nothing is open between files."""
+        """Do nothing: no file stays open between writes."""
 
     def _write(self) -> None:
         out = io.BytesIO()

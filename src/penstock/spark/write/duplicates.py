@@ -1,15 +1,15 @@
-"""Duplicate answers: rows that the stream did not store because it has their id.
+"""Duplicate replies: rows that the stream did not store because it already has their id.
 
-After a failure that is right: the row was stored by an earlier attempt. Otherwise it is a loss, so
-under the policy `fail` a duplicate is an error that names the id, unless this very row may have
-been written before:
+After a failure that is correct: an earlier attempt stored the row. Otherwise the row is lost, so
+under the policy `fail` a duplicate raises an error with the id, unless this very row may have been
+written before:
 
-- Two rows of one batch never stand for one message. The sequences in the answers show it, within a
-  task here and over all tasks in the driver (`check_tasks`).
+- Two rows of one batch never stand for one message. The sequences in the replies reveal it, within
+  a task here and across tasks in the driver (`check_tasks`).
 - A first attempt (attempt 0) finds no message that was stored after it began.
-- A batch write that is neither repeated by Spark nor named by `writeId` finds nothing at all.
-- A message that was there before has the row's subject and payload. That is compared for up to
-  COMPARED_MAX rows of a task, as a restarted query may repeat very many.
+- A batch write that is neither repeated by Spark nor named by `writeId` finds no message at all.
+- A message that existed before has the row's subject and payload. That is compared for up to
+  COMPARED_MAX rows of a task, because a restarted query may repeat very many.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SKIP_HINT: Final = "set onDuplicate to skip if rows are meant to be stored once 
 
 
 class Content:
-    """What a row would be in the stream."""
+    """Subject, payload and id a row would have in the stream, and its place in the input."""
 
     __slots__ = ("id", "payload", "place", "subject")
 
@@ -48,7 +48,7 @@ class Content:
 
 
 class DuplicateCheck:
-    """Judges the duplicate answers of one task; counts those that are right in `count`."""
+    """Checks the duplicate replies of one task; `count` is the number of valid ones."""
 
     def __init__(
         self, outlet: WorkerPublisher, task: Task, policy: str, row_at: Callable[[int], Content]
@@ -65,14 +65,14 @@ class DuplicateCheck:
         return len(self.seqs)
 
     def judge(self, repeats: Sequence[Repeat]) -> None:
-        """Take duplicate answers; `SinkError` if one of them means that a row is lost."""
+        """Take duplicate replies; raises `SinkError` if one of them means that a row is lost."""
         for one in repeats:
             if self._policy == FAIL:
                 self._judge(one)
             self.seqs.append(one.seq)
 
     def finish(self) -> None:
-        """All answers are in: no two of them name one message."""
+        """After all replies: raise `SinkError` if two of them name the same message."""
         if self._policy == FAIL and (seq := twice(self.seqs)) is not None:
             raise SinkError(
                 f"two rows of partition {self._task.partition} have the message id "
@@ -119,7 +119,7 @@ class DuplicateCheck:
 
 
 def check_tasks(outlet: WorkerPublisher, written: Sequence[Written]) -> None:
-    """What no task sees alone: rows of two tasks with one id. Called in the driver."""
+    """Detect rows of two tasks with one id, which no task can see alone. Called in the driver."""
     stream = outlet.config["name"]
     hint = f"set msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
     bases = [one.base for one in written if one.rows]
@@ -140,7 +140,7 @@ def check_tasks(outlet: WorkerPublisher, written: Sequence[Written]) -> None:
 
 
 def twice(seqs: Sequence[int]) -> int | None:
-    """A sequence that is there more than once, if there is one."""
+    """Return a sequence that occurs more than once; None if there is none."""
     if len(seqs) < 2:
         return None
     counts = pc.value_counts(pa.array(seqs, pa.int64()))
@@ -149,7 +149,7 @@ def twice(seqs: Sequence[int]) -> int | None:
 
 
 def message_at(outlet: WorkerPublisher, seq: int) -> dict[str, Any] | None:
-    """A stored message; None if it was removed."""
+    """Return a stored message; None if it was removed."""
     try:
         found = outlet.call(f"STREAM.MSG.GET.{outlet.config['name']}", {"seq": seq})
     except Refused:
@@ -159,7 +159,7 @@ def message_at(outlet: WorkerPublisher, seq: int) -> dict[str, Any] | None:
 
 
 def id_at(outlet: WorkerPublisher, seq: int) -> str:
-    """The id of a stored message, as far as it is known."""
+    """Return the id of a stored message; `?` if unknown."""
     message = message_at(outlet, seq)
     block = base64.b64decode(message.get("hdrs", "")) if message else b""
     return ((headers.get(block, MSG_ID) if block else None) or b"?").decode("utf-8", "replace")

@@ -1,7 +1,8 @@
-"""Rows of a task into a stream under delivery `strict`: sifted, then counted in a ledger.
+"""Writes the rows of a task to a stream under delivery `strict`: filtered, then recorded in a
+ledger.
 
-Every row that can be known to fail is taken out before an atomic batch is made of the others, since
-a server refuses a batch as a whole and does not say which row was at fault.
+Every row that is known to fail is removed before the others become an atomic batch, because a
+server refuses a batch as a whole and does not report which row was at fault.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ class LedgerWriter:
         )
 
     def sift(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that can be stored."""
+        """Return the rows of a batch that can be stored."""
         start = self._written.rows
         self._written.rows += batch.num_rows
         return self._sieve.sift(batch, start) if batch.num_rows else batch
 
     def write(self, batch: pa.RecordBatch, *, is_last: bool) -> None:
-        """Store rows that were sifted, or see that they are stored."""
+        """Store filtered rows, or verify that they are stored."""
         self._written.bytes += pc.sum(pc.binary_length(payload_column(batch))).as_py()
         try:
             self._ledger.write(self._layout.rows(batch), is_last=is_last)
@@ -71,7 +72,7 @@ class LedgerWriter:
             raise self._sieve.explained(batch, 0, error) from None
 
     def finish(self) -> Written:
-        """What was done; every dead letter is kept."""
+        """Return what was done; every dead letter is durable then."""
         if self._letters is not None:
             self._letters.finish()
         self._written.repeated = self._ledger.skipped

@@ -1,8 +1,9 @@
-"""Rows of a task into a stream, by message id or by none: many on their way, every answer counted.
+"""Writes the rows of a task to a stream, with or without message ids: many in flight, all
+confirmed.
 
-A batch is sifted for rows that cannot be stored, published, and remembered until its answers are
-in: refused rows go to the sieve, duplicates to the check. `finish` returns when every row is
-answered and every dead letter is kept.
+A batch is filtered for rows that cannot be stored, published, and remembered until its replies
+arrive: refused rows go to `Sieve`, duplicates to `DuplicateCheck`. `finish` returns when every row
+has a reply and every dead letter is durable.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class RowWriter:
         self._duplicates = DuplicateCheck(outlet, task, options.on_duplicate, self._content)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Send a batch; answers to earlier ones are dealt with."""
+        """Send a batch, and process the replies to earlier ones."""
         start, written = self._written.rows, self._written
         written.rows += batch.num_rows
         good = self._sieve.sift(batch, start)
@@ -89,7 +90,7 @@ class RowWriter:
         self._look()
 
     def finish(self) -> Written:
-        """Wait for every answer."""
+        """Wait for every reply."""
         self._outlet.publisher.settle()
         self._look()
         self._duplicates.finish()
@@ -102,15 +103,15 @@ class RowWriter:
         return written
 
     def _look(self) -> None:
-        """Deal with answers that are no plain success."""
+        """Process refusals and duplicates."""
         publisher = self._outlet.publisher
-        oldest = publisher.oldest_number  # read first: what is answered later stays at hand
+        oldest = publisher.oldest_number  # read first, so rows with later replies stay available
         self._refuse(sorted(publisher.take_refused(), key=lambda one: one.number))
         self._duplicates.judge(publisher.take_repeats())
         self._sent.forget(oldest)
 
     def _refuse(self, refusals: list[PublishRefusal]) -> None:
-        """Rows that the stream did not take, batch by batch."""
+        """Handle rows that the stream refused, batch by batch."""
         for start, found in groupby(
             ((self._sent.at(one.number), one) for one in refusals), key=lambda pair: pair[0].start
         ):
@@ -126,7 +127,7 @@ class RowWriter:
             self._sieve.refuse(pairs[0][0].batch, bad, start)
 
     def _content(self, number: int) -> Content:
-        """The row behind a publish."""
+        """Return the content of the row of a publish."""
         batch, row, start = self._sent.at(number)
         one = batch.slice(row, 1)
         ids = self._layout.ids.texts(one, self._scope) if self._layout.ids else None
@@ -141,10 +142,11 @@ class RowWriter:
 def ids_of_batch(
     outlet: WorkerPublisher, layout: RowLayout, task: Task, batch: pa.RecordBatch
 ) -> RowIds:
-    """How the rows of this task are named.
+    """Return how the rows of this task are named.
 
-    A streaming batch that an older version began is finished with the ids that it used, or its rows
-    would be stored again: its first row is in the stream under `stream:seq`, with this content.
+    A streaming batch that an older version began is finished with the ids that version used;
+    otherwise its rows would be stored again. In that case the stream holds its first row under
+    `stream:seq`, with this content.
     """
     ids = layout.ids
     if not ids.is_lineage or not task.is_streaming:
@@ -165,7 +167,7 @@ def ids_of_batch(
 
 
 def known_id(outlet: WorkerPublisher, subject: str, text: str) -> dict[str, Any] | None:
-    """The message that has this id, if the stream remembers it."""
+    """Return the message that has this id, if the stream remembers it."""
     try:
         said = probe(outlet, subject, text.encode())
         return message_at(outlet, int(said["seq"])) if said.get("duplicate") else None

@@ -1,6 +1,6 @@
-"""Rows on their way: which row a publish was, for as long as an answer to it may come.
+"""Rows in flight: maps publish numbers to rows until their replies are processed.
 
-Bounded by what the publisher lets be in flight, plus the batch that is being sent.
+The size is bounded by the publisher's window, plus the batch that is being sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SentRow(NamedTuple):
-    """A row of a batch; `start` is how many rows of the task came before the batch."""
+    """A row of a batch; `start` is the number of rows of the task before the batch."""
 
     batch: pa.RecordBatch
     row: int
@@ -21,13 +21,13 @@ class SentRow(NamedTuple):
 
 
 class SentRows:
-    """The batches of one task whose rows are not all answered."""
+    """The batches of one task with rows that lack a reply."""
 
     def __init__(self) -> None:
         self._batches: deque[tuple[int, pa.RecordBatch, int]] = deque()
 
     def add(self, first: int, batch: pa.RecordBatch, start: int) -> None:
-        """The rows of a batch are publishes from the number `first` on."""
+        """Add a batch whose rows are publishes from the number `first` on."""
         self._batches.append((first, batch, start))
 
     def at(self, number: int) -> SentRow:
@@ -37,6 +37,6 @@ class SentRows:
         raise LookupError(f"publish {number} is none of these rows")
 
     def forget(self, oldest: int) -> None:
-        """Every publish below this number is answered, and the answer was dealt with."""
+        """Drop batches below `oldest`: their rows have replies, and these are processed."""
         while self._batches and self._batches[0][0] + self._batches[0][1].num_rows <= oldest:
             self._batches.popleft()

@@ -1,9 +1,9 @@
-"""The sink of `jetstream`: what Spark calls in the driver and in its workers to write rows.
+"""The sink of `jetstream`: the writers that Spark calls in the driver and in its workers.
 
-A writer is a value: Spark pickles it for every task and makes it anew for every batch, so it holds
-options and columns and no connection. A task stores its rows by itself and reports numbers; the
-commit checks and adds them up, since a stream shows every row as soon as it is stored. How often a
-row may be stored is the delivery's promise, kept in `row_writer`, `ledger_writer` and the stream.
+A writer is a value: Spark pickles it for every task and creates a new one for every batch, so it
+holds options and columns but no connection. A task stores its rows itself and reports counters; the
+commit checks and sums them, because a row is visible in the stream as soon as it is stored.
+`row_writer`, `ledger_writer` and the stream guarantee how often a row may be stored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """All a task needs to know."""
+    """Everything a task needs."""
 
     options: SinkOptions
     layout: RowLayout
@@ -69,7 +69,7 @@ class SinkPlan:
                 letters.close()
 
     def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done: check what they could not see, each by itself, and report."""
+        """After all tasks: check across tasks for what no task can see alone, and report."""
         options = self.options
         written = [one for one in messages if isinstance(one, Written)]
         numbers = numbers_of(f"stream {options.stream}", written)
@@ -89,7 +89,7 @@ class SinkPlan:
 def plan_sink(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
 ) -> SinkPlan:
-    """Read the options and find the columns; no server is asked, but for a schema in a bucket."""
+    """Parse the options and find the columns; contacts a server only for a schema in a bucket."""
     if overwrite:
         raise OptionError("a stream can only be added to: use mode append")
     read = parse(SinkOptions, options, path="stream")
@@ -148,7 +148,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 def write_rows(
     plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
 ) -> Written:
-    """Publish every row, many in flight; a refusal of any fails the task, unless it may be bad."""
+    """Publish every row, many in flight; a refusal fails the task unless `onBadRow` allows it."""
     options = plan.options
     for first in (full for full in batches if full.num_rows):
         with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
@@ -164,7 +164,7 @@ def write_rows(
 def write_strictly(
     plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
 ) -> Written:
-    """Rows in atomic batches, each counted in the ledger of this partition."""
+    """Write rows in atomic batches, each recorded in the ledger of this partition."""
     options = plan.options
     if not task.ledger:
         raise OptionError("delivery strict needs the id of a query, or writeId")
@@ -179,7 +179,7 @@ def write_strictly(
 
 
 def in_order(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The partition in an order that a repetition has too: that of its ids, if it has any."""
+    """Yield the partition in a repeatable order: sorted by its ids, if it has any."""
     if not names:
         yield from batches
         return
@@ -192,7 +192,7 @@ def in_order(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Itera
 def in_slices(
     batches: Iterable[pa.RecordBatch], rows_max: int
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Pieces of so many rows at most, and whether it is the last one."""
+    """Yield slices of at most `rows_max` rows, each with a flag for the last one."""
     pieces = (
         batch.slice(start, rows_max)
         for batch in batches

@@ -1,10 +1,10 @@
-"""Message ids of rows: the user's own as they are, or made of where a row comes from and goes to.
+"""Message ids of rows: the user's own, or derived from the origin and target of a row.
 
-Without ids of their own, rows that were read from a stream are named by it: stream, sequence, the
-time at which it stored the message (another incarnation of the stream stored another message at
-another time), then the subject or key that is written and a word for the query or write. So the
-same source written twice, under other subjects or by another query, has other ids, and a restart of
-the same query has the same. Pure, over Arrow columns.
+Without their own ids, rows read from a stream are identified by it: stream, sequence, the time of
+storage (a recreated stream stores another message at another time), then the target subject or key
+and a hash of the query or write. So the same source written twice, under other subjects or by
+another query, has different ids, and a restart of the same query has the same ids. No I/O; works on
+Arrow columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BadRow(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """Which columns name a row. Those of lineage are completed by `stored_at`, by the column
+    """The columns that identify a row. Lineage columns are extended by `stored_at`, by the column
     `target` and by the scope of the write, unless only `stream:seq` is wanted (scheme 1)."""
 
     columns: tuple[str, ...] = ()
@@ -50,11 +50,11 @@ class RowIds:
         return ", ".join(self.columns)
 
     def first_scheme(self) -> RowIds:
-        """The same rows as versions before 0.2 named them."""
+        """Return the ids that versions before 0.2 used for the same rows."""
         return RowIds(self.columns, may_repeat=self.may_repeat)
 
     def texts(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
-        """The id of each row; null where a part of it is missing."""
+        """Return the id of each row; null where a part of it is missing."""
         parts = [pc.cast(batch.column(name), pa.string()) for name in self.columns]
         if self.is_lineage:
             parts += self._origin(batch)
@@ -71,7 +71,7 @@ class RowIds:
         return [pc.fill_null(exact.cast(pa.string()), "")]
 
     def checked(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
-        """The same; `BadRow` if some row has no usable id, or two rows have one."""
+        """Return the same; raises `BadRow` if a row has no usable id, or two rows share one."""
         ids = self.texts(batch, scope)
         for mask, reason in faulty_ids(ids):
             if pc.any(mask).as_py():
@@ -82,7 +82,7 @@ class RowIds:
 
 
 def faulty_ids(ids: pa.Array) -> list[tuple[pa.Array, str]]:
-    """Masks of rows whose id cannot be sent, with the reason."""
+    """Return masks of rows whose id cannot be sent, with the reason."""
     return [
         (pc.is_null(ids), "a row has no message id"),
         (pc.equal(pc.binary_length(ids), 0), "an empty message id"),
@@ -107,7 +107,7 @@ def _twice(ids: pa.Array) -> str:
 def row_ids(
     schema: StructType, named: tuple[str, ...], *, target: str, scheme: str, may_repeat: bool
 ) -> RowIds:
-    """How rows of a schema are named: by the columns asked for, or by those that are there."""
+    """Return how rows of a schema are identified: by the requested columns, or by existing ones."""
     kinds = {field.name: field.dataType.typeName() for field in schema.fields}
     missing = [name for name in named if name not in kinds]
     if missing:

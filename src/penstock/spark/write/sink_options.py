@@ -1,7 +1,7 @@
-"""Options of the sinks: where rows go, what names them, and how surely they are stored once.
+"""Options of the sinks: where rows go, their ids, and the delivery guarantee.
 
-Declared as all options are; what contradicts itself is refused here, before a connection is made,
-with what to write instead. What only the stream itself can tell is checked in `sink_target`.
+Contradictions raise an error here, before a connection is opened, with the valid form. Checks that
+need the stream's configuration are in `sink_target`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.spark.options import (
     OptionError,
 )
 
-#: What a server takes in one atomic batch, less the mark that goes with the rows.
+#: Server limit for one atomic batch, minus the mark that is stored with the rows.
 BATCH_ROWS_MAX = 999
 LEDGER_PREFIX = "ledger"
 FAIL: Final = "fail"
@@ -29,7 +29,7 @@ DEAD_LETTER: Final = "deadletter"
 
 
 class DeliveryMode(enum.Enum):
-    """How surely a row is stored once."""
+    """Delivery guarantee: how reliably a row is stored once."""
 
     EXACTLY_ONCE = "exactlyOnce"
     STRICT = "strict"
@@ -37,7 +37,7 @@ class DeliveryMode(enum.Enum):
 
 
 class PublishOptions(ConnectionOptions, frozen=True, kw_only=True):
-    """What both sinks share."""
+    """Options of both sinks."""
 
     msg_id_columns: Annotated[
         str,
@@ -145,7 +145,7 @@ class SinkOptions(PublishOptions, frozen=True, kw_only=True):
 
 
 def check_sink(options: SinkOptions, *, is_streaming: bool) -> None:
-    """Refuse what contradicts itself."""
+    """Raise `OptionError` if options contradict each other."""
     check_name(options)
     _check_dead_letters(options)
     if options.delivery is not DeliveryMode.STRICT:

@@ -1,8 +1,8 @@
-"""Typed payloads of a sink: the column `value` becomes the column `data`.
+"""Typed payloads of a sink: encodes the column `value` to the column `data`.
 
-A plan is made in the driver, with the schema's bytes in it, and goes to the tasks. A value that
-cannot be encoded is a bad row: its reason stands in the column REASON, which the sieve looks at,
-and its payload is the value as JSON, for dead letters. A null value is an empty payload.
+The driver creates the plan, with the bytes of the schema, and sends it to the tasks. A value that
+cannot be encoded is a bad row: its reason is in the column REASON, which `Sieve` reads, and its
+payload is the value as JSON, for dead letters. A null value is an empty payload.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SinkPayloads:
 
     @classmethod
     def of(cls, options: SinkOptions, columns: StructType) -> SinkPayloads | None:
-        """The plan of a sink; None if the rows have payloads as they are."""
+        """Return the plan of a sink; None if the rows have raw payloads."""
         if options.payload == RAW:
             if options.payload_schema or options.payload_message:
                 raise OptionError("payloadSchema and payloadMessage need payload, which is raw")
@@ -62,7 +62,7 @@ class SinkPayloads:
         return cls(options.payload, schema, options.payload_message)
 
     def encoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with `data` and REASON in place of `value`."""
+        """Yield the batches with `data` and REASON instead of `value`."""
         encoder = Encoder(self.kind, self.schema, self.message)
         for batch in batches:
             yield _encoded(batch, encoder)
@@ -87,7 +87,7 @@ def _encoded(batch: pa.RecordBatch, encoder: Encoder) -> pa.RecordBatch:
 
 
 def _shown(value: Any) -> bytes:
-    """A value as JSON, or as Python writes it."""
+    """Return a value as JSON, or as its Python repr."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError):
@@ -95,7 +95,7 @@ def _shown(value: Any) -> bytes:
 
 
 def _with_dicts(value: Any, kind: pa.DataType) -> Any:
-    """Maps as dictionaries, wherever they are: Arrow has them as pairs."""
+    """Convert maps to dictionaries at every level: Arrow represents them as pairs."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):

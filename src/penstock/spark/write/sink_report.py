@@ -1,8 +1,8 @@
-"""The numbers of a sink: what tasks report, and where the driver shows their sum.
+"""Counters of a sink: tasks report them, and the driver publishes their sum.
 
-Every batch is one log line of the logger `penstock.spark.sink`, a warning if rows were repeated in
-a batch whose tasks were all first attempts, and a JSON file if `reportPath` names a place for it.
-Spark itself shows only how many rows reached the sink (`sink.numOutputRows`).
+Every batch writes one line to the logger `penstock.spark.sink`, a warning if rows were repeated in
+a batch whose tasks were all first attempts, and a JSON file if `reportPath` is set. Spark itself
+shows only how many rows reached the sink (`sink.numOutputRows`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did: `rows` it was given, of which `repeated` were in the stream before and
-    `refused` could not be stored. `base` is the stream's last sequence when it began, `seqs` are
-    the messages that its repeated rows are."""
+    """Result of one task.
+
+    Of its `rows`, `repeated` were in the stream before and `refused` could not be stored. `base` is
+    the stream's last sequence when the task began; `seqs` are the sequences of its repeated rows.
+    """
 
     task: Task
     rows: int = 0
@@ -40,7 +42,7 @@ class Written(WriterCommitMessage):
 
 
 class SinkNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum over the tasks of one batch. `rows` = `stored` + `repeated` + `refused`."""
+    """Sum over the tasks of one batch. `rows` = `stored` + `repeated` + `refused`."""
 
     target: str
     query: str
@@ -60,7 +62,7 @@ class SinkNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_suspicious(self) -> bool:
-        """Rows were repeated, though Spark says that nothing was tried before."""
+        """True if rows were repeated, although Spark reports no earlier attempt."""
         return bool(self.repeated) and not self.retried
 
     def __str__(self) -> str:
@@ -74,7 +76,7 @@ class SinkNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def numbers_of(target: str, written: Sequence[Written]) -> SinkNumbers | None:
-    """The sum; None if no task reported."""
+    """Return the sum; None if no task reported."""
     if not written:
         return None
     task = written[0].task
@@ -97,13 +99,13 @@ def numbers_of(target: str, written: Sequence[Written]) -> SinkNumbers | None:
 
 
 def report_name(query: str, write_id: str, batch: int) -> str:
-    """The file of a batch below `reportPath`."""
+    """Return the file name of a batch below `reportPath`."""
     named = "-".join(part for part in (query, write_id) if part) or "write"
     return f"{named}-{batch}.json"
 
 
 def report(numbers: SinkNumbers, path: str) -> None:
-    """Log the numbers, and write them below `path` if that is not empty."""
+    """Log the counters, and write them below `path` unless it is empty."""
     _show_log()
     if numbers.is_suspicious:
         LOGGER.warning(
@@ -119,7 +121,7 @@ def report(numbers: SinkNumbers, path: str) -> None:
 
 
 def read_report(path: str, query: str, batch: int, write_id: str = "") -> SinkNumbers | None:
-    """The numbers of a batch that `report` wrote below `path`; None if there are none."""
+    """Return the counters of a batch that `report` wrote below `path`; None if there are none."""
     from penstock.spark.files.archive_storage import storage_for
 
     try:
@@ -130,7 +132,8 @@ def read_report(path: str, query: str, batch: int, write_id: str = "") -> SinkNu
 
 
 def _show_log() -> None:
-    """Python processes beside the driver have no handlers: Spark shows what they print."""
+    """Add a log handler: Python processes next to the driver have none, and Spark shows their
+    output."""
     if not LOGGER.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(FORMAT))

@@ -1,8 +1,8 @@
 """Arrow batches of a sink as columns to publish: subjects, payloads, message ids, header lines.
 
-Decided once for a schema (`RowLayout`), then done column by column in Arrow, no Python object per row.
-Invariant: nothing in a header value or an id can end its line. A row that cannot be published is
-a `BadRow`, which says which row and what is wrong with it.
+The layout is decided once per schema (`RowLayout`), then applied column by column in Arrow, without
+a Python object per row. Invariant: no header value and no id can end its line. A row that cannot be
+published raises `BadRow`, with the reason.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 SUBJECT: Final = "subject"
 DATA: Final = "data"
 HEADERS: Final = "headers"
-#: Why the payload of a row could not be made; null if it could.
+#: Column with the reason why the payload of a row could not be encoded; null if it was.
 REASON: Final = "penstock.reason"
 NO_KEY: Final = r"^$|[\x00-\x20\x7f:]"
 LINE_ENDS: Final = r"[\r\n]"
-#: What a server wrote into a header, or would obey: not to be said again by a copy.
+#: Headers that a server wrote, or would act on: a copy must not repeat them.
 OBEYED: Final = r"^(?i:nats-(msg-id|expected-|batch-|stream-source|incr))"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Columns of one length, ready to be encoded."""
+    """Columns of equal length, ready for encoding."""
 
     count: int
     subjects: Values
@@ -44,7 +44,7 @@ class SinkRows:
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Which columns of a schema are what. `subject` is what every row has, if not a column."""
+    """Roles of the columns of a schema. `subject` is the subject of every row, if not a column."""
 
     subject: str
     ids: RowIds
@@ -52,7 +52,7 @@ class RowLayout:
     drops_obeyed: bool = True
 
     def rows(self, batch: pa.RecordBatch, scope: str = "") -> SinkRows:
-        """The columns of a batch; `BadRow` if a row cannot be published."""
+        """Return the columns of a batch; raises `BadRow` if a row cannot be published."""
         count = batch.num_rows
         if self.subject:
             subjects = Values.one(self.subject.encode(), count)
@@ -70,7 +70,8 @@ class RowLayout:
         return header_lines(batch.column(HEADERS), self.drops_obeyed)
 
     def sizes(self, batch: pa.RecordBatch, scope: str) -> pa.Array:
-        """Bytes of payload, id and header lines of each row, whose id and headers are sound."""
+        """Return the size of payload, id and header lines of each row; ids and headers must be
+        valid."""
         found = pc.binary_length(payload_column(batch))
         if self.ids:
             found = pc.add(found, pc.binary_length(self.ids.texts(batch, scope)))
@@ -86,7 +87,7 @@ def payload_column(batch: pa.RecordBatch) -> pa.Array:
 
 
 def check_columns(schema: StructType, kinds: dict[str, tuple[str, ...]], needed: set[str]) -> None:
-    """Columns that are needed are there, and those that are there have a type we can write."""
+    """Raise unless the needed columns exist, and existing ones have a supported type."""
     there = {field.name: field.dataType.typeName() for field in schema.fields}
     for name in sorted(needed - there.keys()):
         raise OptionError(f"the rows have no column {name} of type {' or '.join(kinds[name])}")
@@ -98,7 +99,7 @@ def check_columns(schema: StructType, kinds: dict[str, tuple[str, ...]], needed:
 
 
 def values(column: pa.Array) -> Values:
-    """An Arrow column of text or bytes, without nulls, as it stands."""
+    """Return an Arrow column of text or bytes, without nulls, as `Values`, without a copy."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
@@ -110,9 +111,9 @@ def values(column: pa.Array) -> Values:
 
 
 def header_lines(column: pa.Array, drops_obeyed: bool) -> pa.Array:
-    """`Key: value` lines of each row, empty where it has no headers.
+    """Return the `Key: value` lines of each row, empty for a row without headers.
 
-    A column of maps to text, bytes or lists of them, or of lists of pairs.
+    Accepts a column of maps to text, bytes or lists of them, or of lists of pairs.
     """
     offsets, keys, texts = _pairs(column)
     if drops_obeyed:
@@ -127,7 +128,7 @@ def header_lines(column: pa.Array, drops_obeyed: bool) -> pa.Array:
 
 
 def faulty_headers(column: pa.Array) -> list[tuple[pa.Array, str]]:
-    """Masks of rows whose headers cannot be sent, with the reason."""
+    """Return masks of rows whose headers cannot be sent, with the reason."""
     offsets, keys, texts = _pairs(column)
     found = []
     for mask, reason in _faulty_pairs(keys, texts):
@@ -146,8 +147,8 @@ def _faulty_pairs(keys: pa.Array, texts: pa.Array) -> list[tuple[pa.Array, str]]
 
 
 def _pairs(column: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Offsets of each row among the pairs, names, values; a row without headers has none."""
-    # A null may stand before values that are nobody's: an empty list has none.
+    """Return the offsets of each row among the pairs, names and values; none for an absent map."""
+    # A null entry may still span values in the child arrays; an empty list spans none.
     if column.null_count:
         column = _emptied(column)
     offsets = column.offsets
@@ -180,7 +181,7 @@ def _lengths(column: pa.Array) -> pa.Array:
 def _spread(
     offsets: pa.Array, keys: pa.Array, lists: pa.Array
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """A name with several values is as many pairs."""
+    """Expand a name with several values to as many pairs."""
     counts = pc.fill_null(pc.list_value_length(lists), 0)
     before = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(counts)])
     parents = pc.list_parent_indices(lists)

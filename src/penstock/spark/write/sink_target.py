@@ -1,6 +1,6 @@
-"""Whether a stream can keep what a delivery promises: pure, over its configuration.
+"""Checks whether a stream's configuration supports the requested delivery. No I/O.
 
-Each refusal says what the stream lacks and what to set, on the stream or in the options.
+Each error names what the stream lacks and what to set, on the stream or in the options.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMITS: Final = "limits"
 
 
 def check_target(config: dict[str, Any], options: SinkOptions) -> None:
-    """Refuse a stream that cannot keep the promise."""
+    """Raise if the stream cannot support the delivery guarantee."""
     check_writable(config)
     if options.delivery is DeliveryMode.EXACTLY_ONCE:
         _check_window(config, options)
@@ -68,7 +68,7 @@ def _check_ledger(config: dict[str, Any], options: SinkOptions) -> None:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a stream's subject takes a literal one."""
+    """Return True if a stream's subject pattern matches a literal subject."""
     wanted, given = pattern.split("."), subject.split(".")
     for at, token in enumerate(wanted):
         if token == ">":

@@ -1,7 +1,7 @@
-"""Which task of which write this is: what Spark tells a worker about itself.
+"""Identity of a task within a write, as Spark reports it to a worker.
 
-A value that travels back to the driver with what the task wrote. `attempt` counts from 0; a batch
-of a streaming query may have been tried by an earlier run as well, which Spark tells nobody.
+It returns to the driver with the task's result. `attempt` counts from 0; an earlier run of a
+streaming query may have tried the same batch as well, which Spark does not report.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Task:
 
     @property
     def is_streaming(self) -> bool:
-        """Also true for batch writes inside of `foreachBatch`."""
+        """True in a streaming query, and in batch writes inside `foreachBatch`."""
         return bool(self.query)
 
     @property
     def ledger(self) -> str:
-        """What the ledger of this write is called; empty if nothing names it."""
+        """Name of the ledger of this write; empty if neither `writeId` nor a query names it."""
         return self.write_id or self.query
 
     @property
     def name(self) -> str:
-        """For file names: the same in every attempt at this partition."""
+        """File name that is the same in every attempt at this partition."""
         named = "-".join(part for part in (self.query, self.write_id) if part) or "write"
         return f"{named}-{self.batch}-{self.partition}"
 
     def scope(self, *more: str) -> str:
-        """A short word for this query, this write and what else is given; empty if nothing is."""
+        """Return a short hash of this query, this write and `more`; empty if all are empty."""
         named = (self.query, self.write_id, *more)
         if not any(named):
             return ""
@@ -54,7 +54,7 @@ class Task:
 
 
 def this_task(write_id: str) -> Task:
-    """The task that runs in this worker."""
+    """Return the task that runs in this worker."""
     context = TaskContext.get()
     if context is None:
         raise SinkError("rows are written in tasks of Spark")

@@ -1,8 +1,9 @@
-"""Which rows a stream would take, by subject, found before they are sent.
+"""Find rows whose subject the stream does not accept, before they are sent.
 
-Most are decided by the stream's own subjects, in Arrow. A subject that none of them takes may still
-arrive there by a mapping of the account, so the server is asked once about each such subject: with
-a publish that cannot succeed, as it expects a last message id that no message has.
+Most rows are decided by the stream's own subjects, in Arrow. A subject that matches none of them
+may still reach the stream through an account mapping, so the server is probed once per such
+subject: with a publish that cannot succeed, because it expects a last message id that does not
+exist.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from penstock.wire.headers import EMPTY_BLOCK, added
 if TYPE_CHECKING:
     from penstock.spark.write.worker_publisher import WorkerPublisher
 
-#: A wildcard alone is no token of a literal subject.
+#: A wildcard alone is not a token of a literal subject.
 TOKEN: Final = r"(?:[^\x00-\x20\x7f.*>][^\x00-\x20\x7f.]*|[*>][^\x00-\x20\x7f.]+)"
 SUBJECT: Final = rf"{TOKEN}(\.{TOKEN})*"
 SUBJECT_BYTES_MAX: Final = 4096
-#: Subjects of one task that the server is asked about; further ones are left to it.
+#: Maximum number of subjects probed per task; the server decides on further ones.
 ASKED_MAX: Final = 256
 WRONG_LAST_MSG_ID: Final = 10070
 
 
 def pattern_of(subjects: list[str]) -> str:
-    """A regular expression for every literal subject that one of these takes; none for nothing."""
+    """Return a regular expression for the literal subjects these patterns match."""
     parts = []
     for subject in subjects:
         tokens = [
@@ -43,7 +44,7 @@ def pattern_of(subjects: list[str]) -> str:
 
 
 class Coverage:
-    """Knows which subjects one stream takes; lives as long as a task."""
+    """Knows which subjects one stream accepts; lives as long as a task."""
 
     def __init__(self, outlet: WorkerPublisher) -> None:
         self._outlet = outlet
@@ -51,7 +52,7 @@ class Coverage:
         self._known: dict[str, str] = {}
 
     def faulty(self, subjects: pa.Array) -> list[tuple[pa.Array, str]]:
-        """Masks of rows whose subject is none, or one that the stream does not take."""
+        """Return masks of rows whose subject is missing, or one that the stream does not accept."""
         subjects = subjects.cast(pa.string())
         empty = pc.is_null(subjects)
         covered = pc.fill_null(pc.match_substring_regex(subjects, self._pattern), True)
@@ -64,7 +65,7 @@ class Coverage:
         return found
 
     def _sorted(self, subjects: list[str]) -> dict[str, list[str]]:
-        """Subjects by the reason why they are not taken."""
+        """Group subjects by the reason why they are not accepted."""
         found: dict[str, list[str]] = {}
         for subject in subjects:
             reason = self._reason(subject)
@@ -86,7 +87,7 @@ class Coverage:
         except NoResponders:
             return "no stream takes this subject"
         except BulkError:
-            return ""  # not decided: the row is sent, and the server refuses it or not
+            return ""  # undecided: the row is sent, and the server decides
         code = said.get("error", {}).get("err_code", 0)
         return "" if code == WRONG_LAST_MSG_ID else f"the subject does not belong to stream {name}"
 
@@ -99,7 +100,7 @@ def is_literal(subject: str) -> bool:
 def probe(outlet: WorkerPublisher, subject: str, msg_id: bytes = b"") -> dict[str, Any]:
     """Return the reply to a publish that is never stored: a refusal, or that the id is known.
 
-    Both servers look for the id first and then at the last message id that is expected.
+    Penstock and nats-server check the message id first, then the expected last message id.
     """
     header = added(EMPTY_BLOCK, b"Nats-Expected-Stream", outlet.config["name"].encode())
     header = added(header, b"Nats-Expected-Last-Msg-Id", secrets.token_hex().encode())

@@ -1,8 +1,8 @@
-"""One publisher for each worker process and target: opened for the first row, kept for later tasks.
+"""One publisher per worker process and target: opened for the first row, kept for later tasks.
 
-A task gets it for itself, since a worker process runs one at a time. A publisher that a task failed
-with is thrown away: what it still had on its way is nobody's. Every task looks at the stream first,
-so that a wrong target is told before a row leaves.
+A task has it exclusively, because a worker process runs one task at a time. When a task fails, its
+publisher is closed, together with the publishes still in flight. Every task reads the stream's
+configuration first, so that a wrong target is reported before a row is sent.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _idle: dict[tuple[PublishOptions, str, int], BlockingPublisher] = {}
 
 
 class SinkError(RuntimeError):
-    """Rows could not be written; the text says why and what to set."""
+    """Rows could not be written; the text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPublisher:
-    """A publisher to one stream, and how that stream is configured."""
+    """A publisher to one stream, and the configuration of that stream."""
 
     publisher: BlockingPublisher
     config: dict[str, Any]
     api: str
-    #: Of the stream, when this task began.
+    #: Last sequence of the stream when this task began.
     last_seq: int = 0
 
     @property
     def common(self) -> bytes:
-        """Header lines of every row: no other stream takes it, whatever its subject."""
+        """Header line of every row that makes any other stream refuse it, whatever its subject."""
         return b"Nats-Expected-Stream: %b\r\n" % self.config["name"].encode()
 
     def call(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The JSON API over the publisher's connection."""
+        """Send a JetStream API request over the publisher's connection."""
         return _call(self.publisher, f"{self.api}.{subject}", body)
 
     def refuse(self, refusals: list[PublishRefusal]) -> None:
@@ -66,11 +66,11 @@ class WorkerPublisher:
 def outlet(
     options: PublishOptions, stream: str, check: Callable[[dict[str, Any]], None]
 ) -> Iterator[WorkerPublisher]:
-    """This process's publisher to a stream; `check` may refuse how that is configured.
+    """Provide this process's publisher to a stream; `check` may reject its configuration.
 
-    Errors of the wire come out as `SinkError`.
+    Raises connection and API errors as `SinkError`.
     """
-    # The process is part of the key: a thread does not live on in a fork.
+    # The pid is part of the key, because threads do not survive a fork.
     key = (options, stream, os.getpid())
     try:
         publisher = _idle.pop(key, None) or publisher_to(options, stream).__enter__()
@@ -89,7 +89,7 @@ def outlet(
 
 
 def publisher_to(options: PublishOptions, stream: str) -> BlockingPublisher:
-    """A publisher that is not open yet."""
+    """Return a publisher that is not open yet."""
     return BlockingPublisher(
         Publisher(
             dialling(options),

@@ -1,14 +1,15 @@
-"""Delivery `strict`: rows and a mark of how far they go, stored together or not at all.
+"""Delivery `strict`: stores rows together with a mark of the progress, or not at all.
 
-Each partition of a query has a ledger: one subject of the target stream, whose newest message says
-which batch was written and how many of its rows. Rows go in atomic batches; each ends with the next
-mark, on condition that the ledger has not moved. So of two attempts at the same rows one is
-refused, reads the ledger, and goes on behind what the other did, as an attempt after a crash does.
+Each partition of a query has a ledger: one subject of the target stream, whose newest message
+records which batch was written and how many of its rows. Rows are sent in atomic batches; each ends
+with the next mark, conditional on an unchanged ledger. So of two attempts at the same rows one is
+refused, reads the ledger, and continues after the other, as an attempt after a crash does.
 
 Invariant: a row is in the stream if and only if the ledger counts it. Rows are counted, so a
-repeated partition must have the same rows in the same order: a digest in the mark tells if not. A
-mark names its query, since batches of another query count from 0 again: a query that is new to a
-ledger goes on after the mark of another, one that finds such a mark later was overtaken and fails.
+repeated partition must have the same rows in the same order: a digest in the mark detects a
+difference. A mark names its query, because batches of another query count from 0 again: a query
+that is new to a ledger continues after the mark of another; one that finds such a mark later was
+overtaken and fails.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TRIES_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
 DIGEST_BYTES: Final = 16
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
-#: The batch was dropped, or there are too many at once.
+#: The batch was dropped, or too many are open at once.
 PASSING: Final = frozenset({10176, 10210, 10167, 10008, 10009})
 BATCH_TOO_LARGE: Final = 10199
 INCOMPLETE: Final = 10176
@@ -47,8 +48,8 @@ BATCH_WRITE: Final = "-"
 
 
 class LedgerMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a partition is. `seq` is where the mark lies, 0 if there is none yet; `query` is the
-    id of the query, `-` for a batch write, empty in marks of versions before 0.2."""
+    """Progress of a partition. `seq` is the sequence of the mark, 0 if there is none yet; `query`
+    is the id of the query, `-` for a batch write, empty in marks of versions before 0.2."""
 
     batch: int = NO_BATCH
     rows: int = 0
@@ -59,7 +60,7 @@ class LedgerMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WriteLedger:
-    """One partition's ledger, and the way rows get into the stream past it."""
+    """Ledger of one partition; writes its rows together with the marks."""
 
     def __init__(self, outlet: WorkerPublisher, subject: str, batch: int, query: str = "") -> None:
         self._outlet = outlet
@@ -75,7 +76,7 @@ class WriteLedger:
         self.skipped = 0
 
     def write(self, rows: SinkRows, *, is_last: bool) -> None:
-        """Store these rows, or see that they are stored."""
+        """Store these rows, or verify that they are stored."""
         for tried in range(TRIES_MAX):
             covered = self._covered(rows, is_last=is_last)
             if covered == rows.count:
@@ -94,7 +95,8 @@ class WriteLedger:
         return mark.query not in ("", self._query)
 
     def _check_kind(self, mark: LedgerMark) -> None:
-        """A batch write happens once, a query again and again: one name is not for both."""
+        """Raise if a batch write and a query share a ledger: a batch write runs once, a query
+        repeatedly."""
         if BATCH_WRITE in (mark.query, self._query):
             used = "a batch write" if mark.query == BATCH_WRITE else f"query {mark.query}"
             raise SinkError(
@@ -102,7 +104,7 @@ class WriteLedger:
             )
 
     def _read_again(self) -> None:
-        """Another attempt may have moved the ledger; another query must not."""
+        """Read the mark again; another attempt may have moved it, but another query must not."""
         before, self._mark = self._mark, read_mark(self._outlet, self._subject)
         if self._is_foreign(self._mark) and self._mark.seq != before.seq:
             raise SinkError(
@@ -111,13 +113,13 @@ class WriteLedger:
             )
 
     def _covered(self, rows: SinkRows, *, is_last: bool) -> int:
-        """How many of these rows the ledger counts already."""
+        """Return how many of these rows the ledger already counts."""
         mark, stop = self._mark, self._seen + rows.count
         if self._is_foreign(mark):
             return 0
         if mark.batch > self._batch:
             self._check_age(mark)
-            return rows.count  # a later batch was written: this attempt is a straggler
+            return rows.count  # a later batch was written: this attempt is outdated
         if mark.batch < self._batch:
             return 0
         has_more = mark.done and mark.rows < stop
@@ -132,7 +134,10 @@ class WriteLedger:
         return covered
 
     def _check_age(self, mark: LedgerMark) -> None:
-        """An old mark does not say whose it is; only the id of a query as name does."""
+        """Raise if an old mark without a query may belong to another query.
+
+        Such a mark is only safe if the id of the query is part of the subject.
+        """
         if not mark.query and self._query not in self._subject.split("."):
             raise SinkError(
                 f"{self._subject} was written up to batch {mark.batch} by a version that did not "
@@ -141,7 +146,8 @@ class WriteLedger:
             )
 
     def _commit(self, rows: SinkRows, start: int, *, is_last: bool, tried: int) -> bool:
-        """Store rows from `start` on with their mark; False if the ledger is to be read again."""
+        """Store rows from `start` on with their mark; return False if the ledger must be read
+        again."""
         digest = self._digest.copy()
         digest.update(_spelt(rows, 0, rows.count))
         mark = LedgerMark(
@@ -161,7 +167,7 @@ class WriteLedger:
                 before=self._frames(rows, start, ident),
             )
         except (AnswerLate, LinkLost, NoResponders):
-            return False  # stored or not: the ledger knows
+            return False  # unknown whether stored: the ledger records it
         answer: dict[str, Any] = json.loads(heard.payload)
         if error := answer.get("error"):
             return self._refused(error, tried)
@@ -186,7 +192,7 @@ class WriteLedger:
         raise SinkError(f"stream {self._stream} refused an atomic batch: {reason}")
 
     def _frames(self, rows: SinkRows, start: int, ident: str) -> bytes:
-        """The rows as members of a batch, which nobody answers one by one."""
+        """Encode the rows as members of a batch; they request no reply."""
         frames = encode(
             rows.subjects,
             rows.payloads,
@@ -225,7 +231,7 @@ class WriteLedger:
 
 
 def read_mark(outlet: WorkerPublisher, subject: str) -> LedgerMark:
-    """The newest mark of a ledger, from whoever leads the stream."""
+    """Return the newest mark of a ledger, from the leader of the stream."""
     stream = outlet.config["name"]
     for tried in range(TRIES_MAX):
         try:
@@ -246,11 +252,11 @@ def read_mark(outlet: WorkerPublisher, subject: str) -> LedgerMark:
 def check_partitions(
     outlet: WorkerPublisher, ledgers: str, task: Task, written: Iterable[int]
 ) -> None:
-    """Rows of this batch are counted in the ledgers of these partitions and of no others.
+    """Raise if the ledgers of other partitions count rows of this batch.
 
-    A task sees its own ledger only. Rows that an earlier attempt, cut into other partitions, wrote
-    under a number that now has none are seen here, when all is written: too late to prevent that
-    they are there twice, but not to tell.
+    A task sees only its own ledger. If an earlier attempt had other partitions, it may have written
+    rows under a partition number that no longer exists. They are detected here, after all rows are
+    written: too late to prevent the duplicates, but in time to report them.
     """
     stream, batch = outlet.config["name"], task.batch
     ours = ("", task.query or BATCH_WRITE)
@@ -268,7 +274,7 @@ def check_partitions(
 
 
 def _spelt(rows: SinkRows, start: int, stop: int) -> bytes:
-    """Rows as bytes that do not depend on how they are batched."""
+    """Return rows as bytes that do not depend on their batching."""
     if start == stop:
         return b""
     frames = encode(
