@@ -1,9 +1,9 @@
-"""The one error of the load generator.
+"""The only error type of the load generator.
 
-Everything that can go wrong in a run (refused connection, -ERR, lost connection, deadline, server
-that does not start) reaches the command line as this type, with a text meant for a person.
+Every failure of a run (refused connection, -ERR, lost connection, deadline, server that does not
+start) reaches the command line as this type, with a text for people.
 """
 
 
 class BenchError(Exception):
-    """A run could not be completed; the text says what happened and to whom."""
+    """A run could not be completed; the text names the failure and the affected role or server."""

@@ -1,8 +1,8 @@
-"""Draws a comparison as an SVG picture: two horizontal bars per scenario on a log axis.
+"""Draw a comparison as SVG: two horizontal bars per scenario on a logarithmic axis.
 
-Bars start at 1× (equal to the reference): to the right we win, to the left we lose, and equal
-lengths mean equal factors. Colours hold on white and on dark ground, so the ground is left
-transparent. The drawing depends only on its arguments.
+Bars start at 1× (equal to the reference): to the right ours is better, to the left it is worse, and
+equal lengths mean equal factors. The colours work on white and on dark backgrounds, so the
+background is transparent. The drawing depends only on its arguments.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from xml.sax.saxutils import escape
 
 BARS_WIDTH = 550
 LABEL_WIDTH_MIN = 250
-LETTER_WIDTH = 7.0  # more than the average letter of the font below takes
+LETTER_WIDTH = 7.0  # wider than the average letter of the font below
 LABEL_GAP = 14
 MARGIN = 16
-VALUE_WIDTH = 60  # room for the figure behind the longest bar
+VALUE_WIDTH = 60  # room for the figure after the longest bar
 HEAD_HEIGHT = 78
 ROW_HEIGHT = 40
 BAR_HEIGHT = 13
@@ -49,7 +49,7 @@ class ChartRow:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps factors to horizontal positions, from where the labels end."""
+    """Maps factors to horizontal positions, starting where the labels end."""
 
     left: int
     low: float
@@ -68,7 +68,7 @@ class Axis:
 
 
 def render(title: str, rows: Sequence[ChartRow]) -> str:
-    """A complete SVG document."""
+    """Return a complete SVG document."""
     axis = _axis(rows)
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
     parts = [

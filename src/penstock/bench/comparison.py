@@ -1,8 +1,9 @@
-"""Repeated runs of a scenario, on one server or on two in turn, boiled down to medians.
+"""Repeated runs of a scenario, on one server or alternately on two, reduced to medians.
 
-Every run of a comparison gets a fresh server process, ours and the reference alternating, so that
-drift of the machine hits both alike. The trials that find the message count, and a warm-up before
-every measured run, are in no figure. A failed run is kept as a failure, never repeated silently.
+Every run of a comparison gets a new server process, ours and the reference alternating, so that
+drift of the machine affects both equally. The trials that determine the message count, and the
+warm-up before every measured run, are not part of any figure. A failed run is recorded as a failure
+and never repeated silently.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,14 @@ ROUNDS_DEFAULT = 5
 SECONDS_DEFAULT = 1.5
 QUICK_ROUNDS = 3
 QUICK_SECONDS = 0.5
-WARM_UP_SHARE = 10  # the warm-up has one part in this many of the measured run's messages
+WARM_UP_SHARE = 10  # the warm-up sends this fraction (1/10) of the measured run's messages
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to measure: rounds per scenario and the wanted length of one run."""
+    """How much to measure: rounds per scenario and the desired duration of one run."""
 
     rounds: int = ROUNDS_DEFAULT
     seconds: float = SECONDS_DEFAULT
@@ -61,7 +62,7 @@ class Series:
 
     @property
     def latency(self) -> Latency | None:
-        """The median over the runs of each percentile."""
+        """Return the median over the runs of each percentile."""
         found = [result.latency for result in self.results if result.latency is not None]
         if not found:
             return None
@@ -86,12 +87,12 @@ class Comparison:
 
     @property
     def rate_ratio(self) -> float | None:
-        """Ours divided by the reference: above 1 is a win."""
+        """Return ours divided by the reference: above 1 is better."""
         return ratio(_middle(self.ours.rate), _middle(self.reference.rate))
 
     @property
     def cpu_advantage(self) -> float | None:
-        """CPU per message of the reference divided by ours: above 1 is a win."""
+        """Return CPU per message of the reference divided by ours: above 1 is better."""
         return ratio(_middle(self.reference.cpu_per_million), _middle(self.ours.cpu_per_million))
 
 
@@ -102,7 +103,7 @@ def survey(
     effort: Effort,
     progress: Progress,
 ) -> Series:
-    """Repeated runs against a server that is already there."""
+    """Run a scenario repeatedly against a running server."""
     series = Series(str(endpoint), scenario)
     try:
         progress(f"{scenario.name}: sizing")
@@ -126,7 +127,7 @@ def compare(
     effort: Effort,
     progress: Progress,
 ) -> Iterator[Comparison]:
-    """One comparison per scenario, as soon as its rounds are done."""
+    """Yield one comparison per scenario, as soon as its rounds are done."""
     for scenario in scenarios:
         comparison = Comparison(Series(ours.label, scenario), Series(reference.label, scenario))
         sides = ((ours, comparison.ours), (reference, comparison.reference))
@@ -139,7 +140,7 @@ def compare(
 
 
 def _size(command: ServerCommand, series: Series, effort: Effort, progress: Progress) -> int:
-    """The message count that takes this server the wanted time; the minimum if trials fail."""
+    """Return the message count for the desired duration; the minimum if trials fail."""
     progress(f"{series.scenario.name}: sizing, {command.label}")
     with running(command, jetstream_setting(series.scenario)) as server:
         try:

@@ -1,7 +1,7 @@
-"""What a run is told and what it says back, whatever kind of load it makes.
+"""Parameters and results of a run, for every type of load.
 
-*Messages* are those published, requested or read, as the scenario says; times are from the first
-byte of load to the last byte that proves it done. No runner lives here.
+*Messages* are those published, requested or read, depending on the scenario; times run from the
+first byte of load to the last byte that proves completion. The runners are in other modules.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from penstock.bench.sample_stats import Latency
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run: what went through, how long it took and what it cost the server."""
+    """One run: what was transferred, how long it took and what it cost the server."""
 
     scenario: str
     messages: int
@@ -30,7 +30,7 @@ class Result:
 
     @property
     def megabytes_per_second(self) -> float:
-        """Payload (headers included) taken from publishers, in 10^6 bytes per second."""
+        """Return the payload (headers included) from publishers, in 10^6 bytes per second."""
         return self.messages * self.payload_bytes / self.seconds / 1e6
 
     @property
@@ -42,7 +42,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a runner needs to know about one run."""
+    """Parameters of one run."""
 
     endpoint: ServerEndpoint
     messages: int
@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadTiming:
-    """What a runner reports back."""
+    """Measurements of one run."""
 
     messages: int
     deliveries: int

@@ -1,10 +1,10 @@
-"""Runs one scenario against one server and says what it took.
+"""Run one scenario against one server and report the measurements.
 
 Definitions: *messages* are those published, requested or read; *rate* is messages per second from
-the first publish until the last subscriber has the last message, or, without subscribers, until
-the PONG behind the last message; *CPU per million* is server CPU-seconds per million messages,
-whatever the number of copies delivered. Every run proves that each subscriber got exactly its
-messages, in order where one publisher makes an order. Connections are made before the clock runs.
+the first publish until the last subscriber has the last message, or, without subscribers, until the
+PONG after the last message; *CPU per million* is server CPU seconds per million messages,
+independent of the number of copies delivered. Every run verifies that each subscriber got exactly
+its messages, in order if there is one publisher. Connections are opened before the clock starts.
 """
 
 import secrets
@@ -46,7 +46,7 @@ from penstock.bench.scenarios import (
 )
 
 RUN_TIMEOUT_S = 60.0
-TRIAL_SECONDS_MIN = 0.15  # a trial shorter than this says too little about the rate
+TRIAL_SECONDS_MIN = 0.15  # a shorter trial does not determine the rate well enough
 TRIAL_GROWTH_MAX = 16
 TRIALS_MAX = 12
 MESSAGES_MIN = 200
@@ -59,7 +59,7 @@ def run_scenario(
     pid: int | None = None,
     timeout_s: float = RUN_TIMEOUT_S,
 ) -> Result:
-    """One measured run. Raises BenchError if anything is lost, late or refused."""
+    """Run once and measure; raise BenchError if anything is lost, late or refused."""
     load = Load(endpoint, messages, pid, deadline_after(timeout_s))
     timing = _run(scenario, load)
     return Result(
@@ -89,7 +89,7 @@ def _run(scenario: Scenario, load: Load) -> LoadTiming:
 
 
 def fitting_count(scenario: Scenario, endpoint: ServerEndpoint, seconds: float) -> int:
-    """How many messages keep this server busy for about `seconds`; found by growing trials."""
+    """Return how many messages keep this server busy for about `seconds`, by growing trials."""
     count = scenario.first_trial
     for _ in range(TRIALS_MAX):
         trial = run_scenario(scenario, endpoint, count)
@@ -140,7 +140,7 @@ def _race(
     share: int,
     deadline_ns: int,
 ) -> tuple[int, int]:
-    """Let everybody run, each in a thread; from the first start to the last end."""
+    """Run all clients, each in a thread; return the first start and the last end."""
     total_bytes = share * batch.frame_bytes
     with ThreadPoolExecutor(len(publishers) + len(receivers)) as pool:
         taken = [
@@ -165,7 +165,7 @@ def _race(
 
 
 def _await_all(futures: Sequence[Future[tuple[int, int]]], clients: Sequence[Client]) -> None:
-    """Wait for all; when one fails, or on Ctrl-C, shut the sockets so that the others end too."""
+    """Wait for all; if one fails, or on Ctrl-C, shut down the sockets so that the others end."""
     try:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
@@ -178,7 +178,7 @@ def _await_all(futures: Sequence[Future[tuple[int, int]]], clients: Sequence[Cli
 
 
 def check_exact(receivers: Sequence[Client], deliveries: int, deadline_ns: int) -> None:
-    """Fail unless the receivers saw so many messages, not one more, and in order."""
+    """Fail unless the receivers saw exactly `deliveries` messages, in order."""
     for receiver in receivers:
         receiver.flush(deadline_ns)
     seen = sum(receiver.scanner.messages for receiver in receivers)

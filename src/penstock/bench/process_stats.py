@@ -1,7 +1,7 @@
-"""What the kernel says about a server process and where it stores: CPU, memory, file system.
+"""Kernel statistics of a server process and its storage: CPU, memory, file system.
 
-CPU is user plus system time of all threads of the process, those that ended included, read from
-the process's CPU clock (nanoseconds) or, where that is refused, from /proc (clock ticks).
+CPU is user plus system time of all threads of the process, including ended ones, read from the
+process's CPU clock (nanoseconds) or, if that is refused, from /proc (clock ticks).
 """
 
 import os
@@ -12,31 +12,31 @@ from penstock.bench.bench_error import BenchError
 
 _CPU_CLOCK_BITS = 3
 _CPU_CLOCK_SCHED = 2
-_STAT_UTIME = 11  # fields of /proc/PID/stat, counted behind the command's closing parenthesis
+_STAT_UTIME = 11  # fields of /proc/PID/stat, counted after the command's closing parenthesis
 _STAT_STIME = 12
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time the process has used so far."""
+    """Return the CPU time that the process has used so far."""
     try:
-        # The clock id Linux gives to the CPU clock of another process, see clock_getcpuclockid(3).
+        # The clock id of another process's CPU clock on Linux, see clock_getcpuclockid(3).
         return time.clock_gettime((~pid << _CPU_CLOCK_BITS) | _CPU_CLOCK_SCHED)
     except OSError:
         return _cpu_seconds_by_ticks(pid)
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory now."""
+    """Return the current resident memory."""
     return _status_bytes(pid, "VmRSS")
 
 
 def rss_peak_bytes(pid: int) -> int:
-    """The most resident memory the process ever had."""
+    """Return the peak resident memory of the process."""
     return _status_bytes(pid, "VmHWM")
 
 
 def filesystem(path: str) -> str:
-    """The type of the file system a path is on: syncing to a tmpfs, say, costs nothing."""
+    """Return the type of the file system of a path; syncing to a tmpfs, for example, is free."""
     wanted = os.path.realpath(path)
     found, longest = "unknown", -1
     for line in Path("/proc/self/mounts").read_text().splitlines():

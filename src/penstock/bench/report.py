@@ -1,7 +1,7 @@
-"""Shows results: a progress line while it runs, tables for people, a JSON file for programs.
+"""Report results: a progress line during a run, tables for people, a JSON file for programs.
 
-Tables go to standard output, progress to standard error and only to a terminal. Nothing is
-computed here beyond picking units.
+Tables go to standard output, progress to standard error and only to a terminal. This module only
+chooses units and computes nothing else.
 """
 
 import json
@@ -37,7 +37,7 @@ DEFINITIONS = (
 
 
 class ProgressLine:
-    """One line on the terminal, rewritten in place; silent when nobody watches."""
+    """One line on the terminal, rewritten in place; no output without a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
@@ -203,7 +203,7 @@ def _print(*parts: "Table | str") -> None:
 
     console = Console()
     if not console.is_terminal:
-        # A pipe has no width of its own; wrapped tables cannot be compared line by line.
+        # A pipe has no width; wrapped tables cannot be compared line by line.
         console = Console(width=PIPE_WIDTH)
     for part in parts:
         console.print(part, highlight=False)

@@ -9,7 +9,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Several measurements of one figure: the middle one and the two extremes."""
+    """Several measurements of one figure: the median and the two extremes."""
 
     median: float
     low: float
@@ -21,13 +21,13 @@ class Spread:
 
     @property
     def relative(self) -> float:
-        """Distance between the extremes as a share of the median; 0 for a median of 0."""
+        """Return the distance between the extremes divided by the median; 0 for a median of 0."""
         return (self.high - self.low) / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Round trip times in nanoseconds."""
+    """Round-trip times in nanoseconds."""
 
     p50_ns: int
     p90_ns: int
@@ -43,13 +43,13 @@ class Latency:
 
 
 def percentile(ordered: Sequence[int], percent: float) -> int:
-    """The smallest value that at least `percent` of the samples do not exceed (nearest rank)."""
+    """Return the smallest value that `percent` of the samples do not exceed (nearest rank)."""
     rank = max(1, ceil(len(ordered) * percent / 100))
     return ordered[rank - 1]
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """None when either side is missing or the denominator is zero."""
+    """Return the quotient; None if a side is missing or the denominator is zero."""
     if numerator is None or not denominator:
         return None
     return numerator / denominator

@@ -1,9 +1,9 @@
-"""What is measured: declarations of load patterns and the standard suite.
+"""Declarations of load patterns, and the standard suite.
 
-A scenario says who publishes what to whom and nothing about how it is run; `measure.py` and
-`jetload.py` have one runner per scenario type. A new kind of load joins by adding a frozen
-dataclass here, to the `Scenario` union and to the choice of runners in `measure.py`. The
-`first_trial` is a message count that takes any server a moment.
+A scenario declares the publishers, subscribers and messages, not how it is run; `measurement.py`
+and `load/jetstream_load.py` have one runner per scenario type. To add a type of load, add a frozen
+dataclass here, to the `Scenario` union and to the choice of runners in `measurement.py`.
+`first_trial` is a message count that takes any server a short time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class PubSub:
 
     @property
     def copies(self) -> int:
-        """How often each published message is delivered."""
+        """Return how often each published message is delivered."""
         return min(1, self.subscribers) if self.queue else self.subscribers
 
     def _shape(self) -> str:
@@ -76,7 +76,7 @@ class RequestReply:
 
 
 class Durability(Enum):
-    """When a server syncs what it stores: how both are configured, and how a title says so."""
+    """When a server syncs what it stores: the setting of both servers, and the words in a title."""
 
     SHIPPED = ("", "as shipped")
     ALWAYS = ("sync_interval: always", "both sync always")
@@ -89,10 +89,10 @@ class Durability(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamPublish:
-    """One publisher that waits for acks, with up to `window` of them outstanding.
+    """One publisher that waits for acks, with up to `window` of them pending.
 
-    A bucket is the stream behind a key-value bucket without history: every put replaces a value.
-    With `ids` every message has one of its own, which the server remembers.
+    A bucket is the stream of a key-value bucket without history: every put replaces a value. With
+    `ids` every message has its own id, which the server remembers.
     """
 
     first_trial: ClassVar[int] = 500
@@ -141,7 +141,7 @@ class StreamRead:
 
 @dataclass(frozen=True, slots=True)
 class BucketGet:
-    """One client that gets values of a bucket, key after key."""
+    """One client that gets values of a bucket, key by key."""
 
     first_trial: ClassVar[int] = 500
     durability: ClassVar[Durability] = Durability.SHIPPED
@@ -163,19 +163,19 @@ Scenario = CoreScenario | JetStreamScenario
 
 
 def jetstream_setting(scenario: Scenario) -> str | None:
-    """What to add to the jetstream section of both servers; None if they need no JetStream."""
+    """Return the line for the jetstream section of both servers; None without JetStream."""
     if isinstance(scenario, PubSub | RequestReply):
         return None
     return scenario.durability.setting
 
 
 def fits_any_server(scenario: Scenario) -> bool:
-    """False if the scenario is about servers configured in a certain way."""
+    """Return False if the scenario needs servers configured in a certain way."""
     return not jetstream_setting(scenario)
 
 
 def each_durability(scenario: StreamPublish) -> tuple[StreamPublish, ...]:
-    """As shipped, then both servers configured alike, one way and the other."""
+    """Return the scenario as shipped, then with both servers configured alike in two ways."""
     others = (Durability.ALWAYS, Durability.LAZY)
     return (
         scenario,
@@ -248,7 +248,7 @@ def window_text(window: int) -> str:
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:
-    """The scenarios whose name matches any of the glob patterns, in suite order."""
+    """Return the scenarios whose name matches any of the glob patterns, in suite order."""
     return [
         scenario
         for scenario in STANDARD

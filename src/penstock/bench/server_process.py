@@ -1,8 +1,8 @@
-"""Starts a server as a child process on a free port and ends it again.
+"""Start a server as a child process on a free port and stop it again.
 
 Works for any program that takes nats-server's flags: `-a`, `-p -1` and `--ports_file_dir`, from
-whose file the real port is read. The process started must be the server itself, since its pid
-names that file and is what gets measured. A server that does not come up fails with its log.
+whose file the port is read. The started process must be the server itself, because its pid names
+that file and is the one measured. If a server does not start, the error contains its log.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ LOG_LINES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How to start one of the servers under comparison."""
+    """How to start one of the compared servers."""
 
     label: str
     argv: tuple[str, ...]
@@ -36,7 +36,7 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that listens; ends with the context that made it."""
+    """A listening server; it ends with the context that created it."""
 
     label: str
     pid: int
@@ -49,7 +49,7 @@ def our_command(override: str | None = None) -> ServerCommand:
 
 
 def reference_command(override: str | None = None) -> ServerCommand:
-    """nats-server from beside the interpreter, which is the pinned one, or else from the PATH."""
+    """Return nats-server next to the interpreter, which is the pinned one, else from the PATH."""
     if override:
         return ServerCommand("nats-server", tuple(shlex.split(override)))
     beside = Path(sys.executable).parent / "nats-server"
@@ -63,10 +63,10 @@ def reference_command(override: str | None = None) -> ServerCommand:
 
 @contextlib.contextmanager
 def running(command: ServerCommand, jetstream: str | None = None) -> Iterator[RunningServer]:
-    """The server, listening on a free loopback port, for the duration of the context.
+    """Run the server on a free loopback port for the duration of the context.
 
-    With `jetstream`, the further lines of that section of its configuration (may be empty), it
-    persists in a folder that goes when it ends.
+    `jetstream` holds further lines of that section of its configuration (may be empty); with it the
+    server persists in a folder that is removed when it ends.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
@@ -104,7 +104,7 @@ def _await_listening(
         if child.poll() is not None:
             reason = f"ended with code {child.returncode}"
             raise BenchError(_start_failure(command, reason, log))
-        # The file may be there before its content: an unfinished one is looked at again.
+        # The file may exist before its content is complete; then read it again.
         with contextlib.suppress(OSError, ValueError, LookupError):
             return ServerEndpoint.parse(str(json.loads(ports.read_text())["nats"][0]))
         time.sleep(START_POLL_S)

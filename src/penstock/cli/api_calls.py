@@ -1,8 +1,8 @@
-"""The JetStream API as commands use it: a subject and a document in, a document out.
+"""The JetStream API for commands: takes a subject and a document, returns a document.
 
-Documents are passed on as the server wrote them, so that fields this version does not know are
-neither lost from what is shown nor from what is sent back. A refusal is raised as `RequestRefused`, with
-the server's code; silence and missing JetStream have words of their own.
+Documents are passed on as the server sent them, so that fields unknown to this version are neither
+lost from the output nor from what is sent back. A refusal is raised as `RequestRefused` with the
+server's code; a missing reply and missing JetStream have their own messages.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NO_STREAM: Final = "no stream takes that subject"
 STREAM_NOT_FOUND: Final = 10059
 MESSAGE_NOT_FOUND: Final = 10037
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
-#: What would not be one token of a subject, or a file's name.
+#: Characters that cannot be in one token of a subject or in a file name.
 _BAD_NAME: Final = re.compile(r"[\s.*>/\\]")
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can stand in a subject."""
+    """Return the name if it can be one token of a subject; raise Misuse otherwise."""
     if not name or _BAD_NAME.search(name):
         raise Misuse(f"{name!r} is not a name for a {what}: no blanks and none of . * > / \\")
     return name
@@ -40,7 +40,7 @@ def checked_name(name: str, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessage:
-    """A message as a stream keeps it."""
+    """A message as stored in a stream."""
 
     subject: str
     seq: int
@@ -60,7 +60,7 @@ class Api:
     async def call(
         self, name: str, body: Mapping[str, Any] | None = None, *, seconds: float = 0
     ) -> Document:
-        """The answer to a request; `type` is left out, errors are raised."""
+        """Send a request and return the reply without its `type`; raise errors."""
         raw = b"" if body is None else json.dumps(body).encode()
         message = await self._ask(f"{self.prefix}.{name}", raw, seconds=seconds)
         return read_answer(message.data)
@@ -68,7 +68,7 @@ class Api:
     async def pages(
         self, name: str, key: str, body: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Any]:
-        """Every member of a list that comes in pages."""
+        """Yield every member of a list that comes in pages."""
         offset = 0
         while True:
             answer = await self.call(name, {**(body or {}), "offset": offset})
@@ -87,7 +87,7 @@ class Api:
         return read_answer(message.data)
 
     async def ack_from(self, inbox: Subscription) -> Document:
-        """The next acknowledgement of a stream on an inbox that is subscribed to."""
+        """Return the next publish acknowledgement that arrives on a subscribed inbox."""
         from nats.errors import TimeoutError
 
         try:
@@ -99,7 +99,7 @@ class Api:
         return read_answer(message.data)
 
     async def message(self, stream: str, query: Mapping[str, Any]) -> FetchedMessage:
-        """One stored message, by sequence or subject."""
+        """Return one stored message, by sequence or subject."""
         import base64
 
         found = (await self.call(f"STREAM.MSG.GET.{stream}", query))["message"]
@@ -135,7 +135,7 @@ class Api:
 
 
 def read_answer(raw: bytes) -> Document:
-    """The document in an answer, without its `type`; a refusal is raised."""
+    """Return the document in a reply, without its `type`; raise a refusal."""
     try:
         answer = json.loads(raw)
     except ValueError:
@@ -149,7 +149,7 @@ def read_answer(raw: bytes) -> Document:
 
 
 def _headers(raw: bytes) -> dict[str, str]:
-    """Names and values of a header block, its first line left out."""
+    """Return names and values of a header block, without its first line."""
     lines = raw.decode("utf-8", "replace").split("\r\n")[1:]
     parted = (line.partition(":") for line in lines if line)
     return {name.strip(): value.strip() for name, _, value in parted}

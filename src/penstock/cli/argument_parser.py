@@ -1,8 +1,8 @@
 """The argument parser of every command: errors are one line that begins with `penstock:`.
 
-The line comes first and names the command; the usage follows it. A mistyped action or option is
-named together with the nearest one that exists. `penstock serve` takes the reference's flags and
-has a parser of its own (`server/config/flag_parser.py`).
+The line comes first and names the command; the usage follows it. For a mistyped action or option it
+suggests the nearest one that exists. `penstock serve` takes the reference's flags and has its own
+parser (`server/config/flag_parser.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def _all_options(self) -> list[str]:
-        """The options of this parser and of the parsers of its actions."""
+        """Return the options of this parser and of the parsers of its actions."""
         return [
             name
             for parser in (self, *self._below())

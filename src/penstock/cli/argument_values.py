@@ -1,7 +1,8 @@
-"""Words of the command line turned into values, and refused in words `argparse` shows.
+"""Convert command-line words to values; invalid words raise errors that `argparse` shows.
 
 Durations are integer nanoseconds (`1h30m`, also days, weeks and years), sizes are bytes (`64KiB`,
-`1GB`), times are RFC 3339 text or a duration ago. Each function is the `type=` of an argument.
+`1GB`), times are RFC 3339 text or a duration before now. Each function is the `type=` of an
+argument.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SIZE = re.compile(r"(-?\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def duration(text: str) -> int:
-    """Nanoseconds of `90s`, `1h30m` or `7d`."""
+    """Return the nanoseconds of `90s`, `1h30m` or `7d`."""
     total, rest = 0, text
     while found := _LONG.match(rest):
         total += int(found[1]) * LONG_UNITS_NS[found[2]]
@@ -48,7 +49,7 @@ def duration(text: str) -> int:
 
 
 def positive_duration(text: str) -> int:
-    """A duration above nothing."""
+    """Return a duration above zero."""
     value = duration(text)
     if value <= 0:
         raise argparse.ArgumentTypeError("must be above 0")
@@ -56,7 +57,7 @@ def positive_duration(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """Bytes of `4096`, `64KiB` or `1GB`; a suffix counts in powers of 1024."""
+    """Return the bytes of `4096`, `64KiB` or `1GB`; a suffix counts in powers of 1024."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write it like 4096 or 64KiB")
@@ -64,7 +65,7 @@ def size(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number above nothing."""
+    """Return an integer above zero."""
     value = whole(text)
     if value <= 0:
         raise argparse.ArgumentTypeError("must be above 0")
@@ -72,7 +73,7 @@ def positive(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """A whole number, its digits grouped or not."""
+    """Return an integer; its digits may be grouped."""
     try:
         return int(text)
     except ValueError:
@@ -80,7 +81,7 @@ def whole(text: str) -> int:
 
 
 def header(text: str) -> tuple[str, str]:
-    """`Name: value` of one header."""
+    """Split one header, `Name: value`."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or any(c.isspace() for c in name.strip()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a header: write it like 'Name: value'")
@@ -90,7 +91,7 @@ def header(text: str) -> tuple[str, str]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """`key=value` of metadata."""
+    """Split `key=value` of metadata."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"{text!r} is not a pair: write it like key=value")
@@ -98,7 +99,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def moment(text: str) -> str:
-    """RFC 3339 text of a time, or of so long ago."""
+    """Return the RFC 3339 text of a time, or of a duration before now."""
     from penstock.api.timestamps import format_time, parse_time
 
     try:
@@ -117,7 +118,7 @@ def moment(text: str) -> str:
 
 
 def document(text: str) -> dict[str, Any]:
-    """A JSON object in a file; `-` reads standard input."""
+    """Read a JSON object from a file; `-` reads standard input."""
     try:
         raw = sys.stdin.read(CONFIG_BYTES_MAX) if text == "-" else Path(text).read_text("utf-8")
         value = json.loads(raw)

@@ -1,8 +1,8 @@
 """Errors of the command line: one line each, which begins with `penstock:` and names the command.
 
-A command succeeds or raises a `Failure`; `told` translates what the client library raises into the
-same words. Exit codes are 1 for a failure, 2 for a wrong command line, 130 when interrupted. No
-text shows a secret: callers remove passwords from addresses before they build a message.
+A command succeeds or raises a `Failure`; `told` translates errors of the client library into the
+same form. Exit codes are 1 for a failure, 2 for a wrong command line, 130 when interrupted. No text
+shows a secret: callers remove passwords from addresses before they build a message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 NEAR_ENOUGH: Final = 0.5
-"""How alike two words must be (0 to 1) for one to be offered in place of the other."""
+"""How similar two words must be (0 to 1) for one to be suggested for the other."""
 
 LIBRARY_MISSING: Final = "this command needs the NATS client library: pip install nats-py"
 SPARK_MISSING: Final = "this command needs Spark: pip install 'penstock[spark]'"
@@ -26,19 +26,19 @@ _MISSING: Final = {"nats": LIBRARY_MISSING, "pyspark": SPARK_MISSING}
 
 
 class Failure(Exception):
-    """Why a command came to nothing, in one line."""
+    """Why a command failed, in one line."""
 
     exit_code = EXIT_FAILED
 
 
 class Misuse(Failure):
-    """The command line cannot be meant like that."""
+    """The command line is invalid."""
 
     exit_code = EXIT_USAGE
 
 
 class RequestRefused(Failure):
-    """A server said no to a request of its API."""
+    """A server refused an API request."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         self.code = int(error.get("code", 0))
@@ -49,13 +49,13 @@ class RequestRefused(Failure):
 
 
 def error_line(name: str, text: str) -> str:
-    """The line for an error of the command `penstock NAME`."""
+    """Return the line for an error of the command `penstock NAME`."""
     word = name.removeprefix("penstock").strip()
     return f"penstock: {word}: {text}" if word else f"penstock: {text}"
 
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    """Name a word that does not exist, and the nearest one that does."""
+    """Return a message about an unknown word, with the nearest known one."""
     from difflib import get_close_matches
 
     text = f'there is no {kind} "{word}"'
@@ -65,7 +65,7 @@ def unknown(kind: str, word: str, known: Iterable[str]) -> str:
 
 
 def told(error: BaseException) -> str | None:
-    """The line for an error of a library or the system; None: it is a bug of ours."""
+    """Return the line for an error of a library or the system; None if it is a bug of ours."""
     if isinstance(error, Failure):
         return str(error)
     if isinstance(error, ModuleNotFoundError):

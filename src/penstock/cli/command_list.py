@@ -1,6 +1,6 @@
-"""Every command that talks to servers, by its word, and the module that declares it.
+"""Every command that connects to servers, by its word, and the module that declares it.
 
-Help and the reference page need the words without loading what is behind them.
+Help and the reference page need the words without loading the modules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.cli.command_spec import Command, Noun
 
-#: Word, the module of it, the name in the module.
+#: Word: module and name in the module.
 PLACES: Final = {
     "pub": ("commands.message_commands", "PUB"),
     "sub": ("commands.message_commands", "SUB"),
@@ -29,7 +29,7 @@ PLACES: Final = {
 
 
 def declared(word: str) -> Noun | Command:
-    """The declaration behind a word."""
+    """Return the declaration of a word."""
     module, name = PLACES[word]
     found = getattr(import_module(f"penstock.cli.{module}"), name)
     assert isinstance(found, Noun | Command)
@@ -37,7 +37,7 @@ def declared(word: str) -> Noun | Command:
 
 
 def run(word: str, argv: list[str]) -> int:
-    """Carry out `penstock WORD ...` and return the exit code."""
+    """Run `penstock WORD ...` and return the exit code."""
     from penstock.cli.command_spec import carry_out, run_noun
 
     found = declared(word)

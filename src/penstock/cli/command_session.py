@@ -1,7 +1,7 @@
-"""One command's time with a server: connected before it starts, disconnected however it ends.
+"""The server connection of one command: opened before it starts, closed however it ends.
 
-A streaming command ends well when its time is up or when it is told to stop (SIGINT, SIGTERM): its
-task is cancelled, and what it opened it closes on the way out. Other commands are interrupted.
+A streaming command ends successfully when its time is up or when it gets SIGINT or SIGTERM: its
+task is cancelled and closes what it opened. Other commands are interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandSession:
-    """A connected client, the API behind it, and where to print."""
+    """A connected client, its API, and where to print."""
 
     client: Client
     api: Api

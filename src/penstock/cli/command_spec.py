@@ -1,9 +1,10 @@
-"""How commands are declared, and how one is carried out.
+"""Declaration and execution of commands.
 
-A `Noun` has `Command`s; a command has a word, a summary, arguments and what it does. From these
-come the parser, the help texts and the reference page. Arguments are asked for only when their
-command was chosen, so that help is quick. `carry_out` turns a command line into an exit code:
-errors become one line on standard error, an interrupt ends a streaming command well.
+A `Noun` has `Command`s; a command has a word, a summary, arguments and an implementation. The
+parser, the help texts and the reference page are derived from these. The arguments of a command are
+built only when it is chosen, so that help is fast. `carry_out` turns a command line into an exit
+code: errors become one line on standard error, and an interrupt ends a streaming command
+successfully.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ANSWER_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What `argparse` is told of one argument; those of a group stand together in help."""
+    """Settings of one `argparse` argument; help shows the arguments of a group together."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
@@ -42,7 +43,7 @@ class Argument:
 
 
 def argument(*names: str, group: str = "", **settings: Any) -> Argument:
-    """Declares an argument in the words of `argparse`."""
+    """Declare an argument with the parameters of `argparse`."""
     return Argument(names, settings, group)
 
 
@@ -60,18 +61,18 @@ def no_arguments() -> tuple[Argument, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One word: asks a server (`online`) or only this machine (`local`)."""
+    """One command: it needs a server (`online`) or only this machine (`local`)."""
 
     name: str
     summary: str
     arguments: Declared = no_arguments
     online: Online | None = None
     local: Local | None = None
-    #: It goes on until it is stopped, by its bounds or by whoever started it.
+    #: It runs until its limits are reached or the user stops it.
     streams: bool = False
 
     def all_arguments(self) -> tuple[Argument, ...]:
-        """Its own, and those every command of its kind takes."""
+        """Return its own arguments and those of every command of its type."""
         own = (*self.arguments(), JSON)
         if self.online is None:
             return own
@@ -81,7 +82,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """What several commands are about."""
+    """A group of commands about one kind of object."""
 
     name: str
     summary: str
@@ -111,7 +112,7 @@ STREAMING: Final = (
 
 
 def connection_arguments(*, of_a_context: bool = False) -> tuple[Argument, ...]:
-    """Which server, and as whom."""
+    """Return the arguments that select the server and the login."""
     group = "connection"
 
     def text(*names: str, metavar: str, help: str) -> Argument:
@@ -146,7 +147,7 @@ def connection_arguments(*, of_a_context: bool = False) -> tuple[Argument, ...]:
 
 
 def parser_of(command: Command, name: str) -> Parser:
-    """The parser of one command, called `name` in its help."""
+    """Return the parser of one command, called `name` in its help."""
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
     arguments = command.all_arguments()
     parser = Parser(
@@ -162,7 +163,7 @@ def parser_of(command: Command, name: str) -> Parser:
 
 
 def usage_of(name: str, arguments: Sequence[Argument]) -> str:
-    """The words that have a place; what may be left out in brackets."""
+    """Return the usage line: positional arguments, optional ones in brackets."""
     words = [name, "[OPTIONS]"]
     for one in arguments:
         if one.names[0].startswith("-"):
@@ -174,7 +175,7 @@ def usage_of(name: str, arguments: Sequence[Argument]) -> str:
 
 
 def noun_help(noun: Noun) -> str:
-    """What `penstock NOUN --help` prints."""
+    """Return the text of `penstock NOUN --help`."""
     width = max(len(one.name) for one in noun.commands)
     lines = [f"    {one.name:{width}}   {one.summary}" for one in noun.commands]
     return "\n".join(
@@ -191,7 +192,7 @@ def noun_help(noun: Noun) -> str:
 
 
 def run_noun(noun: Noun, argv: list[str]) -> int:
-    """Carry out `penstock NOUN ...` and return the exit code."""
+    """Run `penstock NOUN ...` and return the exit code."""
     command = noun.find(argv[0]) if argv else None
     if command is not None:
         return carry_out(command, f"penstock {noun.name} {command.name}", argv[1:])
@@ -207,7 +208,7 @@ def run_noun(noun: Noun, argv: list[str]) -> int:
 
 
 def carry_out(command: Command, name: str, argv: list[str]) -> int:
-    """Carry out one command line and return the exit code."""
+    """Run one command line and return the exit code."""
     try:
         options = parser_of(command, name).parse_args(argv)
     except SystemExit as stop:
@@ -242,12 +243,12 @@ def _perform(command: Command, options: argparse.Namespace) -> None:
 
 
 def confirm(question: str, options: argparse.Namespace) -> None:
-    """Asks before something is lost; without a terminal only `--force` says yes."""
+    """Ask before data is lost; without a terminal only `--force` confirms."""
     if options.force:
         return
     if not sys.stdin.isatty():
         raise Misuse(f"{question} Say --force to mean it")
-    # The event loop's handler waits for a task to notice; a prompt must end at once.
+    # The event loop's handler waits until a task reacts; a prompt must end at once.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         answer = input(f"{question} [y/N] ")

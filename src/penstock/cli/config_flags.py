@@ -1,9 +1,9 @@
-"""Flags for configurations, made from the declarations of the API.
+"""Command-line flags for configurations, derived from the API declarations.
 
-Each field of `StreamConfig` or `ConsumerConfig` becomes a flag with the field's own prose, so that
-a new field needs no work here. What was not given is not sent: the server fills it in, and a
-server that does not know a field is never bothered with it. `--config` takes a whole configuration
-from a file; flags go over it. Nothing is checked that the server checks.
+Each field of `StreamConfig` or `ConsumerConfig` becomes a flag with the field's description, so
+that a new field needs no work here. Fields that were not given are not sent: the server fills them
+in, and a server that does not know a field never receives it. `--config` reads a whole
+configuration from a file; flags override it. This module does not repeat checks of the server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 GROUP: Final = "configuration"
 DEST: Final = "config:"
-#: Numbers that are sizes, so that people may write 64KiB.
+#: Integer fields that are sizes, so that users may write 64KiB.
 SIZES: Final = frozenset({"max_bytes", "max_msg_size"})
-#: Said by the command itself, or nobody's business.
+#: Set by the command itself, or internal.
 LEFT_OUT: Final = frozenset(
     {"name", "durable_name", "direct", "sourcing", "pause_until", "preferred"}
 )
@@ -46,7 +46,7 @@ CONFIG: Final = argument(
 
 
 def config_arguments(kind: type[Struct], *, editing: bool = False) -> tuple[Argument, ...]:
-    """A flag for each field; those that cannot be changed are left out when editing."""
+    """Return a flag for each field; when editing, omit fields that cannot be changed."""
     return (CONFIG, *_flags(kind, (), editing=editing))
 
 
@@ -83,7 +83,7 @@ def _argument(
 
 
 def _settings(hint: object, name: str) -> dict[str, Any] | None:
-    """How `argparse` reads a field of this type; None if only a file can say it."""
+    """Return the `argparse` settings for a field of this type; None if only a file can set it."""
     kind, wire = bare(hint)
     args = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
@@ -115,11 +115,11 @@ def _source(text: str) -> dict[str, str]:
     return {"name": text}
 
 
-# -- what was given
+# -- given values
 
 
 def config_given(options: argparse.Namespace) -> Document:
-    """The file and the flags, flags first."""
+    """Return the configuration of file and flags; flags override the file."""
     given: Document = {}
     for dest, value in vars(options).items():
         if dest.startswith(DEST):
@@ -135,7 +135,7 @@ def _place(target: Document, path: list[str], value: Any) -> None:
 
 
 def merged(below: Document, above: Document) -> Document:
-    """One configuration over another: maps member by member, all else as a whole."""
+    """Merge one configuration over another: maps member by member, other values as a whole."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
@@ -145,7 +145,7 @@ def merged(below: Document, above: Document) -> Document:
 
 
 def sendable(config: Document) -> Document:
-    """A configuration as the server showed it, fit to be sent back."""
+    """Return a configuration from the server in the form that can be sent back."""
     kept = {
         key: value
         for key, value in (config.get("metadata") or {}).items()
@@ -156,7 +156,7 @@ def sendable(config: Document) -> Document:
 
 
 def differences(old: Document, new: Document) -> list[tuple[str, str, str]]:
-    """What an edit changes: field, before, after."""
+    """Return what an edit changes: field, before, after."""
     import json
 
     def shown(config: Document, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The `penstock` command: one word per job, each in a file of its own."""
+"""The `penstock` command: one word per job, each in its own file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Any NATS server:
 
 
 def main() -> int:
-    """Pick the command and return its exit code."""
+    """Run the command and return its exit code."""
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP, end="")
@@ -59,7 +59,7 @@ def main() -> int:
     try:
         return command(arguments[1:])
     except BrokenPipeError:
-        # Whoever read our output has seen enough; what is left must not be flushed at exit.
+        # The reader closed our output; the rest must not be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -93,7 +93,7 @@ def _version(_arguments: list[str]) -> int:
     return 0
 
 
-#: Words for what talks to any server; `catalogue` knows where each is declared.
+#: Commands that connect to any server; `command_list` knows where each is declared.
 CLIENTS: Final = (
     "pub",
     "sub",

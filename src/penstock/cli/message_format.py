@@ -1,7 +1,7 @@
-"""Messages as text and as documents. The shapes are the same in every command.
+"""Messages as text and as documents, in the same format in every command.
 
-`data` is text if the payload is text, else base64; `encoding` says which. A payload shown to people
-cannot drive their terminal.
+`data` is text if the payload is text, else base64; `encoding` names the format. A payload shown on
+a terminal cannot control it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def payload_document(data: bytes) -> dict[str, str]:
-    """A payload in JSON."""
+    """Return a payload as JSON fields."""
     try:
         return {"data": data.decode(), "encoding": "utf-8"}
     except UnicodeDecodeError:
@@ -28,7 +28,7 @@ def payload_document(data: bytes) -> dict[str, str]:
 
 
 def payload_text(data: bytes) -> str:
-    """A payload for people."""
+    """Return a payload as text for display."""
     try:
         return printable(data.decode())
     except UnicodeDecodeError:
@@ -36,7 +36,7 @@ def payload_text(data: bytes) -> str:
 
 
 def message_document(message: Msg) -> dict[str, Any]:
-    """A message that was delivered."""
+    """Return a delivered message as a document."""
     return {
         "subject": message.subject,
         "reply": message.reply or "",
@@ -46,7 +46,7 @@ def message_document(message: Msg) -> dict[str, Any]:
 
 
 def stored_document(message: FetchedMessage) -> dict[str, Any]:
-    """A message that a stream keeps."""
+    """Return a stored message as a document."""
     return {
         "subject": message.subject,
         "seq": message.seq,
@@ -57,7 +57,7 @@ def stored_document(message: FetchedMessage) -> dict[str, Any]:
 
 
 def message_text(title: str, headers: Mapping[str, str] | None, data: bytes) -> str:
-    """A title line, the headers, the payload, an empty line."""
+    """Return a title line, the headers, the payload and an empty line."""
     lines = [printable(title), *(printable(f"{k}: {v}") for k, v in (headers or {}).items())]
     if headers:
         lines.append("")
@@ -65,6 +65,6 @@ def message_text(title: str, headers: Mapping[str, str] | None, data: bytes) -> 
 
 
 def stored_text(message: FetchedMessage) -> str:
-    """A stored message for people."""
+    """Return a stored message as text for display."""
     title = f"[{message.seq}] {message.subject} at {show_time(message.time)}"
     return message_text(title, message.headers, message.data)

@@ -1,9 +1,9 @@
-"""What commands print: tables for people, JSON for programs, bars for the impatient.
+"""Output of commands: tables for people, JSON for programs, progress bars.
 
-A command hands over its answer once, as a document and as blocks (`Facts`, `TableListing`, text); the
-screen prints one or the other, so `--json` works everywhere. Documents go to standard output,
-bars and remarks to standard error. What came from a server is made harmless before a terminal
-sees it. Nothing is decided here.
+A command passes its result once, as a document and as blocks (`Facts`, `TableListing`, text). The
+screen prints one or the other, so `--json` works everywhere. Documents go to standard output, bars
+and remarks to standard error. Text from a server is made safe before it reaches a terminal. This
+module makes no decisions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 PLAIN_COLUMNS: Final = 160
-"""How wide tables are where nobody says how wide a line is."""
+"""Width of tables if the width of a line is unknown."""
 SLOW: Final = 10
-"""A rate below this has a digit after the point."""
+"""A rate below this has one decimal."""
 NOTHING: Final = "–"
 
 _SECOND_NS: Final = 1_000_000_000
@@ -31,7 +31,7 @@ _STEPS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values of one thing, one to a line; empty values are left out."""
+    """Names and values of one object, one per line; empty values are omitted."""
 
     title: str
     rows: Sequence[tuple[str, str]]
@@ -39,7 +39,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class TableListing:
-    """A row for each of many; headings that start with `>` stand over numbers."""
+    """A table with one row per object; columns whose heading starts with `>` hold numbers."""
 
     title: str
     headings: Sequence[str]
@@ -51,13 +51,13 @@ Block = Facts | TableListing | str
 
 
 class Screen:
-    """Where one command prints."""
+    """The output of one command."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     def answer(self, document: object, *blocks: Block) -> None:
-        """The whole answer of a command, in the form that was asked for."""
+        """Print the whole result of a command, in the requested format."""
         if self.as_json:
             print(json.dumps(document, indent=2, ensure_ascii=False))
             return
@@ -67,18 +67,18 @@ class Screen:
             self._show(block)
 
     def item(self, document: object, text: str) -> None:
-        """One of many answers, told as it comes: a line of JSON, or text."""
+        """Print one of many results as it arrives: a line of JSON, or text."""
         line = json.dumps(document, ensure_ascii=False) if self.as_json else text
         print(line, flush=True)
 
     def raw(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Write bytes unchanged."""
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
     def remark(self, text: str) -> None:
-        """A word on the side: standard output is for answers."""
+        """Print a remark on standard error; standard output is for results."""
         print(printable(text), file=sys.stderr, flush=True)
 
     def _show(self, block: Block) -> None:
@@ -96,7 +96,7 @@ class Screen:
 
         width = None if sys.stdout.isatty() else PLAIN_COLUMNS
         console = Console(highlight=False, width=width)
-        # Above the table and not in it, where it would be folded to the table's width.
+        # Above the table, not in it, where it would be wrapped to the table's width.
         console.print(Text(printable(block.title), style="bold"), soft_wrap=True)
         console.print(_table(block))
 
@@ -104,7 +104,7 @@ class Screen:
     def progress(
         self, title: str, total: int | None, *, as_bytes: bool = False
     ) -> Iterator[Callable[[int], None]]:
-        """A bar while the body runs, on a terminal only; call it with what was done since."""
+        """Show a bar while the body runs, on a terminal only; call it with each increment."""
         if self.as_json or not sys.stderr.isatty():
             yield lambda done: None
             return
@@ -126,8 +126,11 @@ class Screen:
 
     @contextmanager
     def steps(self, title: str, unit: str = "") -> Iterator[Callable[[int, int], None] | None]:
-        """A bar with rate and remaining time; call it with what is done and of how much, as often
-        as that changes. None if there is no terminal. `unit` is what is counted."""
+        """Show a bar with rate and remaining time; yield None without a terminal.
+
+        The caller calls it with the completed and total amounts whenever they change. `unit` names
+        what is counted.
+        """
         if self.as_json or not sys.stderr.isatty():
             yield None
             return
@@ -183,11 +186,11 @@ def _table(block: Facts | TableListing) -> Any:
     return table
 
 
-# -- how values are written
+# -- formatting of values
 
 
 def printable(text: str) -> str:
-    """The text without anything that could drive a terminal; line ends and tabs stay."""
+    """Escape characters that could control a terminal; keep line ends and tabs."""
     if text.isprintable():
         return text
     return "".join(
@@ -196,7 +199,7 @@ def printable(text: str) -> str:
 
 
 def show_bytes(count: int) -> str:
-    """A size in the unit that fits."""
+    """Format a size in a suitable unit."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(size) >= _KIB and len(units) > 1:
         size /= _KIB
@@ -205,23 +208,23 @@ def show_bytes(count: int) -> str:
 
 
 def show_count(count: int) -> str:
-    """A number with its digits grouped."""
+    """Format a number with grouped digits."""
     return f"{count:,}"
 
 
 def show_rate(rate: float, unit: str = "") -> str:
-    """How much in a second; a slow one with a digit after the point."""
+    """Format an amount per second; a slow rate has one decimal."""
     amount = f"{rate:.1f}" if rate < SLOW else show_count(int(rate))
     return f"{amount} {unit}/s" if unit else f"{amount}/s"
 
 
 def show_limit(count: int, show: Callable[[int], str] = show_count) -> str:
-    """A limit; nothing or less is none."""
+    """Format a limit; 0 or less means none."""
     return "unlimited" if count <= 0 else show(count)
 
 
 def show_duration(ns: int) -> str:
-    """A duration as one reads it aloud: `2d 3h`, `1.5s`, `250ms`."""
+    """Format a duration for reading: `2d 3h`, `1.5s`, `250ms`."""
     if ns < 0:
         return NOTHING
     if ns < _MILLISECOND_NS:
@@ -238,12 +241,12 @@ def show_duration(ns: int) -> str:
 
 
 def show_age(ns: int) -> str:
-    """A limit of age; 0 is none."""
+    """Format an age limit; 0 means none."""
     return show_duration(ns) if ns else "unlimited"
 
 
 def show_time(text: str | None) -> str:
-    """RFC 3339 text as people read it; the zero time is none."""
+    """Format RFC 3339 text for reading; the zero time means never."""
     if not text or text.startswith("0001-"):
         return "never"
     head, _, tail = text.partition("T")
@@ -251,5 +254,5 @@ def show_time(text: str | None) -> str:
 
 
 def show_yes(value: object) -> str:
-    """Yes, or nothing."""
+    """Return "yes" or ""."""
     return "yes" if value else ""

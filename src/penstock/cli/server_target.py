@@ -1,9 +1,9 @@
-"""Reaching a server: which one, who we are, and a client that fails fast and then holds on.
+"""Connect to a server: choose it and the login, fail fast at first, reconnect later.
 
-What a command line leaves open is taken from the named context, from the environment, or from the
-selected context, in this order and never mixed where it matters: credentials are taken from one
-place only, and a server named otherwise gets none of a context's. Secrets live in `ServerTarget`, which
-never shows them.
+Values that the command line omits come from the named context, from the environment, or from the
+selected context, in this order. Credentials come from one source only, and a server that is not
+from a context gets no credentials of a context. `ServerTarget` holds the secrets and never shows
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 CONNECT_SECONDS: Final = 5
 RETRY_SECONDS: Final = 1
 CREDENTIALS: Final = ("creds", "nkey", "user", "password", "token")
-#: Of a target: what is never printed.
+#: Fields of a target that are never printed.
 SECRETS: Final = frozenset({"password", "token"})
 VARIABLES: Final = {
     "NATS_URL": "server",
@@ -46,7 +46,7 @@ HIDDEN: Final = "(hidden)"
 
 @dataclass(frozen=True, slots=True)
 class ServerTarget:
-    """Where to connect, and as whom; files are named, not read."""
+    """The server to connect to, and the login; files are named, not read."""
 
     server: str = ""
     creds: str = ""
@@ -71,14 +71,14 @@ class ServerTarget:
         return any(getattr(self, name) for name in CREDENTIALS)
 
     def over(self, below: Self) -> Self:
-        """This, and from below what it leaves open; credentials as a whole or not at all."""
+        """Return this target completed by `below`; credentials come from one of the two only."""
         kept = {name: getattr(self, name) or getattr(below, name) for name in self.names()}
         if self.has_credentials:
             kept |= {name: getattr(self, name) for name in CREDENTIALS}
         return replace(self, **kept)
 
     def shown(self) -> dict[str, str]:
-        """Everything that is set, secrets hidden."""
+        """Return all values that are set, with secrets hidden."""
         values = {name: getattr(self, name) for name in self.names()}
         values["server"] = without_secrets(self.server)
         return {
@@ -101,7 +101,7 @@ def _with_scheme(url: str) -> str:
 
 
 def without_secrets(servers: str) -> str:
-    """Addresses without the user and password they may carry."""
+    """Return the addresses without the user and password they may contain."""
     return ",".join(_bare(url) for url in servers.split(","))
 
 
@@ -114,24 +114,24 @@ def _bare(url: str) -> str:
 
 
 def given(options: Namespace) -> ServerTarget:
-    """What the command line itself says."""
+    """Return the values of the command line."""
     return ServerTarget(**{name: getattr(options, name, "") or "" for name in ServerTarget.names()})
 
 
 def from_environment(environment: Mapping[str, str]) -> ServerTarget:
-    """What the usual variables say."""
+    """Return the values of the environment variables."""
     return ServerTarget(**{name: environment.get(word, "") for word, name in VARIABLES.items()})
 
 
 def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> ServerTarget:
-    """Where the command goes."""
+    """Return the target of the command."""
     from penstock.cli.commands.context_command import load, selected
 
     line, outside = given(options), from_environment(environment)
     if options.context:
         return line.over(load(options.context))
     if line.server:
-        # Whoever names a server means it: variables may add who they are, a context may not.
+        # A server named on the command line may get a login from variables, but not from a context.
         return line.over(replace(outside, server=""))
     if outside.server:
         return line.over(outside)
@@ -144,7 +144,7 @@ def resolve(options: Namespace, environment: Mapping[str, str] = os.environ) -> 
 
 
 class ConnectionWatch:
-    """Hears what the client library has to tell beside its answers."""
+    """Records errors and connection events of the client library."""
 
     def __init__(self, remark: Callable[[str], None]) -> None:
         self.last: Exception | None = None
@@ -166,13 +166,13 @@ class ConnectionWatch:
         self._remark("Connected again")
 
     def raise_if_heard(self) -> None:
-        """A server that refuses a publish says so later, and to nobody in particular."""
+        """Raise the last error; a server reports a refused publish later, without a reply."""
         if self.last is not None:
             raise Failure(told(self.last) or repr(self.last))
 
 
 async def open_client(target: ServerTarget, watch: ConnectionWatch, *, lasting: bool) -> Client:
-    """A connected client; one that is to last connects again when it loses its server."""
+    """Return a connected client; with `lasting` it reconnects when it loses its server."""
     client = _guarded_client(target)
     options = _login(target, client) | _tls(target)
     if target.inbox_prefix:
@@ -205,10 +205,10 @@ async def open_client(target: ServerTarget, watch: ConnectionWatch, *, lasting: 
 
 
 def _guarded_client(target: ServerTarget) -> Client:
-    """A client that says nothing in the clear to whoever was to speak TLS.
+    """Return a client that sends nothing unencrypted if TLS is required.
 
-    The library encrypts only if the server asks for it: one that does not, or somebody in between
-    who strikes the word out, would be sent the password as it is.
+    The library encrypts only if the server requests it. A server that does not, or an attacker that
+    removes the request, would otherwise receive the password in plain text.
     """
     try:
         from nats.aio.client import Client
@@ -234,16 +234,17 @@ def _guarded_client(target: ServerTarget) -> Client:
 
 
 async def settle(client: Client) -> None:
-    """Everything sent so far has been heard by the server, and what it said to it by us.
+    """Wait until the server has processed everything sent, and we have read its responses.
 
-    The library's flush overtakes what it still buffers; the second one goes behind all of it.
+    The library's flush overtakes data that it still buffers; the second flush comes after all of
+    it.
     """
     await client.flush()
     await client.flush()
 
 
 async def close_client(client: Client, watch: ConnectionWatch) -> None:
-    """Ends the connection; what was sent has arrived, unless the server has gone."""
+    """Close the connection after everything sent has arrived, unless the server is unreachable."""
     from nats.errors import Error
 
     watch.closing = True
@@ -251,7 +252,7 @@ async def close_client(client: Client, watch: ConnectionWatch) -> None:
         if client.is_connected:
             await settle(client)
     except (TimeoutError, Error, OSError):
-        pass  # the command has said what it had to say
+        pass  # the command has already reported its result
     await client.close()
 
 
@@ -280,13 +281,13 @@ def _with_nkey(path: str, client: Client) -> dict[str, Any]:
     from penstock.base.nkeys import public_from_seed
 
     seed = read_seed(path)
-    # The library asks for a package of its own to do this; we have what it takes.
+    # The library needs an extra package for this; `base.nkeys` does the same.
     client._public_nkey = public_from_seed(seed)
     return {"signature_cb": lambda nonce: _signed(seed, nonce)}
 
 
 def read_seed(path: str) -> str:
-    """The seed of a user nkey, from its file."""
+    """Read the seed of a user nkey from its file."""
     seed = next(
         (line.strip() for line in _read(path).splitlines() if line.strip().startswith("S")), ""
     )
@@ -310,7 +311,7 @@ def _signed(seed: str, nonce: str) -> bytes:
 
 
 def _between(text: str, title: str) -> str:
-    """The line below `-----BEGIN title-----`."""
+    """Return the line below `-----BEGIN title-----`."""
     _, found, rest = text.partition(f"BEGIN {title}")
     lines = rest.splitlines()
     return lines[1].strip() if found and len(lines) > 1 else ""
@@ -325,7 +326,7 @@ def _tls(target: ServerTarget) -> dict[str, Any]:
 
 
 def tls_context(target: ServerTarget) -> ssl.SSLContext:
-    """Whom to trust, and what to show."""
+    """Return a TLS context with the trusted authorities and the client certificate."""
     import ssl
 
     try:

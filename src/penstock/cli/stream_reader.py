@@ -1,9 +1,9 @@
-"""Reading a stream in order, once, without leaving a trace: behind views, watches and listings.
+"""Read a stream in order, once, without lasting effects; used by views, watches and listings.
 
-An ephemeral pull consumer without acknowledgements is read in batches. Its deliveries are numbered,
-so a gap (a lost connection, a server that changed) shows: the consumer is then made anew right
-after the last message seen. Nothing is delivered twice, nothing is left out, and what one batch
-may hold is bounded.
+The reader uses an ephemeral pull consumer without acknowledgements, in batches. Deliveries are
+numbered, so the reader detects a gap (a lost connection, another server) and creates a new consumer
+that starts right after the last message read. No message is delivered twice or skipped, and the
+size of a batch is bounded.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ATTEMPTS_MAX: Final = 5
 RETRY_SECONDS: Final = 1
 
 _HEARTBEAT: Final = "100"
-#: Tokens of the reply subject of a delivery; newer servers put domain and account in front.
+#: Tokens of a delivery's reply subject; newer servers insert domain and account.
 _SHORT_ACK, _LONG_ACK = 9, 11
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMessage:
-    """Where a delivered message comes from, told by its reply subject."""
+    """Metadata of a delivered message, from its reply subject."""
 
     stream: str
     consumer: str
@@ -62,7 +62,7 @@ class ReadMessage:
 
 
 def stored(message: Msg, delivery: ReadMessage) -> FetchedMessage:
-    """A delivered message as the stream keeps it."""
+    """Return a delivered message as the stream stores it."""
     return FetchedMessage(
         message.subject,
         delivery.stream_seq,
@@ -74,7 +74,7 @@ def stored(message: Msg, delivery: ReadMessage) -> FetchedMessage:
 
 @dataclass(slots=True)
 class ReadStart:
-    """Which messages, and from where on."""
+    """Which messages to read, and from where."""
 
     subjects: list[str] = field(default_factory=list)
     policy: str = "all"
@@ -102,7 +102,7 @@ class ReadStart:
 
 
 class StreamReader:
-    """The messages of a stream from a start; `follow` goes on when there are no more."""
+    """The messages of a stream from a start; with `follow` it continues at the end."""
 
     def __init__(self, api: Api, stream: str, start: ReadStart, *, follow: bool = False) -> None:
         self._api = api
@@ -112,7 +112,7 @@ class StreamReader:
         self._consumer = ""
         self._expected = 1
         self._wanted = 0
-        #: Messages that were there when reading began, or since the last one read.
+        #: Messages that existed when reading began, or remain after the last one read.
         self.pending = 0
 
     async def __aenter__(self) -> StreamReader:
@@ -143,7 +143,7 @@ class StreamReader:
         self.pending = int(answer.get("num_pending", 0))
 
     async def _drop(self) -> None:
-        """The consumer would go by itself in time; tell the server that it may go now."""
+        """Delete the consumer now; otherwise the server deletes it after INACTIVE_NS."""
         try:
             await self._api.call(f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
         except Failure:
@@ -173,7 +173,7 @@ class StreamReader:
             yield stored(message, delivery)
 
     async def _make_anew(self) -> None:
-        """Go on with another consumer; a stream that has gone is the end."""
+        """Continue with a new consumer; a refusal, such as a missing stream, ends the reading."""
         await self._drop()
         attempt = 1
         while True:
@@ -188,7 +188,7 @@ class StreamReader:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _next(self) -> Msg | None:
-        """The next message; None if the consumer has to be made anew."""
+        """Return the next message; None if a new consumer is needed."""
         from nats.errors import TimeoutError
 
         while True:
@@ -202,7 +202,7 @@ class StreamReader:
             if not status or message.reply.startswith("$JS.ACK."):
                 return message
             if status == _HEARTBEAT or message.subject != f"{self._inbox}.{self._consumer}":
-                continue  # or the last words of a consumer we gave up
+                continue  # or the last status of an abandoned consumer
             if status not in ("404", "408"):
                 return None
             self._wanted = 0

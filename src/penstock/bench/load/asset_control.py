@@ -1,7 +1,8 @@
-"""Asks a server's JetStream API to make and remove what a run needs; never part of a figure.
+"""Create and delete the JetStream assets of a run through the API; never part of a figure.
 
-One connection with its own inbox, one request at a time, in plain Python. A refusal is a BenchError
-with the server's words. Streams and consumers get the settings a user gets who names nothing.
+It uses one connection with its own inbox, one request at a time, in plain Python. A refusal is a
+BenchError with the server's text. Streams and consumers get default settings except those a run
+names.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ class Control:
         client.subscribe(f"{self._inbox}.*", 1, deadline_after(HANDSHAKE_TIMEOUT_S))
 
     def ask(self, subject: str, body: Json | None = None) -> Json:
-        """One API request and its answer."""
+        """Send one API request and return the reply."""
         self._asked += 1
         reply = f"{self._inbox}.{self._asked}"
         payload = json.dumps(body).encode() if body is not None else b""
@@ -66,7 +67,7 @@ class Control:
         self.ask(f"$JS.API.STREAM.DELETE.{name}")
 
     def stored(self, name: str) -> int:
-        """How many messages the stream holds."""
+        """Return how many messages the stream holds."""
         return int(self.ask(f"$JS.API.STREAM.INFO.{name}")["state"]["messages"])
 
     def create_consumer(self, stream: str, config: Json) -> None:
@@ -77,7 +78,7 @@ class Control:
         self.ask(f"$JS.API.CONSUMER.DELETE.{stream}.{name}")
 
     def await_settled(self, stream: str, consumer: str, last_seq: int) -> None:
-        """Wait until the consumer has taken in every ack; fail if it never does."""
+        """Wait until the consumer has processed every ack; raise BenchError on timeout."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             info = self.ask(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}")
@@ -130,6 +131,6 @@ def open_control(endpoint: ServerEndpoint) -> Iterator[Control]:
 
 
 def consumer_request(stream: str, config: Json) -> tuple[str, Json]:
-    """Subject and body of the request that creates a consumer; it must have a name."""
+    """Return subject and body of a request that creates a consumer; `config` must have a name."""
     subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config['name']}"
     return subject, {"stream_name": stream, "config": config, "action": "create"}

@@ -1,7 +1,7 @@
-"""Holds encoded frames until the kernel takes them: the speaking half of a conversation.
+"""Buffer encoded frames until the kernel accepts them: the sending half of a load connection.
 
-Frames are only ever appended whole, so a partly sent one is finished before anything else. The
-rest stays here when the kernel's buffer is full, and the conversation goes on hearing meanwhile.
+Frames are appended whole, so a partly sent frame is completed before anything else. If the kernel's
+buffer is full, the rest stays here, and the load loop continues to read meanwhile.
 """
 
 from libc.string cimport memcpy

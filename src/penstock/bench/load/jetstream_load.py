@@ -1,8 +1,8 @@
-"""Runs the scenarios that need JetStream: acknowledged publishes, reads of a stream, key-value.
+"""Run the scenarios that need JetStream: acknowledged publishes, stream reads, key-value.
 
-Every run makes its own stream and removes it. What is read was stored by the run before its clock
-started; a stream is filled up to FILL_MAX messages and read again and again, each time through a
-new consumer, until the wanted number was read. A pass ends when its last ack has been taken in.
+Every run creates its own stream and deletes it. A read run stores its messages before its clock
+starts: it fills a stream with up to FILL_MAX messages and reads it repeatedly, each time through a
+new consumer, until the requested number was read. A pass ends when its last ack has been processed.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from penstock.bench.scenarios import BucketGet, StreamPublish, StreamRead
 FILL_MAX = 100_000
 FILL_WINDOW = 2000
 PULL_BATCH = 500
-PULLS_IN_FLIGHT = 2  # as many messages as a consumer lets wait for acks when nothing is configured
+PULLS_IN_FLIGHT = 2  # times PULL_BATCH: a consumer's default max_ack_pending
 PULL_EXPIRES_NS = 60 * 10**9
-HEARTBEAT_NS = 5 * 10**9  # these two are what clients ask for on an ordered consumer
+HEARTBEAT_NS = 5 * 10**9  # these two are what clients request for an ordered consumer
 INACTIVE_NS = 300 * 10**9
 BUCKET: Json = {
     "max_msgs_per_subject": 1,
@@ -46,7 +46,7 @@ BUCKET: Json = {
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """A stream made for one run, and the subjects it takes."""
+    """A stream created for one run, and its subjects."""
 
     name: str
     plan: SubjectPlan
@@ -54,7 +54,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A stream with so many messages, whose stamps start over after `cycle` of them."""
+    """A stream with `messages` messages, whose stamps restart after `cycle` of them."""
 
     place: LoadTarget
     messages: int
@@ -62,7 +62,7 @@ class Filled:
 
 
 def run_publish(scenario: StreamPublish, load: Load) -> LoadTiming:
-    """Publish to a fresh stream; every ack must have the next sequence."""
+    """Publish to a new stream; every ack must have the next sequence."""
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(open_control(load.endpoint))
         client = stack.enter_context(open_client(load.endpoint))
@@ -86,7 +86,7 @@ def run_publish(scenario: StreamPublish, load: Load) -> LoadTiming:
 
 
 def run_get(scenario: BucketGet, load: Load) -> LoadTiming:
-    """Get the values of a filled bucket, key after key; every value must be its key's."""
+    """Get the values of a filled bucket, key by key; every value must match its key."""
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(open_control(load.endpoint))
         client = stack.enter_context(open_client(load.endpoint))
@@ -120,7 +120,7 @@ def run_get(scenario: BucketGet, load: Load) -> LoadTiming:
 
 
 def run_read(scenario: StreamRead, load: Load) -> LoadTiming:
-    """Fill a stream, then read it in as many passes as it takes."""
+    """Fill a stream, then read it in as many passes as needed."""
     fill = min(FILL_MAX, load.messages)
     passes = max(1, round(load.messages / fill))
     spent_ns, cpu_used = 0, 0.0
@@ -142,7 +142,7 @@ def run_read(scenario: StreamRead, load: Load) -> LoadTiming:
 def _read_once(
     scenario: StreamRead, load: Load, control: Control, filled: Filled, name: str
 ) -> tuple[int, float]:
-    """The whole stream through a new consumer: nanoseconds and server CPU-seconds."""
+    """Read the whole stream through a new consumer; return nanoseconds and server CPU seconds."""
     stream = filled.place.name
     with open_client(load.endpoint) as client:
         opening, request = b"", b""
@@ -171,9 +171,9 @@ def _read_once(
 
 
 def _ordered_push(client: Client, stream: str, name: str, load: Load) -> bytes:
-    """Subscribe, and the frame that creates a consumer as clients do for an ordered one."""
+    """Subscribe; return the frame that creates an ordered consumer as clients do."""
     inbox = _inbox(client, load)
-    # Servers look for a subscription to exactly the subject they are to push to.
+    # Servers require a subscription to exactly the subject to which they push.
     client.subscribe(inbox, 2, load.deadline_ns)
     config = {
         "name": name,
@@ -192,7 +192,7 @@ def _ordered_push(client: Client, stream: str, name: str, load: Load) -> bytes:
 
 
 def _pull(client: Client, stream: str, name: str, load: Load) -> bytes:
-    """Subscribe, and the frame that asks for one batch."""
+    """Subscribe; return the frame that requests one batch."""
     body = json.dumps({"batch": PULL_BATCH, "expires": PULL_EXPIRES_NS}).encode()
     inbox = _inbox(client, load)
     return encode_message(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", f"{inbox}.pulled", body)
@@ -212,7 +212,7 @@ def _durable(name: str, *, acks: bool) -> Json:
 def _stream(
     control: Control, scenario: StreamPublish | StreamRead | BucketGet
 ) -> Iterator[LoadTarget]:
-    """A fresh stream, or the one behind a fresh bucket; removed again."""
+    """Create a stream, or the stream of a new bucket; delete it afterwards."""
     token = secrets.token_hex(3)
     if scenario.bucket:
         place = LoadTarget(f"KV_{token}", SubjectPlan(f"$KV.{token}.key", scenario.subjects))
@@ -222,7 +222,7 @@ def _stream(
         subjects, more = [place.plan.pattern], {}
     control.create_stream(place.name, subjects, scenario.storage, **more)
     yield place
-    # Not after a failure: the server may be gone, and the failure is what matters.
+    # Not after a failure: the server may be down, and the failure must be reported.
     control.delete_stream(place.name)
 
 

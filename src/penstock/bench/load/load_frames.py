@@ -1,15 +1,15 @@
-"""Encodes what publishers and requesters send, once per run, before the clock starts.
+"""Encode what publishers and requesters send, once per run, before the clock starts.
 
-All frames of a batch have the same length (subject numbers are padded), so "the first n frames"
-is a byte count. Each payload starts with its place in the batch as a decimal stamp, which lets
-the scanner prove that nothing was lost, doubled or reordered. Nothing is encoded per message.
+All frames of a batch have the same length (subject numbers are padded), so "the first n frames" is
+a byte count. Each payload starts with its index in the batch as a decimal stamp, with which the
+scanner verifies that nothing was lost, duplicated or reordered. Nothing is encoded per message.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-STAMP_DIGITS = 8  # agrees with scan.pxd
-TOKEN_DIGITS = 10  # agrees with exchange.pyx
+STAMP_DIGITS = 8  # must match message_scan.pxd
+TOKEN_DIGITS = 10  # must match request_load.pyx and request_reply_load.pyx
 BATCH_BYTES_TARGET = 512 * 1024
 HEADER_BLOCK = b"NATS/1.0\r\nTrace-Id: 0123456789abcdef\r\nOrigin: bench\r\n\r\n"
 ID_BLOCK = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
@@ -17,7 +17,7 @@ ID_BLOCK = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
-    """Equally long encoded publishes, sent over and over."""
+    """Encoded publishes of equal length, sent repeatedly."""
 
     data: bytes
     count: int
@@ -29,13 +29,13 @@ class FrameBatch:
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """Equally long encoded requests, each with its reply token at the same offset."""
+    """Encoded requests of equal length, each with its reply token at the same offset."""
 
     data: bytes
     count: int
     token_at: int
     id_at: int = 0
-    """Where the message id is that counts up with the token; 0: there is none."""
+    """Offset of the message id, which counts up with the token; 0 means no id."""
 
     @property
     def frame_bytes(self) -> int:
@@ -44,7 +44,7 @@ class Asks:
 
 @dataclass(frozen=True, slots=True)
 class SubjectPlan:
-    """The subjects a run publishes on, and the one pattern that covers them all."""
+    """The subjects a run publishes to, and the one pattern that matches them all."""
 
     base: str
     count: int = 1
@@ -61,7 +61,7 @@ class SubjectPlan:
 
 
 def encode_batch(plan: SubjectPlan, payload_bytes: int, *, headers: bool) -> FrameBatch:
-    """Round-robin over the plan's subjects, in as many whole rounds as fill the target size."""
+    """Encode publishes round-robin over the plan's subjects, in whole rounds up to the target."""
     names = [name.encode() for name in plan.names()]
     first = encode_publish(names[0], make_payload(0, payload_bytes), headers=headers)
     rounds = max(1, BATCH_BYTES_TARGET // (len(first) * len(names)))
@@ -89,14 +89,14 @@ def encode_publish(subject: bytes, payload: bytes, *, headers: bool) -> bytes:
 
 
 def make_payload(place: int, size: int) -> bytes:
-    """`size` bytes that start with the stamp; payloads too short for one carry none."""
+    """Return `size` bytes that start with the stamp; shorter payloads carry no stamp."""
     if size < STAMP_DIGITS:
         return b"x" * size
     return b"%0*d" % (STAMP_DIGITS, place) + b"x" * (size - STAMP_DIGITS)
 
 
 def encode_request(subject: str, inbox: str, payload_bytes: int) -> tuple[bytearray, int]:
-    """A request frame and the offset of its reply token, which the request loop counts up."""
+    """Return a request frame and the offset of its reply token, which the loop increments."""
     head = f"PUB {subject} {inbox}.".encode()
     token = b"0" * TOKEN_DIGITS
     rest = b" %d\r\n%b\r\n" % (payload_bytes, b"x" * payload_bytes)
@@ -104,11 +104,11 @@ def encode_request(subject: str, inbox: str, payload_bytes: int) -> tuple[bytear
 
 
 def encode_asks(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
-    """Requests to the equally long subjects in turn; stamped, each payload with its place."""
+    """Encode requests to subjects of equal length in turn; each payload has its index as stamp."""
     head = len(f"PUB {names[0]} {inbox}.")
     token = "0" * TOKEN_DIGITS
     first = encode_message(names[0], f"{inbox}.{token}", make_payload(0, payload_bytes))
-    # One round when nothing but the subject differs: frame n then asks for key n.
+    # One round if only the subject differs: frame n then requests key n.
     rounds = max(1, BATCH_BYTES_TARGET // (len(first) * len(names))) if payload_bytes else 1
     count = rounds * len(names)
     frames = [
@@ -121,7 +121,7 @@ def encode_asks(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
 
 
 def encode_publishes_with_ids(names: Sequence[str], inbox: str, payload_bytes: int) -> Asks:
-    """As `encode_asks`, but each message has an id: the token again."""
+    """Encode as `encode_asks` does, with a message id equal to the token."""
     token = b"0" * TOKEN_DIGITS
     block = ID_BLOCK % token
     sizes = b"%d %d" % (len(block), len(block) + payload_bytes)

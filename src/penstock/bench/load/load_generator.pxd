@@ -1,4 +1,4 @@
-# Socket steps shared by the compiled loops of the load generator.
+# Socket operations shared by the compiled loops of the load generator.
 
 from penstock.bench.load.message_scan cimport ScanState
 

@@ -1,9 +1,9 @@
-"""The compiled loops of the load generator: publish as fast as the server reads, count what comes.
+"""The compiled loops of the load generator: publish as fast as the server reads, count messages.
 
-Each function takes the descriptor of a connection that has finished its handshake, runs without
-the interpreter lock (one Python thread per role) and ends by success, error or deadline; none can
-hang. Publishers send slices of one encoded batch over and over, so that the generator costs
-little more than the kernel's copy. No connection is opened or closed here.
+Each function takes the descriptor of a connection after its handshake, runs without the interpreter
+lock (one Python thread per role) and ends by success, error or deadline; none can hang. Publishers
+repeatedly send slices of one encoded batch, so that the generator costs little more than the
+kernel's copy. This module opens and closes no connection.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -43,11 +43,11 @@ cdef enum:
     WRITE_BYTES_MAX = 262144
     READ_BYTES_MAX = 262144
     HEAR_BYTES_MAX = 4096
-    POLL_MS_MAX = 20  # how late a full tally or a deadline may be noticed
+    POLL_MS_MAX = 20  # maximum delay until a full tally or a deadline is noticed
 
 
 cdef class Tally:
-    """How many messages one receiver, or a queue group of them, still has to see."""
+    """Counts the messages of one receiver or of a queue group, up to the expected number."""
 
     cdef long long seen
     cdef readonly long long expected
@@ -61,7 +61,7 @@ cdef class Tally:
 
 
 def monotonic_ns():
-    """The clock all deadlines and times of this module refer to."""
+    """Return the clock of all deadlines and times of this module."""
     return now_ns()
 
 
@@ -72,9 +72,9 @@ def publish(
     long long total_bytes,
     long long deadline_ns,
 ):
-    """Send `total_bytes` of the endlessly repeated batch, then wait until the server took all.
+    """Send `total_bytes` of the repeated batch, then wait until the server has processed all.
 
-    Returns (start_ns, end_ns); the end is the arrival of the PONG behind the last frame.
+    Returns (start_ns, end_ns); the end is the arrival of the PONG after the last frame.
     """
     cdef long long start_ns = now_ns()
     cdef long long end_ns
@@ -94,7 +94,7 @@ def publish(
 def collect(int fd, MessageScanner scanner not None, Tally tally not None, long long deadline_ns):
     """Count messages until the tally is full.
 
-    Returns (start_ns, end_ns); the end is the time this receiver saw its last message.
+    Returns (start_ns, end_ns); the end is the time at which this receiver got its last message.
     """
     cdef long long start_ns = now_ns()
     cdef long long last_ns = start_ns
@@ -111,7 +111,7 @@ def collect(int fd, MessageScanner scanner not None, Tally tally not None, long 
 
 
 def flush(int fd, MessageScanner scanner not None, long long deadline_ns):
-    """PING and wait for the PONG, counting whatever arrives before it."""
+    """Send PING and wait for the PONG, counting messages that arrive before it."""
     cdef Outcome outcome
     with nogil:
         outcome = ping_pong(fd, &scanner.state, deadline_ns)
@@ -136,7 +136,7 @@ cdef long long now_ns() noexcept nogil:
 
 
 cdef Outcome await_ready(int fd, short events, long long deadline_ns) noexcept nogil:
-    """One bounded wait; DONE says only that it is worth trying again."""
+    """Wait once, for a bounded time; DONE means only that the caller may try again."""
     cdef pollfd entry
     if now_ns() >= deadline_ns:
         return DEADLINE
@@ -173,7 +173,7 @@ cdef Outcome send_cycled(
                 offset = 0
             continue
         if not would_block():
-            hear(fd, state)  # a server that closes says why first: its -ERR goes into the state
+            hear(fd, state)  # a server sends -ERR before it closes; this records it in the state
             return LOST
         outcome = await_ready(fd, POLLIN | POLLOUT, deadline_ns)
         if outcome == DONE:
@@ -184,7 +184,7 @@ cdef Outcome send_cycled(
 
 
 cdef Outcome hear(int fd, ScanState* state) noexcept nogil:
-    """Scan what is there without waiting for more."""
+    """Scan the available bytes without waiting for more."""
     cdef char room[HEAR_BYTES_MAX]
     cdef ssize_t got = recv(fd, room, HEAR_BYTES_MAX, MSG_DONTWAIT)
     if got < 0:
@@ -197,7 +197,7 @@ cdef Outcome hear(int fd, ScanState* state) noexcept nogil:
 
 cdef Outcome ping_pong(int fd, ScanState* state, long long deadline_ns) noexcept nogil:
     cdef long long wanted = state.pongs + 1
-    # A publisher cannot answer in the midst of a frame, so the answers it owes go out here.
+    # A publisher cannot send a PONG in the middle of a frame, so it sends the pending ones here.
     cdef Outcome outcome = answer_pings(fd, state, deadline_ns)
     if outcome == DONE:
         outcome = send_all(fd, b"PING\r\n", 6, deadline_ns)

@@ -1,4 +1,4 @@
-# Whole messages out of one connection, as the compiled conversations of the load generator see it.
+# Receive buffer of one connection that yields whole messages, for the compiled loops.
 
 from penstock.bench.load.load_generator cimport Outcome
 
@@ -18,39 +18,39 @@ cdef struct Message:
     Span reply
     Span header  # empty for a MSG
     Span payload
-    Span body  # from the size on its line to the CRLF behind the payload
+    Span body  # from the size on its line to the CRLF after the payload
 
 
 cdef struct Intake:
     int fd
-    Py_ssize_t used  # bytes of the room already read as messages
+    Py_ssize_t used  # bytes of the room already parsed as messages
     Py_ssize_t filled
     long long pings_owed
     long long pongs
-    char complaint[COMPLAINT_BYTES_MAX]  # empty as long as all is well
+    char complaint[COMPLAINT_BYTES_MAX]  # empty unless there was an error
     char room[ROOM_BYTES]
 
 
 cdef enum Found:
     NOTHING = 0  # more bytes are needed
     MESSAGE = 1
-    BROKEN = 2  # the complaint says why
+    BROKEN = 2  # `complaint` holds the reason
 
 
-# One read without waiting; DONE also when nothing was there.
+# Reads once without waiting; returns DONE also if there was nothing to read.
 cdef Outcome take_in(Intake* intake) noexcept nogil
-# The next whole message; its spans live until the next take_in.
+# Parses the next whole message; its spans are valid until the next take_in.
 cdef Found next_message(Intake* intake, Message* message) noexcept nogil
 cdef Outcome complain(Intake* intake, const char* text) noexcept nogil
 cdef Outcome complain_of(Intake* intake, const char* text, const Span* said) noexcept nogil
-# A status (NATS/1.0 503) in place of a message's headers; 0 for ordinary headers and none.
+# Returns the status (NATS/1.0 503) of a message; 0 for normal headers or none.
 cdef int status_of(const Message* message) noexcept nogil
-# What a conversation that did not end well raises.
+# Returns the exception for a conversation that failed.
 cdef object failure(Outcome outcome, Intake* intake, str role, str done)
 
 
 cdef inline long long number_in(const char* data, Py_ssize_t size) noexcept nogil:
-    """The number these bytes spell, -1 if they spell none."""
+    """Return the decimal number in these bytes, -1 if there is none."""
     cdef long long value = 0
     cdef Py_ssize_t index
     if size <= 0 or size > NUMBER_DIGITS_MAX:

@@ -1,8 +1,8 @@
-"""Reads whole messages out of a connection: the hearing half of every conversation measured.
+"""Parse whole messages from a connection: the receiving half of the measured conversations.
 
-Bytes are received into one room, messages are spans into it, and nothing is allocated or copied.
-PING and PONG are counted, never answered here: only the conversation knows whether it stands
-between two frames of its own. -ERR, and a message the room cannot hold, end the conversation.
+Bytes are received into one buffer and messages are spans into it; nothing is allocated or copied.
+PING and PONG are counted, and the caller replies to PINGs, because only the caller knows whether it
+is between two of its own frames. -ERR, and a message larger than the buffer, end the conversation.
 """
 
 from libc.errno cimport errno
@@ -20,7 +20,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     FIELDS_MAX = 6
     SAID_BYTES_MAX = 160
-    STATUS_AT = 9  # behind "NATS/1.0 "
+    STATUS_AT = 9  # after "NATS/1.0 "
     STATUS_DIGITS = 3
 
 
@@ -104,7 +104,7 @@ cdef Found read_message(
 
 
 cdef int split(const char* line, Py_ssize_t size, Span* fields) noexcept nogil:
-    """Fields of a line between blanks, its CRLF left out."""
+    """Split a line at blanks, without its CRLF; return the number of fields."""
     cdef const char* end = line + size - 1
     cdef const char* stop
     cdef int count = 0

@@ -1,9 +1,9 @@
-"""Counts what a server sends without building anything: the receiving half of the load generator.
+"""Count what a server sends without building objects: the receiving half of the load generator.
 
-A stream is a sequence of lines; MSG and HMSG lines announce payload bytes that are passed over
-unread, except for an optional decimal stamp at their start that proves order. Invariant: any
-chunking of the same bytes leads to the same state. A message counts once its last byte was seen.
-Nothing here touches a socket or allocates while scanning.
+A stream is a sequence of lines; MSG and HMSG lines announce payload bytes, which are skipped,
+except for an optional decimal stamp at their start that verifies the order. Invariant: any chunking
+of the same bytes leads to the same state. A message counts once its last byte was scanned. The
+scanner touches no socket and allocates nothing while scanning.
 """
 
 from libc.stdio cimport snprintf
@@ -21,13 +21,13 @@ cdef class MessageScanner:
         self.state.error[0] = 0
 
     def feed(self, const unsigned char[::1] data not None):
-        """Scan a chunk; False once the stream is broken or the server reported an error."""
+        """Scan a chunk; return False once the stream is invalid or the server reported an error."""
         if data.shape[0] == 0:
             return self.state.error[0] == 0
         return scan(&self.state, <const char*> &data[0], data.shape[0])
 
     def expect_stamps(self, long long cycle):
-        """From now on payloads carry the stamps 0..cycle-1 over and over; 0 turns this off."""
+        """Expect payloads with the stamps 0..cycle-1, repeated, from now on; 0 turns this off."""
         self.state.cycle = cycle
         self.state.stamp_expected = 0
 
@@ -49,7 +49,7 @@ cdef class MessageScanner:
 
     @property
     def between_lines(self):
-        """True if the next byte starts a new line."""
+        """Return whether the next byte starts a new line."""
         return self.state.line_kept == 0 and not inside_payload(&self.state)
 
     @property
@@ -78,7 +78,7 @@ cdef bint scan(ScanState* state, const char* data, Py_ssize_t size) noexcept nog
 
 
 cdef inline bint inside_payload(const ScanState* state) noexcept nogil:
-    # A payload always has its CRLF left, so this one field covers header and stamp as well.
+    # Until its CRLF is scanned, payload_left is positive, so it covers header and stamp as well.
     return state.payload_left > 0
 
 
@@ -172,7 +172,7 @@ cdef inline bint read_message_line(
 
 
 cdef inline long long trailing_number(const char* line, Py_ssize_t* at) noexcept nogil:
-    """The number that ends at `at`, which moves before the blank in front of it; -1 if none."""
+    """Return the number that ends at `at`, and move `at` before the preceding blank; -1 if none."""
     cdef Py_ssize_t pos = at[0]
     cdef Py_ssize_t end = pos
     cdef long long value = 0

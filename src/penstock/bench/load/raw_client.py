@@ -1,8 +1,8 @@
 """One raw NATS client connection: handshake in Python, everything after it in compiled loops.
 
-The scanner belongs to the connection from its first byte after INFO, so no byte is ever read
-twice or lost between the handshake and the measured loop. After `open_client` and `flush` the
-stream stands between two lines.
+The scanner reads the connection from the first byte after INFO, so no byte is read twice or lost
+between the handshake and the measured loop. After `open_client` and `flush` the stream is between
+two lines.
 """
 
 import json
@@ -24,7 +24,7 @@ NANOS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """Where a server listens, and the credentials its URL carried."""
+    """The address of a server, and the credentials of its URL."""
 
     host: str
     port: int
@@ -89,7 +89,7 @@ class Client:
         return self.sock.fileno()
 
     def send(self, data: bytes, deadline_ns: int) -> None:
-        """Send all of it and wait until the server has worked through it."""
+        """Send all data and wait until the server has processed it."""
         load_generator.publish(self.fd, self.scanner, data, len(data), deadline_ns)
         self._finish_line()
 
@@ -101,7 +101,7 @@ class Client:
         self._finish_line()
 
     def _finish_line(self) -> None:
-        # Servers send a second INFO behind the first PONG; leave the stream where a line starts.
+        # Servers send a second INFO after the first PONG; read on until a line ends.
         self.sock.settimeout(HANDSHAKE_TIMEOUT_S)
         while not self.scanner.between_lines:
             data = self.sock.recv(READ_BYTES)
@@ -114,7 +114,7 @@ def deadline_after(seconds: float) -> int:
 
 
 def open_client(endpoint: ServerEndpoint) -> Client:
-    """Connect, introduce ourselves, and wait until the server has accepted it."""
+    """Connect, send CONNECT, and wait until the server has accepted it."""
     try:
         sock = socket.create_connection((endpoint.host, endpoint.port), HANDSHAKE_TIMEOUT_S)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Requests over one connection with a window of them unanswered: publishes with their acks, gets.
+"""Requests over one connection with a window of pending ones: publishes with acks, and gets.
 
-Every request has a reply subject of its own, its number, patched into an encoded frame. Every
-answer is judged: an ack must name the sequence its publish had to get, a value must be the one
-stored under its key; an error, a duplicate or a second answer fails the run. `samples` doubles as
-the record of what is in flight: 0 not asked yet, negative the time of asking, positive the answer's
-latency in ns.
+Every request has its own reply subject, its number, patched into an encoded frame. Every reply is
+checked: an ack must name the expected sequence of its publish, a value must be the one stored under
+its key; an error, a duplicate or a second reply fails the run. `samples` also records what is in
+flight: 0 means not sent yet, negative is the time of sending, positive is the latency of the reply
+in ns.
 """
 
 from libc.stdlib cimport calloc, free
@@ -27,8 +27,8 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
 
 cdef enum:
-    TOKEN_DIGITS = 10  # agrees with frames.py
-    STAMP_DIGITS = 8  # agrees with frames.py
+    TOKEN_DIGITS = 10  # must match load_frames.py
+    STAMP_DIGITS = 8  # must match load_frames.py
     NO_RESPONDERS = 503
 
 
@@ -38,15 +38,15 @@ cdef struct Talk:
     const char* frames
     Py_ssize_t frame_bytes
     Py_ssize_t token_at
-    Py_ssize_t id_at  # of the same number in the header; 0: not there
+    Py_ssize_t id_at  # offset of the same number in the header; 0: none
     long long frame_count
     long long window
     long long started
     long long finished
     long long total
     long long* samples
-    long long first_seq  # of the stream for acks
-    Py_ssize_t value_bytes  # of every value for gets
+    long long first_seq  # for acks: the first expected sequence
+    Py_ssize_t value_bytes  # for gets: the size of every value
     long long deadline_ns
 
 
@@ -58,10 +58,11 @@ def publish_acked(
     long long window, long long first_seq, long long[::1] samples not None, long long deadline_ns,
     Py_ssize_t id_at=0,
 ):
-    """Publish len(samples) messages, the frames over and over; returns (start_ns, end_ns).
+    """Publish len(samples) messages, repeating the frames; return (start_ns, end_ns).
 
-    The first one must get the sequence `first_seq`, and each the one behind its predecessor's.
-    With `id_at` the frames have an id there, as long as the token.
+    The first message must get the sequence `first_seq`, each other one the sequence after its
+    predecessor's. With `id_at` the frames have an id at that offset, of the same length as the
+    token.
     """
     cdef Talk* talk = prepare(fd, frames, frame_bytes, token_at, window, samples, deadline_ns)
     talk.first_seq = first_seq
@@ -74,7 +75,7 @@ def get_values(
     long long window, Py_ssize_t value_bytes, long long[::1] samples not None,
     long long deadline_ns,
 ):
-    """Make len(samples) gets, the frames over and over; returns (start_ns, end_ns).
+    """Send len(samples) gets, repeating the frames; return (start_ns, end_ns).
 
     The value of frame n must be `value_bytes` long and start with the stamp n.
     """
@@ -139,7 +140,7 @@ cdef Outcome drive(Talk* talk, Judge judge) noexcept nogil:
 
 
 cdef void ask_more(Talk* talk) noexcept nogil:
-    """Append as many requests as window and room allow."""
+    """Append as many requests as the window and the buffer allow."""
     cdef long long asked_ns = now_ns()
     cdef char* frame
     while talk.started < talk.total and talk.started - talk.finished < talk.window:

@@ -1,9 +1,9 @@
 """Request/reply: n requesters with one request in flight each, and one responder that echoes.
 
 One epoll loop drives all of them, so the generator adds a single thread to the machine and the
-latency measured is mostly the server's. Every request carries a fresh reply token, patched into
-its encoded frame, and its answer must come back on exactly that subject. Connections have
-finished their handshake, with nothing left unread. Ends by success, error or deadline.
+measured latency is mostly the server's. Every request carries a new reply token, patched into its
+encoded frame, and its reply must arrive on exactly that subject. The connections have finished
+their handshake and have no unread bytes. Ends by success, error or deadline.
 """
 
 from libc.stdint cimport uint32_t
@@ -64,7 +64,7 @@ def exchange(
     long long[::1] samples not None,
     long long deadline_ns,
 ):
-    """Make len(samples) requests and store each one's latency in ns; returns (start_ns, end_ns).
+    """Send len(samples) requests and store the latency of each in ns; return (start_ns, end_ns).
 
     `requests` has a descriptor and an encoded request frame per requester; the reply subject of
     every frame ends at the same offset with TOKEN_DIGITS digits starting at `token_at`.
@@ -100,7 +100,7 @@ def exchange(
 
 
 cdef int introduce(Run* run, list requests, int responder_fd) except -1:
-    # The caller's list keeps the frames alive, and nobody resizes them meanwhile.
+    # The caller's list keeps the frames alive, and no code resizes them meanwhile.
     cdef bytearray frame
     for index, (fd, frame) in enumerate(requests):
         run.peers[index].intake.fd = fd
@@ -165,7 +165,7 @@ cdef Outcome hear(Run* run, Peer* peer) noexcept nogil:
         outcome = answer_all(run, peer)
     elif outcome == DONE:
         outcome = take_answers(run, peer)
-    # Every frame is sent whole, so a PONG may stand here.
+    # Every frame is sent whole, so a PONG may follow here.
     while outcome == DONE and peer.intake.pings_owed > 0:
         peer.intake.pings_owed -= 1
         outcome = send_all(peer.intake.fd, b"PONG\r\n", 6, run.deadline_ns)
@@ -200,7 +200,7 @@ cdef bint is_expected(Run* run, Peer* peer, Span* subject) noexcept nogil:
 
 
 cdef Outcome answer_all(Run* run, Peer* peer) noexcept nogil:
-    """Echo every whole request in the room in one write: an answer is shorter than its request."""
+    """Echo every whole request in the buffer in one write; a reply is shorter than its request."""
     cdef Message message
     cdef Py_ssize_t filled = 0
     cdef Found found = next_message(&peer.intake, &message)

@@ -1,6 +1,6 @@
-"""Many API requests of one connection, some of them under way at any time.
+"""Send many API requests over one connection with a window of pending ones.
 
-For what takes many requests to set up, and for how long that takes. A refusal ends it.
+Used to set up many assets and to measure how long that takes. A refusal raises BenchError.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def ask_all(endpoint: ServerEndpoint, requests: list[tuple[str, Json]]) -> list[float]:
-    """Asks all of it; seconds until each fifth was answered."""
+    """Send all requests; return the seconds until each fifth of them had a reply."""
     inbox = f"_INBOX.{secrets.token_hex(8)}"
     with open_client(endpoint) as client:
         client.subscribe(inbox, 1, deadline_after(HANDSHAKE_TIMEOUT_S))
@@ -58,7 +58,7 @@ def _frame(subject: str, reply: str, body: Json) -> bytes:
 
 
 def _count(sock: socket, data: bytes) -> tuple[int, bytes]:
-    """How many answers there are, and what is left of the bytes."""
+    """Return the number of replies and the remaining bytes."""
     found = 0
     while True:
         line, end, rest = data.partition(b"\r\n")

@@ -1,9 +1,10 @@
-"""Reads a filled stream through one consumer, pushed or pulled, and proves what it read.
+"""Read a filled stream through one consumer, pushed or pulled, and verify what was read.
 
-The stream must come whole and in order, each message delivered once: stream and consumer sequence
-in the reply subject, and the stamp in the payload, count up together; nothing is pending behind the
-last one, and nothing comes after it. Flow control is answered, acks are sent where asked for, and a
-new pull follows every finished batch. The acks of what a read brought leave in one write.
+The stream must arrive complete and in order, each message delivered once: stream and consumer
+sequence in the reply subject, and the stamp in the payload, count up together; the last message has
+no pending ones, and no message follows it. The reader replies to flow control, sends acks if
+requested, and sends a new pull after every finished batch. The acks for the messages of one read
+are sent in one write.
 """
 
 from libc.stdlib cimport calloc, free
@@ -25,14 +26,14 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
 
 cdef enum:
-    STAMP_DIGITS = 8  # agrees with frames.py
+    STAMP_DIGITS = 8  # must match load_frames.py
     IDLE = 100  # the status of heartbeats and flow control
     TOKENS_MAX = 13
     PLAIN_TOKENS = 9  # $JS.ACK.<stream>.<consumer> and five numbers
-    DOMAIN_TOKENS = 11  # with domain and account in front of the stream
+    DOMAIN_TOKENS = 11  # with domain and account before the stream
     NUMBERS_AT = 4
     DOMAIN_NUMBERS_AT = 6
-    STALLED_BYTES = 23  # of the header name below
+    STALLED_BYTES = 23  # length of the header name below
 
 
 cdef struct Position:
@@ -59,10 +60,10 @@ def read_stream(
     int fd, bytes opening not None, long long total, long long cycle, long long deadline_ns, *,
     bytes request not None = b"", long long batch = 0, bint acks = False,
 ):
-    """Send `opening` and read messages 1..total of a stream; returns (start_ns, end_ns).
+    """Send `opening` and read messages 1..total of a stream; return (start_ns, end_ns).
 
-    Payloads carry the stamps 0..cycle-1 over and over. `request` goes out again behind every
-    `batch` messages. The end is the PONG behind the last ack, or the last message without acks.
+    Payloads carry the stamps 0..cycle-1, repeated. `request` is sent again after every `batch`
+    messages. The end is the PONG after the last ack, or the last message without acks.
     """
     cdef long long span[2]
     cdef Outcome outcome
@@ -145,7 +146,7 @@ cdef Outcome hear(Reading* reading, const Message* message) noexcept nogil:
         return complain_of(&reading.intake, b"no message", &message.header)
     if message.reply.size > 0:
         return hear_stored(reading, message)
-    # Only the answer to the opening request comes without a reply subject.
+    # Only the reply to the opening request comes without a reply subject.
     if memmem(message.payload.data, message.payload.size, b'"error":', 8) != NULL:
         return complain_of(&reading.intake, b"refused", &message.payload)
     return DONE
@@ -214,7 +215,7 @@ cdef Outcome acknowledge(Reading* reading, const Span* subject) noexcept nogil:
 
 
 cdef Outcome answer_idle(Reading* reading, const Message* message) noexcept nogil:
-    """Flow control wants an empty reply, and a heartbeat may say that one is overdue."""
+    """Reply to flow control with an empty message, also if a heartbeat reports a stall."""
     cdef Span stalled
     cdef const char* end = message.header.data + message.header.size
     if message.reply.size > 0:

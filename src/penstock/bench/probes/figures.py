@@ -1,7 +1,7 @@
-"""What a probe reports: named figures, each with its unit, in the order worth reading.
+"""The report of a probe: named figures with units, in reading order.
 
-Unlike scenarios, probes look at one behaviour of a server (memory, isolation), not at its speed,
-and are run once. Formatting for people happens in `report.py`.
+Unlike scenarios, probes examine one behaviour of a server (memory, isolation), not its speed, and
+run once. `report.py` formats them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Unit = Literal["", "bytes", "s", "/s", "×"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of a probe's report; None stands for "not known without the server's pid"."""
+    """One line of a probe's report; None means "not known without the server's pid"."""
 
     name: str
     value: float | bool | None

@@ -1,7 +1,7 @@
-"""Many connections that do nothing: what each costs the server in memory, and whether all live.
+"""Many idle connections: what each costs the server in memory, and whether all stay alive.
 
-Connections are opened in waves smaller than any server's accept backlog, complete the handshake
-and stay open until the last one has answered a second PING.
+Connections are opened in waves smaller than any server's accept backlog, complete the handshake and
+stay open until each has been checked with a second PING.
 """
 
 import resource
@@ -34,7 +34,7 @@ def allow_connections(count: int) -> None:
 
 
 def probe_idle(endpoint: ServerEndpoint, pid: int | None, count: int) -> list[Figure]:
-    """Open `count` connections, hold them, and ask each for a sign of life."""
+    """Open `count` connections, hold them, and PING each one."""
     allow_connections(count)
     with ExitStack() as stack:
         rss_before = process_stats.rss_bytes(pid) if pid is not None else None

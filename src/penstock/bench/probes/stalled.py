@@ -1,7 +1,7 @@
-"""A subscriber that stops reading, beside one that reads: who pays?
+"""A subscriber that stops reading next to a healthy one: measure the effect on both.
 
 The same 1 → 1 load runs twice, the second time with a stalled subscriber on the same subject. A
-server should keep its memory within the pending limit of that one connection, cut it off, and
+server should keep its memory within the pending limit of that one connection, disconnect it, and
 serve the healthy subscriber as before.
 """
 
@@ -16,8 +16,8 @@ from penstock.bench.probes.figures import Figure, difference
 from penstock.bench.scenarios import PubSub
 
 PAYLOAD_BYTES = 1024
-PENDING_LIMIT_BYTES = 64 * 1024 * 1024  # max_pending of a server that was not told otherwise
-MESSAGES = 3_000_000  # long beside the moment in which the pending limit is filled
+PENDING_LIMIT_BYTES = 64 * 1024 * 1024  # a server's default max_pending
+MESSAGES = 3_000_000  # much longer than it takes to reach the pending limit
 WARM_UP_MESSAGES = 50_000
 STALLED_RECEIVE_BYTES = 64 * 1024
 DRAIN_TIMEOUT_S = 30.0
@@ -26,7 +26,7 @@ LOAD = PubSub("stalled-subscriber", PAYLOAD_BYTES, subscribers=1)
 
 
 def probe_stalled(endpoint: ServerEndpoint, pid: int | None) -> list[Figure]:
-    """Rate and memory without and with the stalled subscriber, and what became of it."""
+    """Measure rate and memory without and with the stalled subscriber, and its fate."""
     run_scenario(LOAD, endpoint, WARM_UP_MESSAGES)
     alone = run_scenario(LOAD, endpoint, MESSAGES, pid)
     with open_client(endpoint) as stalled:
@@ -52,7 +52,7 @@ def probe_stalled(endpoint: ServerEndpoint, pid: int | None) -> list[Figure]:
 
 
 def _drain(stalled: Client) -> bool:
-    """Read what had been sent; True if the connection ends, False if the server still answers."""
+    """Read what was sent; return True if the connection ended, False if the server replies."""
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
     stalled.sock.settimeout(1.0)
     wanted = stalled.scanner.pongs + 1

@@ -1,8 +1,8 @@
-"""A very large number of subscriptions: time and memory to add them, delivery, time to drop them.
+"""A very large number of subscriptions: time and memory to add them, delivery, time to remove.
 
 Subscriptions are spread over a few connections; nine of ten are literal, one has a wildcard. A
-sample of subjects, each of which matches exactly one subscription, proves that matching works
-while all are there and that nothing is delivered once they are gone.
+sample of subjects, each of which matches exactly one subscription, verifies that matching works
+while all exist and that nothing is delivered after they are removed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,12 +53,12 @@ def probe_subscriptions(endpoint: ServerEndpoint, pid: int | None, count: int) -
 
 
 def pattern(number: int) -> bytes:
-    """What subscription `number` asks for."""
+    """Return the subject of subscription `number`."""
     return _subject(number, b"*" if _is_wildcard(number) else b"leaf")
 
 
 def subject_for(number: int) -> bytes:
-    """A subject that matches subscription `number` and no other."""
+    """Return a subject that matches subscription `number` and no other."""
     return _subject(number, b"any" if _is_wildcard(number) else b"leaf")
 
 
@@ -72,7 +72,7 @@ def _is_wildcard(number: int) -> bool:
 
 
 def _send_lines(clients: Sequence[Client], count: int, line: bytes, deadline_ns: int) -> float:
-    """Send one line per subscription; seconds until the server took them, encoding excluded."""
+    """Send one line per subscription; return the seconds the server took, without encoding."""
     spent_ns = 0
     for turn, start in enumerate(range(0, count, CHUNK_LINES)):
         numbers = range(start, min(start + CHUNK_LINES, count))
@@ -92,7 +92,7 @@ def _lines(numbers: range, line: bytes) -> Iterator[bytes]:
 def _deliver_sample(
     publisher: Client, clients: Sequence[Client], sample: range, deadline_ns: int
 ) -> int:
-    """Publish once to every sampled subscription and count what arrives."""
+    """Publish once to every sampled subscription and count the deliveries."""
     before = sum(client.scanner.messages for client in clients)
     frames = b"".join(b"PUB %b 2\r\nok\r\n" % subject_for(number) for number in sample)
     publisher.send(frames, deadline_ns)

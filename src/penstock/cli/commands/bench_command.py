@@ -1,8 +1,8 @@
-"""`penstock bench`: loads a NATS server and reports what it managed and what that cost.
+"""`penstock bench`: load a NATS server and report its rate and its cost.
 
-Against a running server (`--url`), or ours and the reference started side by side (`--compare`).
-Exit code 0 when everything was measured, 1 when a run failed, 2 for a wrong command line, 130
-when interrupted. Errors are one plain line on standard error, never a traceback.
+It loads a running server (`--url`), or starts ours and the reference and compares them
+(`--compare`). The exit code is 0 when everything was measured, 1 when a run failed, 2 for a wrong
+command line, 130 when interrupted. Errors are one plain line on standard error, never a traceback.
 """
 
 import argparse
@@ -50,7 +50,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run(argv: list[str]) -> int:
-    """Carry out one command line and return the exit code."""
+    """Run one command line and return the exit code."""
     parser = _parser()
     try:
         options = parser.parse_args(argv)
@@ -201,7 +201,7 @@ def _list(_options: argparse.Namespace, _progress: report.ProgressLine) -> int:
 
 def _survey(options: argparse.Namespace, progress: report.ProgressLine) -> int:
     endpoint, effort = options.url, _effort(options)
-    open_client(endpoint).close()  # a server that is not there is one error, not one per scenario
+    open_client(endpoint).close()  # an unreachable server is one error, not one per scenario
     all_series = [
         survey(scenario, endpoint, options.pid, effort, progress)
         for scenario in _scenarios(options)

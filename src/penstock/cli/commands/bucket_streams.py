@@ -1,4 +1,4 @@
-"""What buckets of keys and buckets of objects have in common: both are streams by another name."""
+"""Common parts of key-value buckets and object buckets: both are stored in streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUCKET: Final = argument("bucket", help="name of the bucket")
 
 
 def bucket_arguments() -> tuple[Argument, ...]:
-    """What every bucket is made with."""
+    """Return the arguments for creating any bucket."""
     return (
         BUCKET,
         argument("--description", default="", help="for people"),
@@ -34,7 +34,7 @@ def bucket_arguments() -> tuple[Argument, ...]:
 
 
 def bucket_config(stream: str, subjects: list[str], options: Namespace) -> Document:
-    """The configuration of the stream behind a new bucket."""
+    """Return the stream configuration of a new bucket."""
     config: Document = {
         "name": stream,
         "description": options.description,
@@ -51,7 +51,7 @@ def bucket_config(stream: str, subjects: list[str], options: Namespace) -> Docum
 
 
 def bucket_status(info: Document, prefix: str) -> Document:
-    """A bucket as a document."""
+    """Return a bucket as a document."""
     config, state = info["config"], info["state"]
     return {
         "bucket": config["name"].removeprefix(prefix),
@@ -68,7 +68,7 @@ def bucket_status(info: Document, prefix: str) -> Document:
 
 @contextmanager
 def named(bucket: str) -> Iterator[None]:
-    """Speaks of the bucket where the server speaks of its stream."""
+    """Report a missing stream as a missing bucket."""
     try:
         yield
     except RequestRefused as refused:
@@ -78,13 +78,13 @@ def named(bucket: str) -> Iterator[None]:
 
 
 async def bucket_info(session: CommandSession, bucket: str, stream: str) -> Document:
-    """The stream behind a bucket that must be there."""
+    """Return the stream information of a bucket; raise Failure if it does not exist."""
     with named(bucket):
         return await session.api.call(f"STREAM.INFO.{stream}")
 
 
 async def remove_bucket(session: CommandSession, options: Namespace, stream: str) -> None:
-    """`rm` of a whole bucket."""
+    """Remove a whole bucket."""
     confirm(f"Remove bucket {options.bucket} with all that is in it?", options)
     with named(options.bucket):
         answer = await session.api.call(f"STREAM.DELETE.{stream}")

@@ -1,8 +1,9 @@
-"""`penstock consumer`: the consumers of a stream, what they are at, and their messages.
+"""`penstock consumer`: the consumers of a stream, their state, and their messages.
 
-`next` takes a few messages of a pull consumer, `sub` goes on until it is stopped, for pull and push
-alike. Messages are acknowledged unless told otherwise, each after it was shown, so that one that
-was not is delivered again. An edit sends back what the server showed, with the changes in it.
+`next` fetches a few messages from a pull consumer; `sub` continues until it is stopped, for pull
+and push consumers. Messages are acknowledged by default, each after it was shown, so that a message
+that was not shown is delivered again. An edit sends back the server's configuration with the
+changes applied.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.cli.command_session import CommandSession
 
-#: Asked for at a time: what was delivered and not shown is wanted by others.
+#: Messages requested at a time; small, because other clients wait for delivered messages.
 BATCH: Final = 20
 EXPIRES_NS: Final = 30 * SECOND_NS
 HEARTBEAT_NS: Final = 5 * SECOND_NS
@@ -46,12 +47,12 @@ SILENCE_SECONDS: Final = 2 * HEARTBEAT_NS / SECOND_NS
 ACKS: Final = {"ack": b"+ACK", "nak": b"-NAK", "term": b"+TERM", "none": b""}
 
 _HEARTBEAT: Final = "100"
-#: What a pull request ends with when there is nothing wrong.
+#: Statuses with which a pull request ends normally.
 _ENDED: Final = frozenset({"404", "408"})
 _BATCH_DONE: Final = "Batch Completed"
 
 
-# -- looking
+# -- reading
 
 
 async def _ls(session: CommandSession, options: Namespace) -> None:
@@ -94,7 +95,7 @@ def _path(options: Namespace) -> str:
 
 
 def shown(info: Document) -> list[Facts]:
-    """A consumer for people."""
+    """Return a consumer as blocks for display."""
     title = f"Consumer {info['name']} of {info['stream_name']}"
     return [Facts(title, _config_rows(info)), Facts("State", _state_rows(info))]
 
@@ -158,7 +159,7 @@ async def _add(session: CommandSession, options: Namespace) -> None:
     config |= {"name": options.name}
     if not options.ephemeral:
         config |= {"durable_name": options.name}
-    # What people mean when they say nothing; the API's own default acknowledges nothing.
+    # The expected default of a user; the API's own default requires no acks.
     config.setdefault("ack_policy", "explicit")
     body = {"stream_name": options.stream, "config": config, "action": "create"}
     info = await session.api.call(f"CONSUMER.CREATE.{path}", body)
@@ -240,14 +241,14 @@ async def _arrived(inbox: Subscription, seconds: float) -> Msg | None:
 
 
 def _status(message: Msg) -> str:
-    """The status of a message that carries nothing else; empty for others."""
+    """Return the status of a message without other content; empty for other messages."""
     if message.data or message.reply.startswith("$JS.ACK."):
         return ""
     return str((message.headers or {}).get("Status", ""))
 
 
 def _is_end(message: Msg) -> bool:
-    """Whether a pull request has ended; what is wrong with it is raised."""
+    """Return whether a pull request has ended; raise Failure if it ended with an error."""
     status = _status(message)
     if not status:
         return False
@@ -284,7 +285,7 @@ async def _pushed(session: CommandSession, config: Document) -> AsyncGenerator[M
             if not _status(message):
                 yield message
                 continue
-            # A status is a heartbeat, or asks whether we keep up: then it has a reply, or names it.
+            # A status is a heartbeat or a flow control request: then it has a reply, or names it.
             asked = message.reply or (message.headers or {}).get("Nats-Consumer-Stalled", "")
             if asked:
                 await session.client.publish(asked)
@@ -308,11 +309,11 @@ async def _pulled(
 
 
 async def _batch(inbox: Subscription, wanted: int) -> AsyncGenerator[Msg, None]:
-    """The messages of one request; the server's word or its silence ends it."""
+    """Yield the messages of one request; a status or a missing heartbeat ends it."""
     while wanted:
         message = await _arrived(inbox, SILENCE_SECONDS)
         if message is None:
-            return  # a lost connection takes the request with it: ask again
+            return  # a lost connection also loses the request: the caller sends another
         if _status(message) == _HEARTBEAT:
             continue
         if _is_end(message):
@@ -322,7 +323,7 @@ async def _batch(inbox: Subscription, wanted: int) -> AsyncGenerator[Msg, None]:
 
 
 async def _hand_back(session: CommandSession, inbox: Subscription) -> None:
-    """What was delivered and not shown can go to others at once."""
+    """NAK messages that were delivered and not shown, so that others get them at once."""
     while inbox.pending_msgs and not session.client.is_closed:
         message = await _arrived(inbox, 0)
         if message is not None and not _status(message):
@@ -330,7 +331,7 @@ async def _hand_back(session: CommandSession, inbox: Subscription) -> None:
 
 
 async def _take(session: CommandSession, options: Namespace, number: int, message: Msg) -> None:
-    """Show a message, then acknowledge it as was asked for."""
+    """Show a message, then acknowledge it as requested."""
     from penstock.cli.stream_reader import ReadMessage, stored
 
     delivery = ReadMessage.of(message.reply)

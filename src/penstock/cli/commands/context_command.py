@@ -1,9 +1,8 @@
-"""`penstock context`: servers and logins under a name, so that commands need not repeat them.
+"""`penstock context`: named servers and logins, so that commands need not repeat them.
 
-Each context is a file of its own below `$XDG_CONFIG_HOME/penstock/context`, readable by its owner
-only, since it may hold a password; `selected` names the one commands take when told nothing else.
-A file is replaced as a whole or not at all. Secrets are written there and nowhere else: what is
-shown says only that they are set.
+Each context is a file below `$XDG_CONFIG_HOME/penstock/context`, readable only by its owner,
+because it may hold a password. `selected` names the default context of commands. A file is replaced
+atomically. Secrets are written only there; the output shows only that they are set.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
 
 def directory() -> Path:
-    """Where contexts are kept."""
+    """Return the directory of contexts."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "penstock" / "context"
 
 
 def names() -> list[str]:
-    """Every context, by name."""
+    """Return the names of all contexts."""
     return sorted(path.stem for path in directory().glob("*.json"))
 
 
 def selected() -> str:
-    """The name of the selected context; empty if none is."""
+    """Return the name of the selected context; empty if none is selected."""
     try:
         name = (directory() / "selected").read_text("utf-8").strip()
     except OSError:
@@ -50,7 +49,7 @@ def selected() -> str:
 
 
 def load(name: str) -> ServerTarget:
-    """The context of that name."""
+    """Return the context with this name."""
     path = _path(name)
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -72,7 +71,7 @@ def _path(name: str) -> Path:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIRECTORY)
     beside = path.with_name(f".{path.name}.new")
-    # Made anew, so that the mode is ours: an older file could be readable by others.
+    # Create a new file, so that the mode is ours: an old file could be readable by others.
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as out:
         out.write(text)

@@ -1,8 +1,8 @@
-"""`penstock kv`: buckets of keys and values, kept in streams as every NATS client keeps them.
+"""`penstock kv`: key-value buckets, stored in streams as every NATS client stores them.
 
 Bucket `B` is the stream `KV_B`, a key is a subject below `$KV.B.`, a delete is a message with a
-header. `create` and `update` are refused by the server if the key is not as expected, so two who
-write at once cannot both win.
+header. The server refuses `create` and `update` if the key is not as expected, so two concurrent
+writers cannot both succeed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _line(message: FetchedMessage) -> str:
 
 
 async def _last(session: CommandSession, options: Namespace) -> FetchedMessage | None:
-    """The last message of a key, whatever it says."""
+    """Return the last message of a key, of any operation; None if there is none."""
     stream, subject = _stream(options.bucket), _subject(options)
     revision = getattr(options, "revision", None)
     query: dict[str, Any] = {"seq": revision} if revision else {"last_by_subj": subject}
@@ -133,7 +133,7 @@ def _value(options: Namespace) -> bytes:
 async def _store(
     session: CommandSession, options: Namespace, value: bytes, headers: dict[str, str]
 ) -> int:
-    # Publishing to a bucket that is not there reaches nobody; ask so that the error can say so.
+    # A publish to a missing bucket has no responder; look up the bucket to report it.
     subject = _subject(options)
     try:
         ack = await session.api.publish(subject, value, headers)

@@ -1,8 +1,8 @@
 """`penstock pub`, `sub`, `req` and `reply`: messages without streams.
 
-A publish has arrived at the server when the command ends, and in a stream if `--ack` asks for
-that; what the server forbids is an error, not silence. Answers of a `reply --command` come from a
-process of its own, which gets the request on standard input and never a shell.
+When a publish command ends, its messages have arrived at the server, and with `--ack` in a stream.
+A permission violation is reported as an error. With `reply --command` a separate process produces
+each reply; it gets the request on standard input and runs without a shell.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ BODY: Final = (
 
 
 def payload_of(options: Namespace) -> bytes:
-    """The payload a command line gives."""
+    """Return the payload that the command line specifies."""
     if options.file is not None:
         if options.body:
             raise Misuse("give a body or --file, not both")
@@ -68,7 +68,7 @@ def payload_of(options: Namespace) -> bytes:
 
 
 def filled(template: bytes, number: int) -> bytes:
-    """The payload with its templates filled in."""
+    """Return the payload with its templates filled in."""
     now_ns = time.time_ns()
     seconds, rest = divmod(now_ns, SECOND_NS)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:09}Z"
@@ -80,7 +80,7 @@ def filled(template: bytes, number: int) -> bytes:
 
 @dataclass(slots=True)
 class StoredAck:
-    """What a stream has acknowledged."""
+    """Summary of a stream's publish acknowledgements."""
 
     stream: str = ""
     first_seq: int = 0
@@ -126,7 +126,7 @@ async def _publish(session: CommandSession, options: Namespace) -> None:
 
 async def _paused(session: CommandSession, options: Namespace, number: int) -> None:
     if number % FLUSH_EVERY == 0:
-        await settle(session.client)  # what is sent ahead is bounded, and refusals are heard
+        await settle(session.client)  # bounds the unconfirmed messages and detects refusals
         session.watch.raise_if_heard()
     if options.sleep and number < options.count:
         await asyncio.sleep(options.sleep / SECOND_NS)
@@ -136,7 +136,7 @@ async def _paused(session: CommandSession, options: Namespace, number: int) -> N
 async def subscribed(
     session: CommandSession, subject: str, queue: str = ""
 ) -> AsyncIterator[Subscription]:
-    """A subscription that the server has accepted."""
+    """Subscribe and wait until the server has accepted the subscription."""
     subscription = await session.client.subscribe(subject, queue)
     await settle(session.client)
     session.watch.raise_if_heard()

@@ -1,9 +1,9 @@
-"""`penstock object`: files of any size in buckets, kept in streams as every NATS client keeps them.
+"""`penstock object`: files of any size in buckets, stored as every NATS client stores them.
 
 Bucket `B` is the stream `OBJ_B`: chunks under `$O.B.C.<id>`, one description per object under
-`$O.B.M.<name>`. A new version gets an id of its own and its description last, so that readers see
-the old object or the new one. What is read is checked against its digest, and a file appears under
-its name only when it is complete.
+`$O.B.M.<name>`. A new version gets a new id, and its description is written last, so that readers
+see the old object or the new one. A download is checked against its digest, and a file appears
+under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "OBJ_"
 CHUNK_BYTES: Final = 128 * 1024
-#: Chunks sent ahead of their acknowledgements.
+#: Maximum number of unacknowledged chunks.
 IN_FLIGHT_MAX: Final = 16
 DIGEST: Final = "SHA-256="
 ROLLUP: Final = {"Nats-Rollup": "sub"}
@@ -71,7 +71,7 @@ def _chunks(bucket: str, nuid: str) -> str:
 
 
 def _described(message: FetchedMessage) -> Document:
-    """The description in a message; its time is when the server stored it."""
+    """Return the description in a message; its time is when the server stored it."""
     try:
         info = json.loads(message.data)
     except ValueError:
@@ -80,7 +80,7 @@ def _described(message: FetchedMessage) -> Document:
 
 
 async def _find(session: CommandSession, bucket: str, name: str) -> Document | None:
-    """The description of an object that is there."""
+    """Return the description of an object; None if it does not exist or is deleted."""
     query = {"last_by_subj": _meta(bucket, name)}
     try:
         with named(bucket):
@@ -169,7 +169,7 @@ def _line(info: Document) -> str:
     return f"[{when}] PUT {info['name']}, {show_bytes(info.get('size', 0))}"
 
 
-# -- putting
+# -- upload
 
 
 async def _put(session: CommandSession, options: Namespace) -> None:
@@ -186,7 +186,7 @@ async def _put(session: CommandSession, options: Namespace) -> None:
 
 
 def _opened(path: Path) -> tuple[BinaryIO, int]:
-    """A file to read, and its size."""
+    """Open a file for reading; return it and its size."""
     source = path.open("rb")
     return source, os.fstat(source.fileno()).st_size
 
@@ -216,7 +216,7 @@ async def _upload(
 async def _send_chunks(
     session: CommandSession, subject: str, source: BinaryIO, done: Callable[[int], None]
 ) -> Document:
-    """All of a file as chunks, a few at a time; its size, its chunks, its digest."""
+    """Send a file as chunks, with a bounded number in flight; return size, chunks and digest."""
     digest, size, chunks, acked = hashlib.sha256(), 0, 0, 0
     async with subscribed(session, session.client.new_inbox()) as acks:
         while chunk := await asyncio.to_thread(source.read, CHUNK_BYTES):
@@ -243,7 +243,7 @@ def _now() -> str:
     return format_time(time.time_ns())
 
 
-# -- getting
+# -- download
 
 
 async def _get(session: CommandSession, options: Namespace) -> None:
@@ -270,7 +270,7 @@ async def _get(session: CommandSession, options: Namespace) -> None:
 
 
 def _free(path: Path, *, replace: bool) -> Path:
-    """A name that may be written to."""
+    """Return the path if it may be written to; raise Failure otherwise."""
     if not path.name or (path.exists() and not replace):
         raise Failure(f"{path} is there already; --force replaces it")
     return path

@@ -1,4 +1,4 @@
-"""The arguments of `penstock pipeline`: a function for each job, called when its parser is made."""
+"""The arguments of `penstock pipeline`: one function per job, called when its parser is built."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`penstock pipeline`: jobs on Spark over streams, archives and folds.
+"""`penstock pipeline`: Spark jobs over streams, archives and folds.
 
-The jobs are functions of `penstock.spark.jobs`; here they get a session, a connection and a screen.
-What Spark wraps into pages of a Java trace becomes the one line that says what is wrong. `verify`
-ends with exit code 1 if anything differs.
+The jobs are functions of `penstock.spark.jobs`; this module gives them a session, a connection and
+a screen. It reduces the Java traces of Spark to the one line that names the error. `verify` ends
+with exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from penstock.fold.artifact.shards import Shard
     from penstock.spark.jobs import Origin
 
-#: The line of a Python traceback, inside Spark's, that says what went wrong.
+#: The line of a Python traceback, inside Spark's, that names the error.
 SAID: Final = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|[a-z]): (.+)$", re.MULTILINE)
 
 
-# -- what every job needs
+# -- shared by all jobs
 
 
 @contextmanager
 def _session(options: Namespace) -> Iterator[SparkSession]:
-    """A session that ends with the job, unless it was there; its failures become `Failure`."""
+    """Open a session that ends with the job, unless one existed; convert errors to `Failure`."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from penstock.spark import session
 
-    # We show bars of our own.
+    # This command shows its own progress bars.
     settings: dict[str, Any] = {
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": False,
@@ -71,7 +71,7 @@ def _session(options: Namespace) -> Iterator[SparkSession]:
 
 @contextmanager
 def _tasks(spark: SparkSession, screen: Screen, title: str) -> Iterator[None]:
-    """A bar of Spark's tasks while the body runs, on a terminal only."""
+    """Show a bar of Spark's tasks while the body runs, on a terminal only."""
     from penstock.spark.jobs.task_progress import task_progress
 
     with screen.steps(title, unit="tasks") as progress, task_progress(spark, progress):
@@ -84,7 +84,7 @@ def _said(text: str) -> str:
 
 
 def connection_of(options: Namespace) -> dict[str, str]:
-    """Connection options of the formats, from the command line, contexts and the environment."""
+    """Return the connection options of the formats, from command line, context and environment."""
     from penstock.cli.server_target import resolve
 
     target = resolve(options, os.environ)
@@ -117,7 +117,7 @@ def _origin(spark: SparkSession, options: Namespace, stream: str) -> Origin:
 
 
 def _payload(options: Namespace) -> dict[str, str]:
-    """Options of the format about payloads, for a job that has such arguments."""
+    """Return the payload options of the format, for a job with such arguments."""
     named = {
         "payload": "payload",
         "payload_schema": "payloadSchema",
@@ -130,7 +130,7 @@ def _payload(options: Namespace) -> dict[str, str]:
 
 
 def _shards(options: Namespace) -> tuple[Shard, ...]:
-    """What the command line says of the cut; nothing if it is to be read from what is published."""
+    """Return the shards of the command line; () if they are read from the published fold."""
     from penstock.fold.artifact.shards import by_hash, by_prefix
 
     if options.prefix:
@@ -332,7 +332,7 @@ def _profile(screen: Screen, options: Namespace) -> None:
 
 
 def _rows(spark: SparkSession, options: Namespace) -> DataFrame:
-    """A stream, or, if there is an archive of that name, the archive."""
+    """Return the rows of an archive if one exists at that name, else of the stream."""
     from penstock.spark.jobs import archived, open_archive
 
     table = open_archive(options.source, storage_options=_storage(options))

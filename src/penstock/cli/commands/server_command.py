@@ -1,7 +1,7 @@
-"""`penstock account` and `penstock server`: what an account uses, and whether a server is well.
+"""`penstock account` and `penstock server`: what an account uses, and whether a server is healthy.
 
-`server check` is for scripts: every check is told, and the exit code is 1 if one fails. Asking all
-servers (`ping --all`) needs a user of the system account.
+`server check` is for scripts: it reports every check, and the exit code is 1 if one fails. Pinging
+all servers (`ping --all`) needs a user of the system account.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PERCENT_MAX: Final = 90
 RTT_NS_MAX: Final = SECOND_NS
 PING_SUBJECT: Final = "$SYS.REQ.SERVER.PING"
-#: Without another answer for so long, all servers have spoken.
+#: After this long without another reply, all servers have replied.
 QUIET_SECONDS: Final = 0.5
 
 
@@ -66,7 +66,7 @@ def _share(used: int, limit: int, show: Callable[[int], str]) -> str:
 
 
 async def _round_trip(session: CommandSession) -> int:
-    """Nanoseconds to the server and back."""
+    """Return the round-trip time in nanoseconds."""
     return round(await session.client.rtt() * SECOND_NS)
 
 
@@ -142,7 +142,7 @@ async def _ping_all(session: CommandSession, options: Namespace) -> None:
 
 
 async def _all_answers(session: CommandSession, seconds: float) -> list[Document]:
-    """What every server says, each with its round trip."""
+    """Return the reply of every server, each with its round-trip time."""
     from nats.errors import TimeoutError
 
     answers: list[Document] = []
@@ -166,7 +166,7 @@ async def _all_answers(session: CommandSession, seconds: float) -> list[Document
 
 
 class Checks:
-    """What was looked at, and whether it is well."""
+    """The results of all checks."""
 
     def __init__(self) -> None:
         self.results: list[Document] = []

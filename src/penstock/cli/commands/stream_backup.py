@@ -1,9 +1,9 @@
-"""`penstock stream backup` and `restore`: a stream as two files, and back.
+"""`penstock stream backup` and `restore`: save a stream as two files, and restore it.
 
-The directory holds `backup.json`, the configuration and state a restore begins with, and the
-archive as the server sent it: the layout other tools of NATS write and read. A backup is complete
-or not there: the archive has its name only when every byte is on disk, `backup.json` comes last.
-Chunks are acknowledged as they come, so that a slow disk holds the server back.
+The directory holds `backup.json`, the configuration and state with which a restore starts, and the
+archive as the server sent it. Other NATS tools write and read the same layout. A backup is complete
+or absent: the archive gets its name only when every byte is on disk, and `backup.json` is written
+last. Chunks are acknowledged as they arrive, so that a slow disk slows down the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = "backup.json"
 ARCHIVE: Final = "stream.tar.s2"
-#: Under which names other tools keep archives.
+#: File names under which other tools store archives.
 ARCHIVES: Final = (ARCHIVE, "stream.arc.s2")
 CHUNK_BYTES: Final = 128 * 1024
 SILENCE_SECONDS: Final = 15
@@ -96,7 +96,7 @@ def _write_description(path: Path, answer: Document) -> None:
 async def _receive(
     session: CommandSession, chunks: Subscription, path: Path, done: Callable[[int], None]
 ) -> int:
-    """All chunks into a file; its size."""
+    """Write all chunks to a file; return its size."""
     size = 0
     with path.open("wb") as out:
         while True:
@@ -169,7 +169,7 @@ def _backup_in(directory: Path) -> tuple[Document, Path]:
 async def _send(
     session: CommandSession, subject: str, source: BinaryIO, done: Callable[[int], None]
 ) -> Document:
-    """All chunks to the server, each when the one before was taken; what it says at the end."""
+    """Send all chunks, each after the previous one was accepted; return the final reply."""
     while chunk := source.read(CHUNK_BYTES):
         answer = await session.client.request(subject, chunk, timeout=SILENCE_SECONDS)
         if answer.data:

@@ -1,7 +1,7 @@
-"""`penstock stream`: what streams there are, what they hold, and changing both.
+"""`penstock stream`: list, show and change streams and their messages.
 
-An edit sends back the configuration the server showed, with the changes in it, so that nothing is
-lost that this version does not know. What loses messages asks first.
+An edit sends back the server's configuration with the changes applied, so that fields unknown to
+this version are not lost. Actions that lose messages ask first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SUBJECTS_SHOWN: Final = 100
 PURGE_SECONDS: Final = 60
-#: Switches of a configuration, shown when they are on.
+#: Boolean options of a configuration, shown when they are on.
 SWITCHES: Final = (
     "no_ack",
     "sealed",
@@ -54,7 +54,7 @@ SWITCHES: Final = (
 )
 
 
-# -- looking
+# -- reading
 
 
 async def _ls(session: CommandSession, options: Namespace) -> None:
@@ -97,7 +97,7 @@ async def _info(session: CommandSession, options: Namespace) -> None:
 
 
 def shown(info: Document) -> list[Block]:
-    """A stream for people."""
+    """Return a stream as blocks for display."""
     config, state = info["config"], info["state"]
     blocks: list[Block] = [
         Facts(f"Stream {config['name']}", _config_rows(info)),

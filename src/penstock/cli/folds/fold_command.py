@@ -1,8 +1,8 @@
-"""`penstock fold`: local copies of buckets, made, kept up to date, asked, shipped and compared.
+"""`penstock fold`: create, follow, read, ship and compare local replicas of buckets.
 
-Here are the words and their arguments; what they do is in `fold_live`, which needs a server,
-`fold_files` and `fold_copies`, which need none. `status` and `verify` ask a server only where a
-bucket is named.
+This module declares the commands and their arguments. The implementations are in `fold_live`, which
+needs a server, and in `fold_files` and `fold_copies`, which do not. `status` and `verify` contact a
+server only if a bucket is named.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STORAGE: Final = argument(
 )
 
 
-# -- what they do
+# -- implementations
 
 
 def _status(screen: Screen, options: Namespace) -> None:
@@ -85,7 +85,7 @@ def _asked(
     question: Callable[[CommandSession, str, SnapshotReader], Awaitable[Any]],
     fold: SnapshotReader,
 ) -> Any:
-    """The answer to a question that needs a server."""
+    """Return the result of a query that needs a server."""
     answers = []
 
     async def ask(session: CommandSession, options: Namespace) -> None:

@@ -1,8 +1,8 @@
-"""Copies of folds, for `penstock fold`: exported, imported, converted, compacted, compared.
+"""Copies of folds for `penstock fold`: export, import, convert, compact, compare.
 
 A source or destination is a directory, which then is the artifact, or a URL of an object store
 (`s3://`, `gs://`, `az://`, `file://`) whose last part is the artifact's key. Nothing is
-overwritten; what is imported is checked byte by byte.
+overwritten. Every byte of an import is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def meant() -> Iterator[None]:
-    """What a name or an address cannot be is the command line's fault."""
+    """Report an invalid name or address as an error of the command line."""
     try:
         yield
     except ValueError as error:
@@ -34,7 +34,7 @@ def meant() -> Iterator[None]:
 
 
 class TransferBar:
-    """A bar that is drawn once it is known how much there is to carry."""
+    """A progress bar that appears once the total is known."""
 
     def __init__(self, screen: Screen, title: str) -> None:
         self._screen = screen
@@ -57,7 +57,7 @@ class TransferBar:
         self._stack.close()
 
 
-# -- places
+# -- locations
 
 
 def is_url(place: str) -> bool:
@@ -65,7 +65,7 @@ def is_url(place: str) -> bool:
 
 
 def storage_options(options: Namespace) -> dict[str, Any]:
-    """Settings of the object store; those of its HTTP client begin with `client.`."""
+    """Return the settings of the object store; those of its HTTP client begin with `client.`."""
     found: dict[str, Any] = {}
     for name, value in options.storage_option or ():
         if name.startswith("client."):
@@ -84,7 +84,7 @@ def published_at(url: str, options: Namespace, bar: TransferBar) -> PublishedArt
 
 
 def source_at(place: str, options: Namespace, bar: TransferBar) -> ArtifactSource:
-    """Where an artifact comes from: a directory that is one or holds some, or a URL."""
+    """Return the source of an artifact: a directory that is one or contains some, or a URL."""
     from penstock.fold import LocalArtifacts
 
     if is_url(place):
@@ -95,7 +95,7 @@ def source_at(place: str, options: Namespace, bar: TransferBar) -> ArtifactSourc
 
 
 def _opened(path: str) -> SnapshotStore:
-    """The store at a path, as its one writer."""
+    """Open the store at a path as its only writer."""
     from penstock.fold.artifact.store_detect import kind_at
 
     return kind_at(path).open(path)
@@ -155,7 +155,7 @@ async def _import(screen: Screen, options: Namespace) -> None:
 
 
 async def _import_shards(options: Namespace, bar: TransferBar) -> SnapshotStore:
-    """One fold of all shards that a job has published below a name."""
+    """Create one fold from all shards that a job has published below a name."""
     from penstock.fold.artifact.artifact_export import APPEND_LOG
     from penstock.fold.artifact.atomic_dir import check_free, staged_beside
     from penstock.fold.artifact.shards import import_shards
@@ -225,11 +225,11 @@ def _manifest_rows(manifest: Manifest) -> list[tuple[str, str]]:
     ]
 
 
-# -- comparing
+# -- comparison
 
 
 def verified(screen: Screen, options: Namespace) -> dict[str, Any]:
-    """What was read in full: a fold, or an artifact; compared with an artifact if one is named."""
+    """Read a fold or an artifact completely; compare it with an artifact if one is named."""
     from penstock.fold import digest_of
     from penstock.fold.artifact.store_detect import is_artifact, open_reader
 

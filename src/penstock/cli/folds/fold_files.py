@@ -1,7 +1,7 @@
-"""Folds on this machine, for `penstock fold`: looked at, asked, taken apart. No server is needed.
+"""Local folds for `penstock fold`: show, query and dump them. No server is needed.
 
-Everything here reads and changes nothing, also beside a process that keeps the fold up to date.
-Values are shown as everywhere: text if they are text, else base64, and harmless to a terminal.
+All functions only read, even while another process keeps the fold up to date. Values are shown as
+in every command: text if they are text, else base64, without terminal control characters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VERSION_LENGTH_BYTES: Final = 1
 
 
 def show_version(version: VersionToken | WatchCursor) -> str:
-    """A revision as a number, another engine's token in hexadecimal."""
+    """Format a revision as a number, another engine's token in hexadecimal."""
     if version.revision is None:
         return version.raw.hex() or NOTHING
     return str(version.revision)
@@ -104,7 +104,7 @@ def sql(screen: Screen, options: Namespace) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A cell in JSON: bytes as text, or as base64."""
+    """Convert a cell to JSON: bytes as text or base64."""
     return payload_document(value)["data"] if isinstance(value, bytes) else value
 
 
@@ -114,11 +114,11 @@ def _shown(value: Any) -> str:
     return payload_text(value) if isinstance(value, bytes) else str(value)
 
 
-# -- the whole
+# -- summary
 
 
 def described(fold: SnapshotReader, path: Path) -> dict[str, Any]:
-    """What a fold is, as a document."""
+    """Return the properties of a fold as a document."""
     from penstock.fold.artifact.store_detect import bytes_at, kind_at
 
     return {
@@ -134,7 +134,7 @@ def described(fold: SnapshotReader, path: Path) -> dict[str, Any]:
 
 
 def facts(document: dict[str, Any]) -> Facts:
-    """The same for people."""
+    """Return the same properties as a block for display."""
     rows = [
         ("state", document.get("state", "")),
         ("backend", document["backend"]),
@@ -155,7 +155,7 @@ def facts(document: dict[str, Any]) -> Facts:
 
 
 def dump(screen: Screen, options: Namespace) -> None:
-    """Every record with its place and checksum; what the file ends with is told last."""
+    """Print every record with its offset and checksum; raise Failure if the end is damaged."""
     from penstock.fold import AppendLogSnapshot
     from penstock.fold.artifact.store_detect import kind_at
     from penstock.fold.store import pgss
@@ -177,7 +177,7 @@ Record = tuple[int, str, bytes, bytes, bool]
 
 
 def _records(data: bytes) -> Iterator[tuple[int, Record | None, str]]:
-    """Each record and where it begins; in the end what is wrong there, if anything."""
+    """Yield each record with its offset; finally the fault at the end, if any."""
     from penstock.fold.store import log_scan, pgss
 
     offset = len(pgss.HEADER)

@@ -1,7 +1,7 @@
-"""`/healthz` and `/metrics` of a fold that `penstock fold run` keeps: a small HTTP server.
+"""`/healthz` and `/metrics` of a fold that `penstock fold run` follows: a small HTTP server.
 
-Answers GET and HEAD, one request for each connection. Requests are bounded in length, time and
-number. Reading the fold for a scrape happens in a thread, since some stores walk to count.
+It serves GET and HEAD, one request per connection. Requests are bounded in length, time and number.
+A scrape reads the fold in a thread, because some stores scan to count.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 HEAD_BYTES_MAX: Final = 8_192
 ANSWER_SECONDS: Final = 10.0
-"""How long a client may take to send its request and take the answer."""
+"""Time for a client to send its request and accept the response."""
 CONNECTIONS_MAX: Final = 64
 REASONS: Final = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Unavailable"}
 
 
 class FoldPages:
-    """What is served of one fold."""
+    """The pages of one fold."""
 
     def __init__(self, fold: Fold, registry: CollectorRegistry, options: Namespace) -> None:
         self._fold = fold
@@ -75,7 +75,7 @@ class FoldPages:
         await writer.drain()
 
     async def page(self, path: str) -> tuple[int, str, bytes]:
-        """Status, content type and body of a path."""
+        """Return status, content type and body of a path."""
         if path == "/healthz":
             document = self._health()
             code = 200 if document["status"] == "ok" else 503
@@ -119,7 +119,7 @@ class FoldMonitor:
 
     @asynccontextmanager
     async def serving(self, fold: Fold) -> AsyncIterator[tuple[str, int]]:
-        """Serve while the body runs; yields the address."""
+        """Serve while the body runs; yield the address."""
         self._metrics.watch(self._options.bucket, fold)
         pages = FoldPages(fold, self._registry, self._options)
         host, port = self._options.http
@@ -132,7 +132,7 @@ class FoldMonitor:
 
 
 def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or a port of this machine alone."""
+    """Parse `HOST:PORT`, or a port on the loopback address."""
     host, _, port = text.rpartition(":")
     number = int(port)
     if not 0 <= number <= 65_535:

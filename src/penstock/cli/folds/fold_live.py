@@ -1,8 +1,8 @@
-"""Folds beside their buckets, for `penstock fold`: opened, kept up to date, watched, compared.
+"""Folds connected to their buckets, for `penstock fold`: open, follow, watch, compare.
 
-A connection of the command line's own finds out first whether the server and the bucket are there,
-so that mistakes are told at once; the fold then reads through connections that it mends by itself.
-Only `open` gives up: a fold that is kept up to date goes on whatever happens to the server.
+A connection of the command itself checks first that the server and the bucket exist, so that
+mistakes are reported at once. The fold then reads through connections that reconnect by themselves.
+Only `open` gives up: a fold that follows its bucket continues whatever happens to the server.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 3
-"""How often `open` lets a watch fail before it gives up."""
+"""How often a watch may fail before `open` gives up."""
 DIFFERENT_SHOWN_MAX: Final = 5
 
 
-# -- reaching the bucket
+# -- connecting to the bucket
 
 
 def config_of(target: ServerTarget) -> NatsConfig:
-    """The same server and the same login, for connections that the fold opens itself."""
+    """Return the same server and login, for connections that the fold opens itself."""
     from penstock.bulk.bulk_connection import INBOX_PREFIX
     from penstock.bulk.login import Credentials, split_urls
     from penstock.kv.kv_connection import NatsConfig
@@ -72,7 +72,7 @@ def config_of(target: ServerTarget) -> NatsConfig:
 
 
 async def bucket_of(session: CommandSession, name: str) -> NatsBucket:
-    """A bucket that must be there."""
+    """Return a bucket; raise Failure if it does not exist."""
     from penstock.kv.kv_connection import NatsConnection
 
     await bucket_info(session, name, f"KV_{checked_name(name, 'bucket')}")
@@ -83,7 +83,7 @@ async def bucket_of(session: CommandSession, name: str) -> NatsBucket:
 
 
 def _backend(options: Namespace) -> str:
-    """What was asked for, or what is there already."""
+    """Return the requested backend, or that of the existing fold."""
     from penstock.fold.artifact.store_detect import kind_at
     from penstock.fold.follow.open_target import backend_of, is_there
 
@@ -110,7 +110,7 @@ def _repair(options: Namespace, source: ArtifactSource | None) -> Repair:
 async def _opened(
     session: CommandSession, options: Namespace, observers: Sequence[Observer] = ()
 ) -> AsyncIterator[Fold]:
-    """The fold, following its bucket."""
+    """Open the fold and follow its bucket."""
     from penstock.fold import KEYS_ONLY, Fold, FoldDigest
 
     await bucket_info(session, options.bucket, f"KV_{checked_name(options.bucket, 'bucket')}")
@@ -137,7 +137,7 @@ async def _opened(
 
 
 async def _caught_up(screen: Screen, fold: Fold) -> None:
-    """Wait until the fold is up to date, with a bar; Failure if it will not be."""
+    """Wait until the fold is up to date, with a bar; raise Failure if it cannot be."""
     ready = asyncio.ensure_future(fold.ready())
     try:
         while not ready.done() and not fold.lag:
@@ -178,7 +178,7 @@ async def _described(fold: Fold, path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def told_of_troubles(screen: Screen | None) -> Iterator[None]:
-    """What the fold logs becomes remarks, or nothing where the command tells it itself."""
+    """Show the fold's warnings as remarks, or drop them if the command reports them itself."""
     handler: logging.Handler = logging.NullHandler() if screen is None else _Remarks(screen)
     loggers = [logging.getLogger(f"penstock.{package}") for package in ("fold", "kv", "bulk")]
     for logger in loggers:
@@ -208,7 +208,7 @@ async def open_(session: CommandSession, options: Namespace) -> None:
     session.screen.answer(document, facts(document))
 
 
-# -- keeping it up to date
+# -- following
 
 
 async def run(session: CommandSession, options: Namespace) -> None:
@@ -239,7 +239,7 @@ async def _follow(session: CommandSession, options: Namespace, *, shows: bool) -
                             screen.item(_change_document(update), _change_line(update))
                         if number == options.count:
                             return
-            await fold.ready()  # says why, where the fold ended by itself
+            await fold.ready()  # raises the reason if the fold ended by itself
 
 
 @contextlib.asynccontextmanager
@@ -275,7 +275,7 @@ def _change_line(update: KvUpdate) -> str:
 def _side_work(
     session: CommandSession, options: Namespace, fold: Fold
 ) -> list[Coroutine[Any, Any, object]]:
-    """What a fold does beside following: tell a fleet of itself, ship itself to others."""
+    """Return the tasks beside following: publish the status to a fleet, ship artifacts."""
     work: list[Coroutine[Any, Any, object]] = []
     if options.status_bucket:
         work.append(_publish(session, options, fold))
@@ -316,7 +316,7 @@ async def _ship(session: CommandSession, options: Namespace, fold: Fold) -> None
 
 @contextlib.asynccontextmanager
 async def _beside(work: list[Coroutine[Any, Any, object]]) -> AsyncIterator[None]:
-    """Tasks for as long as the body runs; one that fails fails the command."""
+    """Run tasks while the body runs; a failing task fails the command."""
     owner = asyncio.current_task()
     assert owner is not None
     tasks = [asyncio.create_task(one) for one in work]
@@ -332,11 +332,11 @@ async def _beside(work: list[Coroutine[Any, Any, object]]) -> AsyncIterator[None
                 raise ended
 
 
-# -- comparing
+# -- comparison
 
 
 async def lag(session: CommandSession, name: str, fold: SnapshotReader) -> int:
-    """Revisions the bucket is ahead; Failure if the fold is of another one."""
+    """Return how many revisions the fold lags; raise Failure if it is of another bucket."""
     from penstock.kv.resume_check import is_same_log
 
     watcher = (await bucket_of(session, name)).watcher()
@@ -348,7 +348,7 @@ async def lag(session: CommandSession, name: str, fold: SnapshotReader) -> int:
 
 
 async def compared(session: CommandSession, name: str, fold: SnapshotReader) -> dict[str, Any]:
-    """Whether the fold holds what the bucket does; Failure if not."""
+    """Check that the fold holds the same as the bucket; raise Failure if not."""
     from penstock.fold.ship.fleet_status import compare_with_bucket
 
     behind = await lag(session, name, fold)

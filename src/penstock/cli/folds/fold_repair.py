@@ -1,4 +1,4 @@
-"""`penstock fold repair`: make a fold what its bucket is, and keep what it loses by that aside."""
+"""`penstock fold repair`: make a fold equal to its bucket, and keep removed entries aside."""
 
 from __future__ import annotations
 

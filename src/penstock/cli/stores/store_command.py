@@ -1,11 +1,12 @@
-"""`penstock store`: looks into the files of streams while no server runs, and puts them right.
+"""`penstock store`: inspect and repair the files of streams while no server runs.
 
-`inspect` shows what is there, `verify` reads every byte and tells what is damaged, `repair` leaves
-damage behind (and what it replaces aside), `compact` gives back the space of removed messages,
-`rekey` encrypts everything anew under keys that never were in use.
-Exit code 0 when all is well, 1 when damage was found (or is left after a repair), 2 for a wrong
-command line, 3 when the files cannot be used: a server holds them, the key is wrong, nothing is
-there, 130 when interrupted. Errors are one plain line on standard error.
+`inspect` shows the contents, `verify` reads every byte and reports damage, `repair` drops damaged
+data and keeps the replaced files aside, `compact` frees the space of removed messages, and `rekey`
+encrypts everything again with new keys.
+
+The exit code is 0 if all is well, 1 if damage was found (or remains after a repair), 2 for a wrong
+command line, 3 if the files cannot be used (a server holds them, the key is wrong, nothing is
+there), 130 when interrupted. Errors are one plain line on standard error.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ if TYPE_CHECKING:
 
 EXIT_OK, EXIT_DAMAGED, EXIT_USAGE, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 READING: Final = ("inspect", "verify")
-"""Actions that change nothing."""
+"""Actions that only read."""
 NAME: Final = "penstock store"
 KEY_VARIABLE: Final = "PENSTOCK_STORE_KEY"
 KEY_BYTES_MAX: Final = 4096
 PLAIN_COLUMNS: Final = 160
-"""How wide tables are where nobody says how wide a line is."""
+"""Width of tables if the width of a line is unknown."""
 
 Result = dict[str, Any]
 
 
 class Unusable(Exception):
-    """Why nothing can be done, in words for the operator."""
+    """Why the files cannot be used, as text for the operator."""
 
 
 def run(argv: list[str]) -> int:
-    """Carry out one command line and return the exit code."""
+    """Run one command line and return the exit code."""
     try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:
@@ -124,7 +125,7 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 
 def _allow_open_files() -> None:
-    """A lock needs a descriptor, and there is one for every stream."""
+    """Raise the limit of open files: a lock needs a descriptor, one per stream."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -141,7 +142,7 @@ def _act(options: argparse.Namespace, places: list[StoreLocation]) -> int:
 
 
 def _open_options(options: argparse.Namespace) -> dict[str, Any]:
-    """How stores are opened: with a key, if one was given."""
+    """Return the options for opening stores: the key, if one was given."""
     if options.key_file is not None:
         return _keyed(_secret_in(options.key_file))
     return _keyed(os.environ.get(KEY_VARIABLE, ""))
@@ -173,7 +174,7 @@ def _examine_all(findings: list[Finding], options: dict[str, Any], console: Cons
 
 
 def _with_progress(title: str, total: int, steps: Iterable[int], console: Console) -> None:
-    """Runs through the steps, each worth so much of the total; the bar only on a terminal."""
+    """Run the steps, each worth its part of the total; show a bar on a terminal only."""
     if not sys.stderr.isatty():
         for _ in steps:
             pass
@@ -240,7 +241,7 @@ def _refuse_failures(findings: list[Finding]) -> None:
 def _repair_one(finding: Finding, given: dict[str, Any], console: Console) -> Result:
     kept: list[str] = []
     if finding.messages_damaged():
-        if finding.report is None:  # not one header holds: which stream it was, nobody knows
+        if finding.report is None:  # no header is valid: the stream is unknown
             return {"repaired": False, "aside": [], "left": finding.problems()}
         steps = store_repair.rebuild_messages(finding, given | _as_stored(finding))
         _with_progress("copying", finding.report.state.msgs, _differences(steps), console)
@@ -254,7 +255,7 @@ def _repair_one(finding: Finding, given: dict[str, Any], console: Console) -> Re
 
 
 def _as_stored(finding: Finding) -> dict[str, Any]:
-    """How blocks are to be stored anew: as they are."""
+    """Return the compression for rewritten blocks: the one they have."""
     compressed = any(block.compressed for block in finding.blocks)
     return {"compression": BlockCompression.ZSTD} if compressed else {}
 
@@ -328,7 +329,7 @@ def _rekey(options: argparse.Namespace, findings: list[Finding], console: Consol
     anew = given if options.new_key_file is None else _keyed(_secret_in(options.new_key_file))
     if not anew:
         raise Unusable("there is no key to encrypt with: give one with --new-key-file")
-    # One salt for all of them: deriving a key is slow, and a server does it once per salt.
+    # One salt for all streams: deriving a key is slow, and a server does it once per salt.
     anew = anew | {"key_salt": os.urandom(SALT_BYTES)}
     results = [_rekey_one(finding, given, anew, console) for finding in findings]
     if options.json:
@@ -345,7 +346,7 @@ def _rekey(options: argparse.Namespace, findings: list[Finding], console: Consol
 def _rekey_one(
     finding: Finding, given: dict[str, Any], anew: dict[str, Any], console: Console
 ) -> Result:
-    assert finding.report is not None  # else it was refused as damaged
+    assert finding.report is not None  # otherwise it was refused as damaged
     messages = finding.report.state.msgs
     steps = store_repair.rebuild_messages(finding, given | _as_stored(finding), anew)
     _with_progress("encrypting", messages, _differences(steps), console)

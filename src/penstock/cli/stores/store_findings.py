@@ -1,9 +1,9 @@
-"""What `penstock store` finds in the files of a stream, and whether all of it is sound.
+"""What `penstock store` finds in the files of a stream, and whether they are intact.
 
 `examine` reads everything and changes nothing: the stream's description, its blocks byte by byte,
 the store as a server would open it, the description and the state of every consumer. It yields the
-bytes it has read, for a progress bar; the results are in the `Finding` that the caller passed in.
-The caller holds the locks (`jetstream.places.held`).
+number of bytes read, for a progress bar; the results are in the `Finding` that the caller passes.
+The caller holds the locks (`jetstream.account.store_scan.held`).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FoundConsumer:
-    """A consumer's description and state files, and what is wrong with them."""
+    """A consumer's description and state files, and their problems."""
 
     name: str
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     has_meta: bool = True
     has_state: bool = True
-    """Without: it has delivered nothing yet, and begins where its description says."""
+    """False: it has delivered nothing yet and starts where its description specifies."""
     refused: bool = False
-    """No copy of its description or of its state holds, so it cannot be opened."""
+    """No copy of its description or of its state is valid, so it cannot be opened."""
 
 
 @dataclass(slots=True)
 class Finding:
-    """All that was found of one stream."""
+    """Everything found about one stream."""
 
     place: StoreLocation
     incarnation: int = 0
@@ -64,14 +64,14 @@ class Finding:
     consumers: list[FoundConsumer] = field(default_factory=list)
     meta_problems: list[str] = field(default_factory=list)
     meta_refused: bool = False
-    """Neither copy of the stream's description holds."""
+    """Neither copy of the stream's description is valid."""
     failure: str = ""
-    """Why it could not be looked into, which says nothing of damage: a wrong key, say."""
+    """Why it could not be read, for a reason other than damage, such as a wrong key."""
     meta: bytes = b""
-    """The description of the stream that block headers repeat."""
+    """The description of the stream as repeated in block headers."""
 
     def problems(self) -> list[str]:
-        """Everything that is not as it was written, a line each."""
+        """Return everything that is damaged, one line each."""
         found = [f"{name}: nothing in it can be used" for name in self.unreadable]
         newest = self.blocks[-1].name if self.blocks else ""
         for block in self.blocks:
@@ -96,13 +96,13 @@ class Finding:
         return found
 
     def messages_damaged(self) -> bool:
-        """Whether blocks have to be written anew."""
+        """Return whether blocks must be rewritten."""
         only = Finding(self.place, blocks=self.blocks, unreadable=self.unreadable)
         only.report = self.report
         return bool(only.problems())
 
     def notes(self) -> list[str]:
-        """What is no damage, but worth knowing."""
+        """Return remarks that are not damage."""
         notes = [f"consumer {one.name}: {line}" for one in self.consumers for line in one.notes]
         if self.report is None:
             return notes
@@ -118,7 +118,7 @@ class Finding:
 
 
 def examine(finding: Finding, options: dict[str, Any]) -> Iterator[int]:
-    """Read everything of a stream; yields bytes read."""
+    """Read everything of a stream; yield the bytes read."""
     described = _meta(finding)
     if not finding.place.messages.is_dir():
         finding.unreadable = [finding.place.messages.name]
@@ -128,7 +128,7 @@ def examine(finding: Finding, options: dict[str, Any]) -> Iterator[int]:
         origin = origin_of(disk)
         if origin is not None:
             finding.incarnation, finding.meta = origin
-        if described is not None:  # what a server goes by
+        if described is not None:  # a server uses this one
             finding.incarnation = described.incarnation
         if origin is None and described is None:
             finding.unreadable = block_names(disk)
@@ -159,7 +159,7 @@ def _blocks(finding: Finding, disk: Disk, key: ServerKey | None) -> Iterator[int
 
 
 def _meta(finding: Finding) -> StreamMeta | None:
-    """Check the stream's description; None if there is none that holds."""
+    """Check the stream's description; return None if no copy is valid."""
     meta = finding.place.meta
     if meta is None:
         return None
@@ -176,7 +176,7 @@ def _meta(finding: Finding) -> StreamMeta | None:
 
 
 def _consumer(finding: Finding, name: str) -> FoundConsumer:
-    """Check a consumer's description and, where it says that there is one, its state."""
+    """Check a consumer's description and, if it refers to state files, those files."""
     assert finding.place.consumers is not None
     if finding.meta_refused and not finding.incarnation:
         return FoundConsumer(
@@ -197,7 +197,7 @@ def _consumer(finding: Finding, name: str) -> FoundConsumer:
 
 
 def _consumer_meta(found: FoundConsumer, disk: Disk, incarnation: int) -> None:
-    """Check the `.meta` file, which says whether the state is in files of its own."""
+    """Check the `.meta` file, which records whether the state has its own files."""
     key = state_key(f"consumer-meta/{found.name}", incarnation)
     try:
         value, problems = _slots(disk, found.name + META_SUFFIX, key, VALUE_BYTES_MAX)
@@ -221,7 +221,7 @@ def _consumer_state(found: FoundConsumer, disk: Disk, incarnation: int) -> None:
 
 
 def _slots(disk: Disk, name: str, key: bytes, bytes_max: int) -> tuple[bytes, list[str]]:
-    """The value of a file of two slots, and what is wrong with either."""
+    """Return the value of a two-slot file, and the problems of both slots."""
     slots, reading = SlotFile.open(disk, name, key, value_bytes_max=bytes_max, repair=False)
     slots.close()
     return reading.value, [f"slot {one.slot}: {one.fault.value}" for one in reading.damage]

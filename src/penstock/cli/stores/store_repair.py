@@ -1,9 +1,9 @@
-"""Putting a stream's files right without destroying anything.
+"""Repair a stream's files without destroying anything.
 
-Messages: everything that can be read is written into a new directory, which takes the place of the
-old one only when it is whole and durable; the old one stays beside it under another name. Consumers
-and descriptions: the files are copied aside, then opened, which writes the damaged copy anew from
-the sound one. A step that a crash cuts short leaves the old directory, or both, never neither.
+Messages: everything readable is written to a new directory, which replaces the old one only when it
+is complete and durable; the old one stays next to it under another name. Consumers and
+descriptions: the files are copied aside, then opened, which rewrites the damaged copy from the
+intact one. A crash in any step leaves the old directory or both, never neither.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CONSUMER_SUFFIXES: Final = (META_SUFFIX, STATE_SUFFIX, *LOG_SUFFIXES)
 def rebuild_messages(
     finding: Finding, options: dict[str, Any], anew: dict[str, Any] | None = None
 ) -> Iterator[int]:
-    """Writes the messages anew and swaps the directories; yields how many are written.
+    """Rewrite the messages and swap the directories; yield how many are written.
 
-    A new store has a data key of its own. `anew` is how it is opened, where that differs.
+    A new store has its own data key. `anew` holds the open options of the new store that differ.
     """
     old = finding.place.messages
     new = aside_name(old, UNFINISHED)
@@ -61,7 +61,7 @@ def _check_alike(source: FileStore, target: FileStore) -> None:
 
 
 def swap(old: Path, new: Path) -> Path:
-    """The new directory takes the old one's name; answers the name the old one has now."""
+    """Give the new directory the old one's name; return the new name of the old one."""
     aside = aside_name(old)
     parent = RealDisk.at(old.parent)
     try:
@@ -74,13 +74,13 @@ def swap(old: Path, new: Path) -> Path:
 
 
 def asides(messages: Path) -> list[Path]:
-    """What earlier repairs have kept, the newest last."""
+    """Return what earlier repairs have kept, the newest last."""
     found = messages.parent.glob(f"{messages.name}{ASIDE}*")
     return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def destroy(aside: Path) -> None:
-    """Remove what a swap has put aside, durably."""
+    """Remove durably what a swap has put aside."""
     shutil.rmtree(aside)
     parent = RealDisk.at(aside.parent)
     try:
@@ -90,7 +90,7 @@ def destroy(aside: Path) -> None:
 
 
 def finish_swap(messages: Path) -> bool:
-    """A crash between the two names of a swap: the new directory gets the name after all."""
+    """Complete a swap that a crash interrupted between its two renames; return whether it did."""
     ready = sorted(messages.parent.glob(f"{messages.name}{UNFINISHED}*"))
     if messages.exists() or not ready or not asides(messages):
         return False
@@ -104,7 +104,7 @@ def finish_swap(messages: Path) -> bool:
 
 
 def repair_consumers(finding: Finding) -> list[str]:
-    """Repair the consumers that can be opened; returns where their old files are."""
+    """Repair the consumers that can be opened; return the paths of their old files."""
     kept = []
     for consumer in finding.consumers:
         if not consumer.problems or consumer.refused:
@@ -131,7 +131,7 @@ def _reopen_consumer(disk: Disk, consumer: FoundConsumer, incarnation: int) -> N
 
 
 def repair_meta(finding: Finding) -> list[str]:
-    """Writes the damaged slot of the stream's description anew; answers where the old file is."""
+    """Rewrite the damaged slot of the stream's description; return the path of the old file."""
     meta = finding.place.meta
     if meta is None or not finding.meta_problems or finding.meta_refused:
         return []

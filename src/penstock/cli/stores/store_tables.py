@@ -1,4 +1,4 @@
-"""Shows what `penstock store` found: tables for people, JSON for programs. Decides nothing."""
+"""Format the findings of `penstock store`: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBJECTS_SHOWN: Final = 10
 
 
 def as_json(action: str, findings: Sequence[Finding], results: Sequence[dict[str, Any]]) -> str:
-    """Everything that was found, and what was done about it."""
+    """Return all findings and the results of the action as JSON."""
     stores = [_plain(finding) | result for finding, result in zip(findings, results, strict=True)]
     return json.dumps({"version": JSON_VERSION, "action": action, "stores": stores}, indent=1)
 
@@ -46,7 +46,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 
 def show_summary(console: Console, findings: Sequence[Finding]) -> None:
-    """A line for every stream."""
+    """Print one line per stream."""
     from rich.table import Table
 
     table = Table(title="Streams", title_justify="left")
@@ -78,7 +78,7 @@ def _state(finding: Finding) -> str:
 
 
 def show_blocks(console: Console, finding: Finding) -> None:
-    """A line for every block of a stream."""
+    """Print one line per block of a stream."""
     from rich.table import Table
 
     if not finding.blocks:
@@ -105,7 +105,7 @@ def show_blocks(console: Console, finding: Finding) -> None:
 
 
 def show_subjects(console: Console, finding: Finding) -> None:
-    """The subjects with the most messages."""
+    """Print the subjects with the most messages."""
     from rich.table import Table
 
     if finding.report is None or not finding.report.subjects:
@@ -122,7 +122,7 @@ def show_subjects(console: Console, finding: Finding) -> None:
 
 
 def show_problems(console: Console, findings: Sequence[Finding]) -> None:
-    """What is not as it was written, and what is worth knowing."""
+    """Print failures, damage and remarks."""
     for finding in findings:
         if finding.failure:
             console.print(f"[red]not readable[/] {finding.failure}", soft_wrap=True)
