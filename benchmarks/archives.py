@@ -1,10 +1,10 @@
-"""What archives cost the server: a stream taken away and brought back, beside the reference.
+"""Cost of archives for the server: snapshot and restore of a stream, compared with the reference.
 
     python benchmarks/archives.py [ROUNDS]
 
-Ours and `nats-server` in turn, each as a process of its own with files in a temporary directory.
-CPU is the server's, user and system, all threads. While a transfer runs, another client asks for
-the account's numbers over and over: `stall` is the longest it waited for an answer, in ms.
+Penstock and `nats-server` alternate, each in its own process with files in a temporary directory.
+CPU is the server's, user and system, all threads. During a transfer another client requests the
+account statistics repeatedly: `stall` is its longest wait for a reply, in ms.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PATIENCE_SECONDS = 60
 ASK_EVERY_SECONDS = 0.02
 CHUNK_BYTES = 128 << 10
 UNANSWERED_MAX = 32
-"""Chunks a restore has under way, as the command line tools do."""
+"""Chunks in flight during a restore, as in the command line tools."""
 WORDS = [random.Random(1).randbytes(size).hex() for size in range(2, 40)]
-"""What payloads are made of: they shrink to about half."""
+"""Words of the payloads, which compress to about half."""
 
 
 class Shape(NamedTuple):
@@ -52,7 +52,7 @@ class Figure(NamedTuple):
 
 
 def payloads(shape: Shape) -> list[bytes]:
-    """A few hundred different ones, of words."""
+    """Return a few hundred different payloads, composed of words."""
     draw = random.Random(shape.bytes_each)
     made = []
     for _ in range(500):
@@ -73,7 +73,7 @@ async def fill(client: Client, shape: Shape) -> None:
 
 
 async def take(client: Client) -> tuple[dict[str, object], list[bytes]]:
-    """A snapshot, every chunk answered."""
+    """Take a snapshot, and acknowledge every chunk."""
     chunks: list[bytes] = []
     whole = asyncio.get_running_loop().create_future()
 

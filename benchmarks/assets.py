@@ -1,11 +1,11 @@
-"""Many streams and consumers on one server: what each costs, and whether anything slows down.
+"""Many streams and consumers on one server: the cost of each, and whether anything slows down.
 
     python -m benchmarks.assets --json out/assets.json   # 10,000 and 100,000, both servers
     python -m benchmarks.assets --streams 500 --consumers 1000 --only penstock
 
-Servers run as they are shipped: ours has everything on disk before it answers, the reference syncs
-later. Streams have one subject each, consumers are durable, pull and acknowledge; nothing is
-published. `tools/assets_page.py` makes the table of docs/benchmarks.md from the file.
+Servers run with their defaults: Penstock has everything on disk before it replies, the reference
+syncs later. Streams have one subject each, consumers are durable, pull, with acks; nothing is
+published. `tools/assets_page.py` fills the table of docs/benchmarks.md from the file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Json = dict[str, Any]
 
 
 class Server:
-    """A server over one directory, through several lives."""
+    """A server over one directory, across several restarts."""
 
     def __init__(self, command: ServerCommand, folder: Path) -> None:
         self._command = command
@@ -55,7 +55,7 @@ class Server:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, streams: int) -> tuple[ServerEndpoint, float]:
-        """Where it listens, and the seconds until it knew all its streams."""
+        """Start the server; return its address, and the seconds until it knew all its streams."""
         began = time.monotonic()
         flags = ["-js", "-sd", str(self._folder / "store"), "-a", "127.0.0.1", "-p", "-1"]
         with (self._folder / "log").open("ab") as log:
@@ -86,7 +86,7 @@ class Server:
         return self._child.pid
 
     def stop(self) -> float | None:
-        """Seconds it took to end in order; None if it had to be killed."""
+        """Return the seconds of an orderly shutdown; None if it had to be killed."""
         assert self._child is not None
         began = time.monotonic()
         self._child.terminate()
@@ -207,7 +207,7 @@ def main() -> int:
         figures = measure(each, options.streams, options.consumers, options.place)
         answer["servers"][each.label] = figures
         print(each.label, json.dumps(figures), flush=True)
-        if options.json:  # what there is, for the next server may take long
+        if options.json:  # write partial results: the next server may take long
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(answer, indent=1) + "\n")
     return 0

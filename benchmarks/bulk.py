@@ -1,11 +1,11 @@
-"""How many messages a client reads per second of its own CPU time: bulk reader beside nats-py.
+"""Messages a client reads per second of its own CPU time: bulk reader compared with nats-py.
 
     python benchmarks/bulk.py [MESSAGES]
 
-A bucket with one value of 100 bytes under each key, on our server and on the reference, read by
-one process: as columns, as tuples, as updates of a watch, as keys, and by nats-py's ordered
-consumer and its `keys`. All in one run on one machine; nats-py reads fewer, for the sake of time.
-Every read must bring exactly what was stored.
+A bucket with one value of 100 bytes per key, on Penstock and on the reference, read by one process:
+as columns, as tuples, as updates of a watch, as keys, and by nats-py's ordered consumer and its
+`keys`. All in one run on one machine; nats-py reads fewer messages, to save time. Every read must
+return exactly what was stored.
 """
 
 from __future__ import annotations

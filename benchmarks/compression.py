@@ -1,13 +1,13 @@
-"""Which compressor for sealed blocks: ratio, speed, import cost, memory and the GIL, measured.
+"""Compares compressors for sealed blocks: ratio, speed, import cost, memory and the GIL.
 
 Block images of real records with four kinds of payload (`corpora`) go through every candidate in
-independent chunks of 16, 64 and 256 KiB, on one thread. A candidate that is not installed is left
-out, so the same command measures one library or all of them:
+independent chunks of 16, 64 and 256 KiB, on one thread. A candidate that is not installed is
+skipped, so the same command measures one library or all of them:
 
     pip install zstandard lz4 cramjam && python benchmarks/compression.py
 
-The choice made from its figures is docs/decisions/0012-compression.md. It judges compressors, not
-our sealing of blocks: that is benchmarks/sealing.py.
+docs/decisions/0012-compression.md records the choice made from its figures. This compares
+compressors, not our sealing of blocks: that is benchmarks/sealing.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TURNS_MIN = 10
 
 
 class Compressor(Protocol):
-    """One candidate at one setting; `restore` is told the length, as a block's table tells it."""
+    """One candidate at one setting; `restore` gets the length, as from a block's table."""
 
     def shrink(self, data: bytes) -> bytes: ...
     def restore(self, data: bytes, length: int) -> object: ...
@@ -64,7 +64,7 @@ class Zstandard:
 
 
 class BackportsZstd:
-    """The standard library's module of Python 3.14, for older versions."""
+    """The zstd module of Python 3.14's standard library, for older versions."""
 
     def __init__(self, level: int) -> None:
         from backports import zstd
@@ -161,7 +161,7 @@ CANDIDATES: dict[str, tuple[str, Callable[[], Compressor]]] = {
 
 
 def _record_size(rng: random.Random) -> int:
-    """Small records are many, large ones few: uniform in the exponent."""
+    """Return a size with a uniform exponent: many small records, few large ones."""
     return int(RECORD_BYTES_MIN * (RECORD_BYTES_MAX / RECORD_BYTES_MIN) ** rng.random())
 
 
@@ -198,7 +198,7 @@ def _setting(rng: random.Random, size: int) -> tuple[str, bytes]:
 
 
 def _sample(rng: random.Random, size: int) -> tuple[str, bytes]:
-    """Tagged fields as a protocol buffer has them: small numbers, floats, times, few strings."""
+    """Return tagged fields as in a protocol buffer: small numbers, floats, times, few strings."""
     body = bytearray()
     ts = 1_770_000_000_000_000_000 + rng.getrandbits(44)
     while len(body) < size:
@@ -219,7 +219,7 @@ KINDS = {"json": _event, "kv": _setting, "binary": _sample, "noise": _noise}
 
 
 def corpora(block_bytes: int = BLOCK_BYTES) -> dict[str, bytes]:
-    """A block image per kind of payload, the same on every run."""
+    """Return a block image per kind of payload, the same on every run."""
     return {kind: _image(kind, block_bytes) for kind in KINDS}
 
 
@@ -249,7 +249,7 @@ def _chunks(image: bytes, chunk_bytes: int) -> list[bytes]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of this thread, best of a few: the machine is rarely ours alone."""
+    """Return CPU seconds of this thread, best of a few runs, because the machine is shared."""
     best = float("inf")
     for _ in range(ROUNDS):
         begun = time.thread_time()
@@ -266,13 +266,13 @@ def measure(compressor: Compressor, image: bytes, chunk_bytes: int) -> Figure:
         assert bytes(compressor.restore(data, length)) == chunk  # type: ignore[call-overload]
     shrinking = _seconds(lambda: [compressor.shrink(chunk) for chunk in chunks])
     restoring = _seconds(lambda: [compressor.restore(data, length) for data, length in pairs])
-    # A chunk that does not shrink is stored as it is.
+    # A chunk that does not shrink is stored uncompressed.
     stored = sum(min(len(data), length) for data, length in pairs)
     return Figure(len(image) / stored, len(image) / MB / shrinking, len(image) / MB / restoring)
 
 
 def releases_the_gil(compressor: Compressor, data: bytes) -> bool:
-    """Whether Python code runs while a single call compresses."""
+    """Return True if Python code runs while a single call compresses."""
     states: list[str] = []
 
     def compress() -> None:
@@ -281,7 +281,7 @@ def releases_the_gil(compressor: Compressor, data: bytes) -> bool:
         states.append("done")
 
     usual = sys.getswitchinterval()
-    # Nobody is made to give the lock up: the other thread runs if it is let go, and only then.
+    # The switch interval never expires: the other thread runs only if the call releases the GIL.
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         worker = threading.Thread(target=compress)
@@ -306,7 +306,7 @@ print(round((time.perf_counter() - begun) * 1000, 1), kib() - before)
 
 
 def import_cost(module: str) -> tuple[float, float]:
-    """Milliseconds and KiB of resident memory, in a fresh interpreter, median of five."""
+    """Return milliseconds and KiB of resident memory, in a fresh interpreter, median of five."""
     runs = []
     for _ in range(5):
         command = [sys.executable, "-c", PROBE.format(module=module)]

@@ -1,10 +1,10 @@
-"""What a copy costs the server: a mirror and a source, beside the reference.
+"""Cost of a copy for the server: a mirror and a source, compared with the reference.
 
     python benchmarks/copies.py [MESSAGES]
 
-Ours and `nats-server`, one after the other, each as a process of its own with files in a temporary
-directory. CPU is the server's, user and system; the rate is from the request until all is there.
-Origin and copy are in the same server.
+Penstock and `nats-server`, in sequence, each in its own process with files in a temporary
+directory. CPU is the server's, user and system; the rate covers the time from the request until
+everything is copied. Origin and copy are in the same server.
 """
 
 from __future__ import annotations

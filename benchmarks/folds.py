@@ -1,11 +1,11 @@
-"""How fast each fold store takes in, changes, reads and copies many small entries.
+"""Speed of each fold store: load, change, read and copy many small entries.
 
     python -m benchmarks.folds [--keys 1000000] [--stores append-log,sqlite,lmdb,rocksdb]
 
 Keys of 23 bytes in random order, values of 100 random bytes, the cursor in the same commit as each
-batch: of the size the store asks for in a first load, and of 1,000 after it. Each figure is told
-per second of CPU time of the process, all its threads, and per second of wall time: on a shared
-machine the first is the steadier one.
+batch. Batches have the size the store requests for a first load, and 1,000 entries after it. Each
+figure is given per second of CPU time of the process, all threads, and per second of wall time: on
+a shared machine the first is more stable.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measured(label: str, count: int, work: Callable[[], object]) -> None:
 
 
 class Load:
-    """The entries, made before anything is measured."""
+    """The entries, created before the measurement."""
 
     def __init__(self, keys: int) -> None:
         self.chance = random.Random(1)

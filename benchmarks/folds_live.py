@@ -1,11 +1,11 @@
-"""How fast folds take in a bucket, go on after a stop, and keep up, on ours and the reference.
+"""Speed of folds over a live bucket: load, resume and follow, on Penstock and the reference.
 
     python -m benchmarks.folds_live --json out/folds.json      # a million keys, some minutes
-    python -m benchmarks.folds_live --quick                    # fifty thousand, a look
+    python -m benchmarks.folds_live --quick                    # fifty thousand keys, a quick check
 
-Keys of 23 bytes in random order, values of 100 random bytes, one bucket a server. Every fold runs
-in a process of its own, so CPU time and memory are its alone; nats-py's own watch reads a twentieth
-of the keys in the same run. Each fold must end with exactly the keys and the cursor of the bucket.
+Keys of 23 bytes in random order, values of 100 random bytes, one bucket per server. Every fold runs
+in its own process, so CPU time and memory are its own; nats-py's watch reads a twentieth of the
+keys in the same run. Each fold must end with exactly the keys and the cursor of the bucket.
 `tools/folds_page.py` fills docs/benchmarks.md from the file.
 """
 
@@ -41,10 +41,10 @@ KEYS = 1_000_000
 QUICK_KEYS = 50_000
 VALUE_BYTES = 100
 GROUPS = 20
-"""nats-py reads one of so many groups of keys."""
+"""nats-py reads one group of keys out of this many."""
 DELTA = 1_000
 FOLLOWED_SHARE = 5
-"""While a fold follows, so large a part of the keys is written once more."""
+"""Fraction of the keys that is written again while a fold follows."""
 CHUNK = 10_000
 STORES = ("append-log", "sqlite", "lmdb", "rocksdb")
 NATS_PY = "nats-py watch"
@@ -54,7 +54,7 @@ CHILD_SECONDS_MAX = 300
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing one process did; CPU in seconds, of the process and of the server meanwhile."""
+    """One measurement of one process; CPU seconds of the process, and of the server meanwhile."""
 
     server: str
     store: str
@@ -75,7 +75,8 @@ def key_of(number: int) -> str:
 
 
 class Writer:
-    """Puts, the last of each chunk acknowledged: a server drops what it cannot follow."""
+    """Writes puts and waits for the ack of the last of each chunk: a server drops excess
+    messages."""
 
     def __init__(self, host: str, port: int) -> None:
         self._chance = random.Random(1)
@@ -107,11 +108,11 @@ class Writer:
         self._wire.close()
 
 
-# -- what a process of its own does
+# -- child process
 
 
 async def fold_child(work: str, url: str, store: str, path: str, target: int) -> dict[str, Any]:
-    """Open a fold and wait until it has everything; where it follows, from the word `go` on."""
+    """Open a fold and wait until it has everything; to follow, wait for the line `go` first."""
     from penstock.fold import Fold
 
     before = resident()
@@ -128,7 +129,7 @@ async def fold_child(work: str, url: str, store: str, path: str, target: int) ->
 
 
 async def nats_py_child(url: str) -> dict[str, Any]:
-    """The same with the client library alone: a dict, and no disk."""
+    """Do the same with the client library alone: a dict, without a disk."""
     import nats
 
     client = await nats.connect(url)
@@ -137,7 +138,7 @@ async def nats_py_child(url: str) -> dict[str, Any]:
     held: dict[str, bytes] = {}
     watcher = await bucket.watch("node.r00.>")
     async for entry in watcher:
-        if entry is None:  # that was all
+        if entry is None:  # end of the initial values
             break
         held[entry.key] = entry.value or b""
     ended = clocks()
@@ -225,7 +226,7 @@ class Bench:
                 self._follow(child, count)
             out, _ = child.communicate(timeout=CHILD_SECONDS_MAX)
         finally:
-            child.kill()  # a fold waits for its server as long as it is let
+            child.kill()  # a fold waits for its server indefinitely
             child.wait()
         if child.returncode:
             raise SystemExit(f"{work} of {store} on {self._server.label} failed")

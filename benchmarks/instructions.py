@@ -136,11 +136,12 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def count_instructions(command: ServerCommand, scenario: Scenario, messages: int) -> float:
-    """The instructions of a fresh server for each message of the scenario's second run."""
+    """Return the instructions of a fresh server per message of the scenario's second run."""
     with tempfile.TemporaryDirectory(prefix="penstock-instructions-") as name:
         out = Path(name) / "callgrind"
-        valgrind = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
-        argv = (*valgrind, f"--callgrind-out-file={out}", *command.argv)
+        # A command such as `env NAME=VALUE penstock serve` executes the server.
+        valgrind = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--trace-children=yes")
+        argv = (*valgrind, f"--callgrind-out-file={out}.%p", *command.argv)
         with start(ServerCommand(command.label, argv)) as site:
             steps = scenario(site, messages)
             next(steps)

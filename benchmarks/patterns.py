@@ -1,9 +1,9 @@
-"""What questions about patterns cost a log of many subjects, the first time and again.
+"""Cost of pattern queries over a log of many subjects, on the first call and on repetition.
 
     python benchmarks/patterns.py [MESSAGES] [SUBJECTS]
 
-Ten million messages and a million subjects unless told otherwise, some 2 GB of memory. One thread's
-CPU time, in milliseconds. The figures are in docs/decisions/0025-tallies.md.
+Ten million messages and a million subjects by default, about 2 GB of memory. CPU time of one
+thread, in milliseconds. The figures are in docs/decisions/0025-tallies.md.
 """
 
 from __future__ import annotations

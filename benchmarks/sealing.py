@@ -1,9 +1,9 @@
-"""What sealing costs: whole blocks, one chunk, one flush, one key; size and CPU time.
+"""Cost of sealing: whole blocks, one chunk, one flush, one key; size and CPU time.
 
     python benchmarks/sealing.py
 
 Block images are those of benchmarks/compression.py. The figures are in docs/decisions/
-0012-compression.md and 0013-encryption.md. One thread's CPU time, best of a few runs.
+0012-compression.md and 0013-encryption.md. CPU time of one thread, best of a few runs.
 """
 
 from __future__ import annotations

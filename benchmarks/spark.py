@@ -1,13 +1,13 @@
-"""How fast Spark reads a stream: from our server and the reference's, beside Parquet and nats-py.
+"""Speed of Spark reads of a stream: Penstock and the reference, compared with Parquet and nats-py.
 
     python -m benchmarks.spark [--messages 1000000] [--runs 3] [--mixed] [--json out/spark.json]
 
 One stream of messages of 100 bytes on each server; with `--mixed` (`spark_mixed`) of 20 B to 8 KiB,
 with headers, on 50,000 subjects, with gaps. Each is read as one partition into a sink that drops
-all; the same rows as one Parquet file, and, unless mixed, as the files of a stopped server and by
-nats-py, which reads fewer for the sake of time. Everything runs in one session on one machine, in
-turns; CPU time is shown by process, since it stays comparable where the clock does not. Every read
-must bring exactly what was stored.
+everything; the same rows also as one Parquet file and, unless mixed, as the files of a stopped
+server and by nats-py, which reads fewer messages, to save time. Everything runs in one session on
+one machine, in turns; CPU time is shown per process, because it is more comparable than wall time.
+Every read must return exactly what was stored.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ class Result:
     server_cpu: float
 
 
-# -- filling
+# -- setup
 
 
 def publish(host: str, port: int, count: int) -> None:
-    """Messages in chunks, the last of each acknowledged: a server drops what it cannot follow."""
-    chance = Random(count)  # no two alike: a column of one value is no column to Parquet
+    """Publish messages in chunks and wait for the ack of the last: a server drops excess
+    messages."""
+    chance = Random(count)  # all different: Parquet stores a constant column in almost no space
     with socket.create_connection((host, port)) as wire:
         wire.sendall(b'CONNECT {"verbose":false}\r\nSUB acks 1\r\n')
         for first in range(0, count, CHUNK):
@@ -99,7 +100,7 @@ async def fill(url: str, host: str, port: int, count: int) -> None:
 
 
 async def fill_mixed(url: str, host: str, port: int, count: int) -> int:
-    """The same with messages of a mixed stream; how many are left when the gaps are made."""
+    """Publish the messages of a mixed stream; return how many are left after the gaps."""
     client = await nats.connect(url)
     jetstream = client.jetstream()
     await jetstream.add_stream(name=STREAM, subjects=[f"{STREAM}.>"], allow_direct=True)
@@ -110,7 +111,7 @@ async def fill_mixed(url: str, host: str, port: int, count: int) -> int:
     return left
 
 
-# -- nats-py, as one would write it
+# -- nats-py, in a straightforward implementation
 
 
 class NatsPy(DataSource):
@@ -162,7 +163,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def python_cpu(jvm: int) -> float:
-    """CPU of every Python process below the JVM, those that ended included."""
+    """Return CPU seconds of every Python process below the JVM, including those that ended."""
     total = 0
     for pid in descendants(jvm):
         with contextlib.suppress(OSError):
@@ -173,7 +174,7 @@ def python_cpu(jvm: int) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """One way of reading so many rows; `server` is the process it reads from, if there is one."""
+    """One way of reading a number of rows; `server` is the process it reads from, if any."""
 
     name: str
     rows: int
@@ -182,7 +183,7 @@ class Case:
 
 
 class Bench:
-    """Runs cases in turns, so that none has a warmer JVM than another."""
+    """Runs cases in turns, so that all have an equally warm JVM."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
@@ -221,7 +222,7 @@ class Bench:
 def server_cases(
     spark: SparkSession, server: RunningServer, messages: int, *, mixed: bool = False
 ) -> list[Case]:
-    """Everything that reads one server, which is filled first."""
+    """Fill one server, and return all cases that read it."""
     host, port = server.endpoint.host, server.endpoint.port
     url = f"nats://{host}:{port}"
     if mixed:
@@ -247,7 +248,7 @@ def narrow(spark: SparkSession, url: str, messages: int) -> DataFrame:
 
 
 def parquet_cases(spark: SparkSession, rows: DataFrame, messages: int, path: str) -> list[Case]:
-    """The same rows as a file: what Spark does at its best."""
+    """Return the cases that read the same rows from a file: Spark's best case."""
     rows.write.parquet(path)
     return [
         Case("Parquet, all columns", messages, lambda: spark.read.parquet(path)),
@@ -256,7 +257,7 @@ def parquet_cases(spark: SparkSession, rows: DataFrame, messages: int, path: str
 
 
 def file_cases(spark: SparkSession, messages: int, store: str) -> list[Case]:
-    """What a server of ours leaves on disk when it stops, as one task."""
+    """Return the cases that read the files of a stopped Penstock server, as one task."""
     with running(our_command(), jetstream=f"store_dir: {json.dumps(store)}") as server:
         host, port = server.endpoint.host, server.endpoint.port
         asyncio.run(fill(f"nats://{host}:{port}", host, port, messages))

@@ -1,8 +1,8 @@
-"""A stream as users have them, for `python -m benchmarks.spark --mixed`.
+"""A realistic stream for `python -m benchmarks.spark --mixed`.
 
-Payloads of 20 B to 8 KiB, small ones more often (each doubling is as likely), two headers on every
+Payloads of 20 B to 8 KiB, mostly small (each doubling is equally likely), two headers on every
 other message, 50,000 subjects, and gaps: every `GAP_EVERY`th message is deleted afterwards. The
-same messages for every server, from a fixed seed.
+messages are the same for every server, from a fixed seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNK: Final = 500
 
 
 def messages(stream: str, count: int) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Subject, headers (empty for none) and payload of each message."""
+    """Yield subject, headers (empty for none) and payload of each message."""
     chance = Random(count)
     doublings = math.log2(SIZE_MAX / SIZE_MIN)
     for number in range(count):
@@ -40,7 +40,7 @@ def messages(stream: str, count: int) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def publish_mixed(host: str, port: int, stream: str, count: int) -> None:
-    """Send them in chunks, and wait for the last of each to be stored."""
+    """Send the messages in chunks, and wait until the last of each is stored."""
     with socket.create_connection((host, port)) as wire:
         wire.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB acks 1\r\n')
         lines: list[bytes] = []

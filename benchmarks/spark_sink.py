@@ -1,10 +1,11 @@
-"""How fast Spark writes into streams and buckets, by delivery, on our server and the reference's.
+"""Speed of Spark writes to streams and buckets, by delivery, on Penstock and the reference.
 
     python -m benchmarks.spark_sink [--messages 200000] [--runs 3] [--json out/spark-sink.json]
 
-Rows of 100 bytes, two partitions, into a new stream each time. First the bulk publisher alone, then
-through Spark. What counts is rows per CPU-second of the server, which is what others wait for, and
-of the client, Java and Python apart. Every run must leave exactly the rows it wrote.
+Rows of 100 bytes, two partitions, to a new stream each time: first by the bulk publisher alone,
+then through Spark. The main figures are rows per CPU second of the server, which other clients
+share, and of the client, Java and Python separately. Every run must leave exactly the rows it
+wrote.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Result:
 
 
 async def make(url: str) -> None:
-    """A stream and a bucket, both new."""
+    """Create a new stream and a new bucket."""
     client = await nats.connect(url)
     configs: list[dict[str, Any]] = [
         {"name": STREAM, "subjects": [f"{STREAM}.>", f"ledger.{STREAM}.>"], "allow_atomic": True},
@@ -118,7 +119,7 @@ class Bench:
         print(self.results[-1].line(), flush=True)
 
     def _clocks(self, server: int) -> tuple[float, float, float, float]:
-        # The publisher alone runs in this process, Spark's Python below Java.
+        # The publisher alone runs in this process; Spark's Python processes run below Java.
         python = python_cpu(self._java) + time.process_time()
         return time.monotonic(), cpu_seconds(self._java), python, cpu_seconds(server)
 
@@ -151,7 +152,7 @@ def write_stream(spark: SparkSession, url: str, rows: int, options: dict[str, st
     frame = spark.range(0, rows, 1, 2).selectExpr(
         f"concat('{STREAM}.', id % {SUBJECTS}) subject", f"'{DATA}' data", "concat('EV:', id) msgId"
     )
-    # Without ids a strict write takes rows as they come, and holds none back to put in order.
+    # Without ids a strict write takes rows in the order they arrive, and does not sort them.
     frame = frame.drop("msgId") if options["delivery"] != "exactlyOnce" else frame
     chosen = {"url": url, "stream": STREAM, "writeId": f"{time.monotonic_ns()}", **options}
     frame.write.format("jetstream").mode("append").options(**chosen).save()
@@ -176,7 +177,7 @@ def measure_server(spark: SparkSession, bench: Bench, command: Any, rows: int) -
                 lambda with_ids=with_ids: publish_alone(url, table, with_ids=with_ids),  # type: ignore[misc]
             )
         asyncio.run(make(url))
-        write_stream(spark, url, ARROW_ROWS, DELIVERIES["atLeastOnce"])  # workers are warm
+        write_stream(spark, url, ARROW_ROWS, DELIVERIES["atLeastOnce"])  # warm up the workers
         for label, options in DELIVERIES.items():
             bench.measure(
                 f"{command.label}, {label}",

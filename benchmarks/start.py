@@ -1,9 +1,9 @@
-"""How long a server takes from its first instruction until it listens, ours and the reference.
+"""Startup time of a server until it listens, Penstock and the reference.
 
     python benchmarks/start.py [ROUNDS]
 
-Each round starts a fresh process of each, with streams and without. Seconds until the port is
-known, and CPU seconds of the process by then; medians. The caches of the system are warm.
+Each round starts a fresh process of each, with and without streams. It measures seconds until the
+port is known, and CPU seconds of the process by then; medians. The system's caches are warm.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Copies a stream into another, on whatever Spark it is given to: every message once.
+"""Copies a stream to another with any Spark: every message once.
 
     spark-submit --master spark://host:7077 examples/copy_stream.py nats://host:4222 EV COPY
     python examples/copy_stream.py nats://host:4222 EV COPY --remote sc://host:15002
 
-Everything there is comes first; with --checkpoint it is followed by what came meanwhile. Messages
-have ids made of stream and sequence, and rows whose id the target has already are skipped. So a
-message that both reads return is stored once, also if you run the program again within the target's
-duplicate window. The Python of Spark's workers needs Penstock; nothing else is installed or sent.
+It first copies everything the stream holds; with --checkpoint it then copies what arrived
+meanwhile. Message ids consist of stream and sequence, and rows whose id the target already has are
+skipped. So a message that both reads return is stored once, also if you run the program again
+within the target's duplicate window. The Python of Spark's workers needs Penstock; nothing else is
+installed or sent.
 """
 
 import argparse
@@ -15,14 +16,14 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 
 def renamed(rows: DataFrame, target: str) -> DataFrame:
-    """The same messages on subjects of the target, which begin with its name; each has an id."""
+    """Return the messages with subjects that begin with the target's name, and with message ids."""
     subject = functions.regexp_replace("subject", r"^[^.]+", target)
     named = rows.withColumn("msgId", functions.concat_ws(":", "stream", "seq"))
     return named.withColumn("subject", subject)
 
 
 def copy(spark: SparkSession, options: dict[str, str], source: str, target: str) -> None:
-    """Everything that is there now."""
+    """Copy everything the stream holds now."""
     rows = spark.read.format("jetstream").options(**options).load(source)
     writer = renamed(rows, target).write.format("jetstream").option("url", options["url"])
     writer.option("onDuplicate", "skip").mode("append").save(target)
@@ -31,7 +32,7 @@ def copy(spark: SparkSession, options: dict[str, str], source: str, target: str)
 def follow(
     spark: SparkSession, options: dict[str, str], source: str, target: str, checkpoint: str
 ) -> None:
-    """What the checkpoint has not seen, up to now."""
+    """Copy what the checkpoint has not seen, up to now."""
     rows = spark.readStream.format("jetstream").options(**options).load(source)
     query = (
         renamed(rows, target)

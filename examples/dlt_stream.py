@@ -1,10 +1,10 @@
-"""A stream as a dlt resource: every run loads what came since the last one.
+"""A stream as a dlt resource: every run loads what arrived since the last one.
 
     pip install 'dlt[duckdb]'
     python examples/dlt_stream.py nats://127.0.0.1:4222 EVENTS
 
-dlt keeps the cursor in its state, which it stores together with the data: a run that fails is
-repeated from the same place. A stream that was deleted and created again is refused.
+dlt keeps the cursor in its state, which it stores together with the data: a failed run is repeated
+from the same position. A stream that was deleted and created again is rejected.
 """
 
 from __future__ import annotations

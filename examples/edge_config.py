@@ -1,11 +1,11 @@
-"""Configuration at the edge: two nodes answer from their own disks, whatever happens to the server.
+"""Local configuration replicas: two nodes read limits from their own disks, even without a server.
 
     python examples/edge_config.py
 
-A control plane writes limits into a bucket. Node 1 folds them into SQLite and keeps a parsed copy
-for its hot path. The server goes away, the node goes on answering; the server comes back, the node
-catches up by itself. Node 2 is new: it begins with what node 1 shipped, and in the end both prove
-that they hold the same.
+A control plane writes limits to a bucket. Node 1 folds them into SQLite and keeps a parsed copy for
+its hot path. The server stops and the node continues to serve; the server restarts and the node
+catches up by itself. Node 2 is new: it starts from the artifact that node 1 published. At the end
+the digests prove that both hold the same data.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ CUSTOMERS = 1_000
 
 
 class Limits:
-    """What a request handler looks at: limits by customer, parsed once for each change."""
+    """Limits by customer for a request handler, parsed once per change."""
 
     def __init__(self) -> None:
         self.by_customer: dict[str, int] = {}
 
     @staticmethod
     def parse(update: KvUpdate) -> tuple[str, int | None]:
-        """Raises for a value that is none: it is logged, kept in the fold, and left out here."""
+        """Parse an update; raises for an invalid value, which is logged, kept in the fold, and
+        skipped here."""
         value = json.loads(update.value)["limit"] if update.op is Op.PUT else None
         return update.key, value
 
@@ -52,7 +53,7 @@ def server(directory: Path, port: int = -1) -> penstock.Server:
 
 
 async def write(url: str, limits: dict[str, int]) -> int:
-    """The control plane. Answers the revision of the last write."""
+    """Write as the control plane does; return the revision of the last write."""
     async with NatsConnection(NatsConfig.of(url)) as connection:
         writer = (await connection.bucket(BUCKET, BucketConfig())).writer()
         for customer, limit in limits.items():

@@ -1,10 +1,10 @@
-"""A streaming query whose state begins with a fold: `transformWithState` from a fold's cursor.
+"""A streaming query with a fold as initial state: `transformWithState` from a fold's cursor.
 
-The fold gives every key its value at the cursor, as initial state; the query reads the bucket's
-stream from the sequence after it. So no change is missed and none is seen twice, and the history
-before the cursor is not read. All shards of the fold must have the same cursor: a run of the job
-`fold` leaves them so. Run with Spark 4.3; it needs RocksDB as state store, pandas and protobuf, and
-on a cluster this file beside the workers (`--py-files`).
+The fold supplies the value of every key at the cursor as initial state; the query reads the
+bucket's stream from the next sequence on. So no change is missed and none is seen twice, and the
+history before the cursor is not read. All shards of the fold must have the same cursor, as after a
+run of the job `fold`. Requires Spark 4.3, RocksDB as state store, pandas and protobuf, and on a
+cluster this file on the workers (`--py-files`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 class Changes(StatefulProcessor):
-    """Knows the newest value of every key, and yields what each batch changes."""
+    """Keeps the newest value of every key, and yields what each batch changes."""
 
     def init(self, handle: Any) -> None:
         self._newest = handle.getValueState("newest", "value binary")
@@ -44,7 +44,7 @@ class Changes(StatefulProcessor):
 
 
 def changes(spark: SparkSession, url: str, bucket: str, folds: str) -> DataFrame:
-    """The changes of a bucket after the cursor of its published fold."""
+    """Return the changes of a bucket after the cursor of its published fold."""
     known = spark.read.format("penstock-fold").load(f"{folds}/{bucket}")
     cursors = [row.cursor for row in known.select("cursor").distinct().collect()]
     if len(cursors) != 1:

@@ -1,8 +1,8 @@
-"""Writes the API's pages of docs/reference from the declarations in `penstock.api`.
+"""Generates the API pages of docs/reference from the declarations in `penstock.api`.
 
-One page for what streams, one for what consumers can be told, one for the refusals. They say
-nothing that the code does not: names, types, defaults, prose and marks come from the structs, the
-errors from the catalogue. A test fails when a page is older. Run it with `make reference`.
+It writes one page for stream options, one for consumer options and one for errors. All content
+comes from the code: names, types, defaults, descriptions and marks from the structs, the errors
+from the catalogue. A test fails when a page is outdated. Run it with `make reference`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STREAM_STRUCTS: tuple[type[Struct], ...] = (
 )
 CONSUMER_STRUCTS: tuple[type[Struct], ...] = (consumer_config.ConsumerConfig,)
 
-#: What whole numbers are called for a reader; those not named here are plain ones.
+#: Names of integer types for the reader; types not listed here are plain numbers.
 NUMBERS = {"time.Duration": "nanoseconds", "time.Time": "time"}
 
 STREAM_HEAD = """\
@@ -72,7 +72,7 @@ request. Not every error can occur in every server: some belong to clusters.
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by its file's name."""
+    """Return the text of each page, by file name."""
     return {
         "stream-config.md": _page(STREAM_HEAD, STREAM_STRUCTS),
         "consumer-config.md": _page(CONSUMER_HEAD, CONSUMER_STRUCTS),
@@ -110,7 +110,7 @@ def _choices(choice: type[StrEnum]) -> str:
 
 
 def _enums(structs: tuple[type[Struct], ...]) -> list[type[StrEnum]]:
-    """Every choice in these structs, in order of appearance."""
+    """Return every enum in these structs, in order of appearance."""
     found: dict[type[StrEnum], None] = {}
     for struct in structs:
         for hint in typing.get_type_hints(struct, include_extras=True).values():

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
 
 def page(text: str, content: Json) -> str:
-    """The page with the table of this file."""
+    """Return the page with the table of this file."""
     return replace_between(text, "assets", f"{_machine(content)}\n\n{table(content)}")
 
 
@@ -47,14 +47,14 @@ def _machine(content: Json) -> str:
 
 
 def table(content: Json) -> str:
-    """A row for every figure, a column for every server."""
+    """Return a table with a row per figure and a column per server."""
     columns = [rows(figures, content) for figures in content["servers"].values()]
     head = ["figure", *content["servers"]]
     return _table([head, *([name, *(each[name] for each in columns)] for name in columns[0])])
 
 
 def rows(figures: Json, content: Json) -> dict[str, str]:
-    """The figures of one server in words."""
+    """Return the figures of one server as text."""
     streams, consumers = content["streams"], content["consumers"]
     per_stream = (figures["streams_rss"] - figures["start_rss"]) / streams
     per_consumer = (figures["consumers_rss"] - figures["streams_rss"]) / consumers

@@ -1,11 +1,11 @@
-"""Fills the tables of docs/benchmarks.md from what `penstock bench --json` wrote.
+"""Fills the tables of docs/benchmarks.md from the output of `penstock bench --json`.
 
-    python tools/benchmark_page.py                 # what there is of the files below, in out/
+    python tools/benchmark_page.py                 # every existing file below, in out/
     python tools/benchmark_page.py --comparison a.json --probe b.json --probe c.json --chart c.svg
 
-bench.json and bench.svg, jetstream.json and jetstream.svg, probe-*.json. Only the text between
-the page's markers changes; the prose is written by hand. Every scenario of a file is in its table,
-failed runs and losses included: nothing is left out here.
+Reads bench.json and bench.svg, jetstream.json and jetstream.svg, probe-*.json. Only the text
+between the page's markers changes; the prose is written by hand. Invariant: every scenario of a
+file is in its table, including failed runs and losses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHART = "benchmarks.svg"
 JETSTREAM_CHART = "benchmarks-jetstream.svg"
 OUT = ROOT / "out"
 JSON_VERSION = 1
-JETSTREAM = "jetstream "  # what the markers of that section start with
+JETSTREAM = "jetstream "  # prefix of the markers of that section
 NOT_KNOWN = "–"
 MIB = 1024 * 1024
 LATENCY_MARKS = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
@@ -80,7 +80,7 @@ def _load(path: Path) -> Json:
 
 
 def replace_between(text: str, name: str, fresh: str) -> str:
-    """The text with what stands between the markers of `name` replaced."""
+    """Return the text with the part between the markers of `name` replaced."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
@@ -90,7 +90,7 @@ def replace_between(text: str, name: str, fresh: str) -> str:
 
 
 def with_comparison(text: str, content: Json, section: str = "") -> str:
-    """The page with every table that a comparison fills."""
+    """Return the page with every table that a comparison fills."""
     scenarios = content["scenarios"]
     text = replace_between(text, f"{section}machine", machine_text(content))
     text = replace_between(text, f"{section}comparison", comparison_text(scenarios))
@@ -146,7 +146,7 @@ def latency_text(scenarios: list[Json]) -> str:
 
 
 def losses_text(scenarios: list[Json]) -> str:
-    """Where the reference is better, and every run that failed."""
+    """Return where the reference is better, and every run that failed."""
     lines = [f"- {one['title']}: {loss}" for one in scenarios for loss in _losses(one)]
     return "\n".join(lines) if lines else "In this run the reference is better nowhere."
 

@@ -1,8 +1,8 @@
-"""Writes docs/reference/cli.md from the declarations of the commands.
+"""Generates docs/reference/cli.md from the declarations of the commands.
 
-The page says nothing that the code does not: words, summaries, arguments and prose come from the
-declarations that also make the parsers. What every command takes is told once. A test fails when
-the page is older than the code. Run it with `make reference`.
+All content comes from the code: names, summaries, arguments and help texts are those of the
+declarations that also define the parsers. Arguments common to every command are listed once. A test
+fails when the page is outdated. Run it with `make reference`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STREAMS = "\nThose that go on until they are stopped have, instead of that `--ti
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     told = _table((JSON, TIMEOUT, *connection_arguments()))
     parts = [HEAD, EVERY, told, STREAMS, _table(STREAMING)]
     text = "\n".join(parts)

@@ -1,10 +1,10 @@
-"""Fills the tables of folds in docs/benchmarks.md from what `make bench-folds` wrote.
+"""Fills the fold tables of docs/benchmarks.md from the output of `make bench-folds`.
 
     python tools/folds_page.py                 # out/folds.json
     python tools/folds_page.py --from a.json
 
-Only the text between the page's markers changes. Every figure of the file is in a table, and what
-misses its bar is said to.
+Only the text between the page's markers changes. Every figure of the file is in a table, and
+figures that miss their target are marked.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _figures(work: str, one: Json) -> list[str]:
 
 
 def bar(work: str, one: Json) -> str:
-    """Whether the figure is as good as it has to be, where that was said."""
+    """Return whether the figure meets its target; empty if it has none."""
     store = one["store"]
     if work == "hydrate" and store in HYDRATE_BARS:
         wanted = HYDRATE_BARS[store]

@@ -1,11 +1,11 @@
-"""Makes a store that later versions must open: run it with the version that is to be kept.
+"""Creates a store that later versions must open: run it with the version to preserve.
 
     python tools/golden_store.py DIRECTORY
 
 Writes `DIRECTORY/store.tar.xz`, the JetStream directories of two servers (`plain` and `sealed`,
-which encrypts), and `DIRECTORY/expected.json`: what a client was told of every stream, message and
-consumer before the servers stopped. `tests/unit/server/jetstream/test_old_stores.py` opens a copy
-with the current code and compares. Made once for each released format, never again.
+which encrypts), and `DIRECTORY/expected.json`: what the server reported to a client about every
+stream, message and consumer before it stopped. `tests/unit/server/jetstream/test_old_stores.py`
+opens a copy with the current code and compares. Create it once per released format, never again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Api:
 
 
 async def fill(api: Api) -> None:
-    """Everything that leaves a trace of its own in files."""
+    """Create everything that leaves a distinct trace in files."""
     for config in STREAMS:
         name = config["name"]
         await api.call(f"STREAM.CREATE.{name}", {"storage": "file", **config})
@@ -113,7 +113,7 @@ async def fill(api: Api) -> None:
 
 
 async def consume(api: Api) -> None:
-    """Consumers that have delivered nothing, some, and all; acknowledged and not."""
+    """Create consumers that delivered nothing, some, and all; acknowledged and not."""
     for stream, config in CONSUMERS:
         name = config["durable_name"]
         body = {"stream_name": stream, "config": {"replay_policy": "instant", **config}}
@@ -142,7 +142,7 @@ async def wait_for_copies(api: Api) -> None:
 
 
 async def told(api: Api) -> dict[str, Any]:
-    """What a client learns of every stream, message and consumer."""
+    """Return what a client can read of every stream, message and consumer."""
     found = {}
     for info in (await api.call("STREAM.LIST"))["streams"]:
         name = info["config"]["name"]
@@ -164,14 +164,15 @@ async def told(api: Api) -> dict[str, Any]:
 
 
 def brief(message: dict[str, Any]) -> list[Any]:
-    """What is kept of a message: sequence, subject, time, and a hash of header and body."""
+    """Return the recorded part of a message: sequence, subject, time, and a hash of header and
+    body."""
     whole = message.get("hdrs", "") + "/" + message.get("data", "")
     digest = hashlib.sha256(whole.encode()).hexdigest()[:32]
     return [message["seq"], message["subject"], message["time"], digest]
 
 
 async def make(directory: Path, more: str) -> dict[str, Any]:
-    """One server, filled and stopped."""
+    """Run one server, fill it and stop it."""
     FileStore.open.__func__.__kwdefaults__["block_bytes"] = BLOCK_BYTES  # type: ignore[attr-defined]
     config = directory / "server.conf"
     config.write_text(CONFIG % (directory / "store", more))

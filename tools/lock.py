@@ -1,11 +1,11 @@
-"""Writes `requirements/*.lock`: every pinned package with the hashes of all its published files.
+"""Generates `requirements/*.lock`: every pinned package with the hashes of all its published files.
 
     make lock
 
-`constraints.txt` says which versions; `requirements/build.in` names those that compile the data
-plane, `requirements/tools.in` those that `make lock` and `make sbom` run. A hash of each published
-file is there, for every Python and every architecture, so one lock fits them all. `make setup`
-installs nothing whose hash is not in a lock.
+`constraints.txt` pins the versions; `requirements/build.in` lists the packages that compile the
+Cython modules, `requirements/tools.in` those that `make lock` and `make sbom` run. The lock
+contains a hash of each published file, for every Python and every architecture, so one lock fits
+them all. `make setup` installs nothing whose hash is not in a lock.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """`name==version` by name, in lower case."""
+    """Return `name==version` by name, in lower case."""
     lines = path.read_text().split()
     return {line.partition("==")[0].lower(): line for line in lines}
 
 
 def write(name: str, requirements: list[str], *, whole: bool) -> None:
-    """Write a lock; `whole`: what the requirements need in turn is among them."""
+    """Write a lock; `whole`: the requirements include their own dependencies."""
     uv = Path(sys.executable).with_name("uv")
     options = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
     options += ["--python-version", OLDEST_PYTHON, *(["--no-deps"] if whole else [])]
@@ -43,7 +43,7 @@ def write(name: str, requirements: list[str], *, whole: bool) -> None:
         given.write("\n".join(requirements))
         given.flush()
         target = LOCKS / f"{name}.lock"
-        target.unlink(missing_ok=True)  # what an old one says must not count
+        target.unlink(missing_ok=True)  # an old lock must not influence the new one
         subprocess.run([uv, "pip", "compile", *options, given.name, "-o", target], check=True)
     print(f"{target.relative_to(ROOT)}: {target.read_text().count('==')} packages")
 

@@ -1,8 +1,8 @@
-"""Writes docs/reference/options.md from the declarations of the options.
+"""Generates docs/reference/options.md from the declarations of the options.
 
-The page says nothing that the code does not: names, types, defaults and prose come from the
-structs, groups from the comments between the fields, and the mark of a fixed option from the
-rules of reload. A test fails when the page is older than the code. Run it with `make reference`.
+All content comes from the code: names, types, defaults and descriptions from the structs, groups
+from the comments between the fields, and the mark of a fixed option from the reload rules. A test
+fails when the page is outdated. Run it with `make reference`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
 
 GROUPED_FROM = 10_000  # digits are grouped from here on; a port number is not
 
-#: In the order in which a reader meets them.
+#: In reading order.
 STRUCTS: tuple[type[Struct], ...] = (
     declared.Authorization,
     declared.CalloutOptions,
@@ -50,7 +50,7 @@ STRUCTS: tuple[type[Struct], ...] = (
     declared.WebsocketOptions,
     declared.ListenOnly,
 )
-#: Fixed as well, but judged by rules of their own in `config.reload`.
+#: Fixed as well, but checked by separate rules in `config.reload_rules`.
 PARTLY_FIXED = {"websocket": "but its `tls`", "cluster": "host, port", "leafnodes": "host, port"}
 
 HEAD = """\
@@ -73,7 +73,7 @@ server goes on as it was. What is accepted but has no effect yet is told in
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD, _section(declared.Options)]
     parts += [_section(struct) for struct in STRUCTS]
     return "\n".join(parts)
@@ -90,7 +90,7 @@ def _section(struct: type[Struct]) -> str:
 
 
 def _groups(struct: type[Struct]) -> dict[str, list[str]]:
-    """Field names by the comment that stands above them."""
+    """Return field names, grouped by the comment above them."""
     groups: dict[str, list[str]] = {}
     title = ""
     for line in inspect.getsource(struct).splitlines():

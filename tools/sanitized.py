@@ -22,7 +22,7 @@ LIBRARY = BUILD / "lib"
 
 
 def build() -> int:
-    """Copy and compile; modules that did not change are not compiled again."""
+    """Copy and compile; skips modules that did not change."""
     for path in LIBRARY.rglob("*.py"):
         path.unlink()
     steps = ["build", "--build-base", str(BUILD), "--build-lib", str(LIBRARY), "--parallel", "2"]
@@ -39,7 +39,7 @@ def build() -> int:
 
 
 def library(name: str) -> str:
-    """The path of a library of gcc."""
+    """Return the path of a gcc library."""
     found = subprocess.run(
         ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
     )
@@ -47,13 +47,13 @@ def library(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What a process needs to run with the sanitized modules."""
+    """Return the environment of a process that runs with the sanitized modules."""
     return os.environ | {
         "PYTHONPATH": os.pathsep.join([str(LIBRARY), os.environ.get("PYTHONPATH", "")]),
         "LD_PRELOAD": f"{library('libasan.so')}:{library('libubsan.so')}",
-        # Python's own allocator would hide from the sanitizer where an object ends.
+        # Python's own allocator hides the end of an object from the sanitizer.
         "PYTHONMALLOC": "malloc",
-        # The interpreter does not free everything at its end, so leaks say nothing.
+        # The interpreter does not free everything at exit, so leak reports are meaningless.
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }

@@ -1,10 +1,10 @@
-"""Lists everything that is installed beside this Python as a CycloneDX document, and checks it.
+"""Lists every package installed in this Python as a CycloneDX document, and checks the list.
 
     make sbom
 
-`cyclonedx-py` writes the list; this program then refuses one that is not complete: every installed
-package must be there with its version, and every pin of `constraints.txt` that is installed must be
-the version that is listed.
+`cyclonedx-py` writes the list; this program rejects an incomplete one: every installed package must
+be listed with its version, and every installed pin of `constraints.txt` must have the listed
+version.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ def main(tool: str, target: str) -> int:
 
 
 def installed() -> dict[str, str]:
-    """Versions by name."""
+    """Return the installed versions by name."""
     return {normal(one.metadata["Name"]): one.version for one in distributions()}
 
 
 def pins(text: str) -> dict[str, str]:
-    """Versions by name, from lines `name==version`."""
+    """Return versions by name, from lines `name==version`."""
     pairs = (line.split("==") for line in text.split())
     return {normal(name): version for name, version in pairs}
 
 
 def normal(name: str) -> str:
-    """A package's name as package indexes compare it."""
+    """Return a package name in the normalized form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def faults_of(
     document: dict[str, object], present: dict[str, str], pinned: dict[str, str]
 ) -> list[str]:
-    """What is wrong with a document; nothing may be."""
+    """Return the errors in a document; an empty list means it is complete."""
     if document.get("bomFormat") != "CycloneDX":
         return ["this is not a CycloneDX document"]
     components = document.get("components")

@@ -1,9 +1,10 @@
-"""Writes an archive of the classes that a Spark loads, so that the Javas of the tests start sooner.
+"""Writes a class data archive of the classes Spark loads, so that the JVMs of the tests start
+faster.
 
     python tools/spark_classes.py build/spark-classes.jsa
 
-A Java that is told of it (`-XX:SharedArchiveFile=...`) has Spark up with half the CPU time. One of
-another version, or with other jars, passes over it. Where there is no Java nothing is written.
+A JVM with this archive (`-XX:SharedArchiveFile=...`) starts Spark with half the CPU time. A JVM of
+another version, or with other jars, ignores it. Without a Java runtime nothing is written.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def fill(url: str) -> None:
 
 
 def write(archive: Path, url: str, place: Path) -> None:
-    """A Java leaves the archive when it ends, which is waited for."""
+    """Run a JVM that writes the archive when it exits, and wait for it."""
     options = f"{LIGHT_JAVA} -XX:ArchiveClassesAtExit={archive}"
     conf: dict[str, Any] = {
         "spark.driver.extraJavaOptions": options,
@@ -74,7 +75,7 @@ def write(archive: Path, url: str, place: Path) -> None:
 
 
 def use(spark: SparkSession, url: str, place: Path) -> None:
-    """What tests do: a batch and a query, out of a stream, into files and into a stream."""
+    """Do what tests do: a batch and a query, from a stream, to files and to a stream."""
     rows = spark.read.format("jetstream").option("url", url).load("IN")
     rows.groupBy("subject").count().orderBy("subject").collect()
     rows.write.parquet(str(place / "rows"))

@@ -1,8 +1,9 @@
-"""Runs tests with other versions of Spark than the one that is pinned: `make spark-matrix`.
+"""Runs tests with Spark versions other than the pinned one: `make spark-matrix`.
 
-Each version is installed into `build/spark-VERSION`, before that of the environment on the path;
-all else is the environment's. Only what every version promises is run (marker `every_spark`), since
-newer tests need what older versions lack (`docs/how-to/spark-versions.md`).
+Each version is installed to `build/spark-VERSION`, before the environment's version on the path;
+everything else comes from the environment. Only tests that hold for every version run (marker
+`every_spark`), because newer tests need features that older versions lack
+(`docs/how-to/spark-versions.md`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 VERSIONS: Final = ("4.0", "4.1", "4.2")
 TESTS: Final = "tests/spark/test_versions.py"
-#: Older versions leave sockets open, which Python warns of.
+#: Older versions leave sockets open, for which Python emits warnings.
 QUIET: Final = (
     "-Wignore::ResourceWarning",
     "-Wignore::pytest.PytestUnraisableExceptionWarning",
@@ -24,7 +25,7 @@ QUIET: Final = (
 
 
 def installed(version: str) -> Path:
-    """Where a version is; it is installed if it is not there yet."""
+    """Return the directory of a version; install it if it is missing."""
     place = ROOT / "build" / f"spark-{version}"
     if not (place / "pyspark").is_dir():
         wanted = f"pyspark=={version}.*"
@@ -34,7 +35,7 @@ def installed(version: str) -> Path:
 
 
 def run(version: str, arguments: list[str]) -> int:
-    """The tests' exit code."""
+    """Run the tests; return the exit code."""
     path = os.pathsep.join([str(installed(version)), str(ROOT / "src")])
     command = [sys.executable, "-m", "pytest", "-q", "-m", "every_spark", *QUIET]
     command += [TESTS, *arguments]
@@ -43,7 +44,7 @@ def run(version: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Arguments that are versions choose those; others go to pytest."""
+    """Run the matrix: arguments that are versions select those; others go to pytest."""
     chosen = [one for one in sys.argv[1:] if one in VERSIONS] or list(VERSIONS)
     others = [one for one in sys.argv[1:] if one not in VERSIONS]
     return max([run(version, others) for version in chosen])

@@ -1,8 +1,8 @@
-"""Writes docs/reference/spark-options.md from the declarations of the options.
+"""Generates docs/reference/spark-options.md from the declarations of the options.
 
-The page says nothing that the code does not: names, types, defaults and prose come from the
-structs, groups from the comments between the fields. Options that several formats share are told
-once. A test fails when the page is older than the code. Run it with `make reference`.
+All content comes from the code: names, types, defaults and descriptions from the structs, groups
+from the comments between the fields. Options that several formats share are listed once. A test
+fails when the page is outdated. Run it with `make reference`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.spark.write.sink_options import PublishOptions, SinkOptions
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "spark-options.md"
 
-#: In the order in which a reader meets them.
+#: In reading order.
 SECTIONS: tuple[tuple[str, type[SparkOptions]], ...] = (
     ("Every connection", ConnectionOptions),
     ("Reading `jetstream`", ReadOptions),
@@ -53,7 +53,7 @@ no `repr`.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, *(_section(title, struct) for title, struct in SECTIONS)])
 
 
@@ -74,7 +74,7 @@ def _anchor(title: str) -> str:
 
 
 def _groups(struct: type[SparkOptions]) -> dict[str, list[str]]:
-    """Names of the struct's own fields by the comment that stands above them."""
+    """Return the names of the struct's own fields, grouped by the comment above them."""
     groups: dict[str, list[str]] = {}
     title = ""
     own = inspect.get_annotations(struct)
@@ -103,7 +103,7 @@ def _prose(field: FieldInfo) -> str:
 
 
 def _metas(field: FieldInfo) -> list[Meta]:
-    # Marks that stand together on a field are merged or kept as they are: the last word counts.
+    # msgspec merges several Meta of a field, or keeps them separate: the last one takes precedence.
     found = getattr(field.type, "__metadata__", ())
     return [one for one in reversed(found) if isinstance(one, Meta)]
 

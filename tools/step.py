@@ -1,10 +1,10 @@
-"""Runs one long step of the set-up and shows that it is alive.
+"""Runs one long step of the setup and reports progress.
 
     python tools/step.py --usually 90 "compile the data plane" -- COMMAND ...
 
-Prints one line when the step begins, one every few seconds while it runs, and one when it has
-ended, with the time it took. The command's own output is shown only if it fails; the exit code is
-the command's.
+Prints one line when the step begins, one every few seconds while it runs, and one when it ends,
+with the duration. The command's own output is shown only if it fails; the exit code is the
+command's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def run(command: list[str], output: int, given: argparse.Namespace, begun: float) -> int:
-    """Run the command and say now and then that it still runs; returns its exit code."""
+    """Run the command and report periodically that it still runs; return its exit code."""
     child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     while True:
         try:

@@ -1,10 +1,10 @@
-"""Fills the storage tables of docs/benchmarks.md from what `make bench-storage` wrote.
+"""Fills the storage tables of docs/benchmarks.md from the output of `make bench-storage`.
 
     python tools/storage_page.py                 # out/storage.json
     python tools/storage_page.py --from a.json
 
 Only the text between the page's markers changes. Every engine and every size of the file is in a
-table, those where others are better included.
+table, including those where others are better.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def page(text: str, content: Json) -> str:
-    """The page with the tables of this file."""
+    """Return the page with the tables of this file."""
     text = replace_between(text, "storage machine", machine_text(content))
     text = replace_between(text, "storage appends", appends_text(content["appends"]))
     return replace_between(text, "storage growth", growth_text(content["growth"]))

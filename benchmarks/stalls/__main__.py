@@ -1,13 +1,13 @@
-"""How long one client can make another wait: the worst PING round trip during heavy operations.
+"""How long one client can delay another: the worst PING round trip during heavy operations.
 
     python -m benchmarks.stalls                          # every operation, ours and the reference
     python -m benchmarks.stalls --only 'purge*' --rounds 3
     python -m benchmarks.stalls --json out/stalls.json --chart out/stalls.svg
 
-Each operation runs against a fresh server. Meanwhile a client of another account, in a process of
-its own, sends PING after PING; the row shows its worst round trip. With several rounds that is the
-median of the rounds' worst. A row passes if ours is at most 50 ms or three times the reference's,
-whichever is larger; the exit code is 1 if one does not.
+Each operation runs against a fresh server. Meanwhile a client of another account, in its own
+process, sends one PING after another; the row shows its worst round trip. With several rounds that
+is the median of the rounds' worst. A row passes if ours is at most 50 ms or three times the
+reference's, whichever is larger; the exit code is 1 if a row does not pass.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MS = 1_000_000
 
 @dataclass(slots=True)
 class Row:
-    """The worst round trips of one operation, in milliseconds, a figure per round."""
+    """The worst round trips of one operation, in milliseconds, one figure per round."""
 
     name: str
     ours: list[float] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Prober:
         self._expect("reset")
 
     def read(self) -> float:
-        """The worst round trip in milliseconds since the last reset."""
+        """Return the worst round trip in milliseconds since the last reset."""
         self._say("read")
         worst, _count = self._line().split()
         return int(worst) / MS
@@ -123,14 +123,14 @@ def probed(site: Site) -> Iterator[Prober]:
 
 
 def measure(command: ServerCommand, operation: Operation) -> float:
-    """The worst round trip of the prober during the operation, in milliseconds."""
+    """Return the prober's worst round trip during the operation, in milliseconds."""
     with start(command) as site, probed(site) as prober:
         steps = operation.run(site)
         next(steps)
         prober.reset()
         try:
             next(steps, None)
-        except BenchError as error:  # a server may refuse, or take too long: others must not wait
+        except BenchError as error:  # a server may refuse or be too slow; log it and continue
             print(f"{operation.name}: {command.label}: {error}", flush=True)
         finally:
             steps.close()

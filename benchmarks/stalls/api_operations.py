@@ -1,4 +1,4 @@
-"""Requests that carry long lists, and many requests at once."""
+"""Operations: requests with long lists, and many requests at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SOME, MANY = 4_000, 100_000
 PIPELINE_BYTES = 128 * 1024
 ANSWERED_S = 8.0
-"""How long a pipeline of requests is watched; what is not answered by then is left."""
+"""How long a pipeline of requests is observed; later replies are ignored."""
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -93,7 +93,7 @@ def some_transforms(site: Site) -> Iterator[None]:
 
 
 def pipelined(site: Site, subject: str, streams: int, consumers: int = 0) -> Iterator[None]:
-    """As many requests as fit into 128 KiB, sent at once."""
+    """Send as many requests as fit into 128 KiB at once."""
     with site.connect() as peer:
         for i in range(streams):
             create_stream(peer, f"S{i}", subjects=[f"s.{i}"], storage="memory")
@@ -210,7 +210,7 @@ def first_deliveries(site: Site) -> Iterator[None]:
         for i in range(2_000):
             peer.send(requests(peer, f"{API}CONSUMER.MSG.NEXT.S.c{i}", [{"batch": 1}]))
         peer.wait_replies(before + 2_000)
-        peer.wait_replies(peer.replies + 1, 3.0)  # their states are written meanwhile
+        peer.wait_replies(peer.replies + 1, 3.0)  # meanwhile the server writes the consumer states
 
 
 @operation("50,000 pull requests at once")
@@ -233,4 +233,4 @@ def feeding_streams(site: Site) -> Iterator[None]:
             create_consumer(peer, one, "c", ack_policy="none", deliver_subject=other.lower())
         yield
         peer.send(publish("a", b"x") * 1_000)
-        peer.wait_replies(peer.replies + 1, 3.0)  # nothing replies: the loop is watched
+        peer.wait_replies(peer.replies + 1, 3.0)  # no reply is expected; observe the loop only

@@ -21,7 +21,7 @@ LOW_MS, HIGH_MS = 0.1, 100_000.0
 
 
 def render(rows: Sequence[tuple[str, float, float]], bar_ms: float) -> str:
-    """A complete SVG document of (operation, ours, reference) in milliseconds."""
+    """Return a complete SVG document of (operation, ours, reference) in milliseconds."""
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + 30
     width = LABEL_WIDTH + BARS_WIDTH + VALUE_WIDTH
     parts = [

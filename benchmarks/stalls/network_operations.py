@@ -1,4 +1,4 @@
-"""Subscriptions, connections, slow readers, WebSocket and monitoring pages."""
+"""Operations: subscriptions, connections, slow readers, WebSocket and monitoring pages."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def connects(site: Site) -> Iterator[None]:
             peer.send(line * 100_000)
             peer.sync(REACHED_S)
         except Exception:
-            return  # a server may well close such a connection
+            return  # a server may close such a connection
 
 
 @operation("64 MiB of publishes inside small WebSocket frames")
@@ -219,12 +219,12 @@ def inflate(site: Site) -> Iterator[None]:
                 break
             received += more
     except OSError:
-        pass  # a server may refuse what inflates like this
+        pass  # a server may reject data that inflates like this
     sock.close()
 
 
 def frame(payload: bytes, *, compressed: bool = False) -> bytes:
-    """One masked binary frame of a client."""
+    """Return one masked binary frame of a client."""
     head = bytes([0x82 | (0x40 if compressed else 0)])
     size = len(payload)
     if size < 126:
@@ -237,7 +237,7 @@ def frame(payload: bytes, *, compressed: bool = False) -> bytes:
 
 
 def upgraded(site: Site) -> socket.socket:
-    """A WebSocket with compression, logged in."""
+    """Return a WebSocket connection with compression, logged in."""
     sock = socket.create_connection(site.websocket, timeout=REACHED_S)
     key = base64.b64encode(os.urandom(16)).decode()
     sock.sendall(
@@ -249,7 +249,7 @@ def upgraded(site: Site) -> socket.socket:
         ).encode()
     )
     received = b""
-    while not received.partition(b"\r\n\r\n")[2]:  # INFO, perhaps compressed
+    while not received.partition(b"\r\n\r\n")[2]:  # INFO, possibly compressed
         received += sock.recv(65536)
     sock.sendall(frame(b'CONNECT {"verbose":false,"user":"busy","pass":"busy"}\r\nPING\r\n'))
     while b"PONG" not in received:

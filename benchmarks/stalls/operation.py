@@ -1,7 +1,7 @@
-"""One row of the table: something a client can do, and how it is prepared.
+"""One row of the table: an operation of a client, and its preparation.
 
-An operation is a generator function over a `Site`. What it does before its first `yield` prepares;
-what it does after that is measured; a second `yield`, if there is one, ends the measurement.
+An operation is a generator function over a `Site`. The code before its first `yield` prepares; the
+code after it is measured; a second `yield`, if present, ends the measurement.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def fill(
 
 
 def wait_until(peer: Peer, stream: str, is_done: Callable[[Json], bool], seconds: float) -> bool:
-    """Ask for the stream's state now and then, until it is as wanted."""
+    """Poll the stream's state until it is as wanted."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if is_done(peer.must(f"{API}STREAM.INFO.{stream}")["state"]):

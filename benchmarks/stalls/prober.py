@@ -1,10 +1,11 @@
-"""The uninvolved client: a process that sends PING after PING and keeps the worst round trip.
+"""The uninvolved client: a process that sends one PING after another and keeps the worst round
+trip.
 
     python -m benchmarks.stalls.prober HOST PORT
 
 It reads commands from standard input: `reset` begins a measurement, `read` prints the worst round
-trip since then in nanoseconds and how many there were. A PING that is not answered yet when `read`
-arrives is waited for, so a server that hangs cannot look idle.
+trip since then in nanoseconds and the number of round trips. `read` waits for the reply to an
+outstanding PING, so a server that hangs cannot appear idle.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ def main() -> None:
 
 
 class _Commands:
-    """Lines of standard input, looked at between two PINGs."""
+    """Lines of standard input, polled between two PINGs."""
 
     def __init__(self) -> None:
         self._buffer = b""
 
     def next(self) -> str | None:
-        """The next command; None if there is none, "" at the end of the input."""
+        """Return the next command; None if there is none, "" at the end of the input."""
         if not select.select([0], [], [], PAUSE_S)[0]:
             return None
         data = os.read(0, 4096)

@@ -1,6 +1,6 @@
-"""A server under attack: how it is started, and raw connections to it.
+"""A server under attack: starts it, and opens raw connections to it.
 
-Two accounts: the attacker's has JetStream, the prober's has nothing to do with it. A `Peer` sends
+There are two accounts: the attacker's has JetStream, the prober's is not involved. A `Peer` sends
 and receives at the same time, so neither side ever waits for the other to read.
 """
 
@@ -36,7 +36,7 @@ REPLY_S = 30.0
 READ_BYTES = 1 << 20
 SEND_BYTES = 1 << 18
 TAIL_BYTES = 32
-"""Kept of what was received, so that a marker cut in two is still found."""
+"""Number of received bytes kept, so that a marker split across reads is still found."""
 CONFIG = """
 max_payload: 8MB
 max_control_line: 64KB
@@ -91,7 +91,7 @@ class Peer:
         if not data:
             raise BenchError("the server closed the connection: " + repr(self._tail))
         joined = self._tail + data
-        # A marker that ends inside the tail was counted before.
+        # A marker inside the old tail was counted before.
         self.replies += joined.count(self._marker) - self._tail.count(self._marker)
         self.pongs += joined.count(b"PONG\r\n") - self._tail.count(b"PONG\r\n")
         self._tail = joined[-TAIL_BYTES:]
@@ -118,7 +118,7 @@ class Peer:
         return True
 
     def ask(self, subject: str, body: Json | None = None, seconds: float = REPLY_S) -> Json:
-        """One request and its answer; refusals are answers, too."""
+        """Send one request and return the reply, which may be a refusal."""
         reply = f"{self.inbox}.ask"
         marker = f"MSG {reply} ".encode()
         self.send(publish(subject, encode(body), reply))
@@ -136,7 +136,7 @@ class Peer:
                 received += self._receive()
 
     def must(self, subject: str, body: Json | None = None) -> Json:
-        """A request that prepares an attack: a refusal ends the run."""
+        """Send a request that prepares an attack: a refusal ends the run."""
         answer = self.ask(subject, body)
         if "error" in answer:
             raise BenchError(f"{subject}: {answer['error']}")
@@ -176,7 +176,7 @@ class Site:
             return len(answer.read())
 
     def facts(self) -> Json:
-        """What /varz says."""
+        """Return the content of /varz."""
         url = str(self._ports["monitoring"][0]) + "/varz"
         with urllib.request.urlopen(url, timeout=REPLY_S) as answer:
             return dict(json.loads(answer.read()))

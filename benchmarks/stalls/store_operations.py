@@ -1,4 +1,4 @@
-"""Requests whose work grows with what is stored."""
+"""Operations: requests whose work grows with the number of stored messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MESSAGES = 500_000
 DONE_S = 30.0
 TTL_S = 90.0
-"""How long 500,000 messages with a TTL may take to be stored."""
+"""Time limit for storing 500,000 messages with a TTL."""
 
 
 def distinct(i: int) -> str:
@@ -89,7 +89,7 @@ def info_subjects(site: Site) -> Iterator[None]:
 def info_deleted(site: Site) -> Iterator[None]:
     with site.connect() as peer:
         create_stream(peer, "S", subjects=["s.>"], max_msgs_per_subject=1)
-        # Every second message is replaced by a later one: single gaps, as far apart as they can be.
+        # A later message replaces every second one: single gaps, as far apart as possible.
         fill(peer, "S", 300_000, lambda i: f"s.{i}" if i < 200_000 else f"s.{2 * (i - 200_000)}")
         yield
         peer.must(f"{API}STREAM.INFO.S", {"deleted_details": True})
@@ -122,7 +122,7 @@ def expire(site: Site) -> Iterator[None]:
 
 
 def fill_timed(peer: Peer, first_end: float) -> None:
-    """Store messages whose TTLs all end in the same second, however long storing them takes."""
+    """Store messages whose TTLs all end in the same second, whatever time storing them takes."""
     reply, end = f"{peer.inbox}.f".encode(), int(first_end)
     for first in range(0, MESSAGES, FILL_WINDOW):
         seconds = max(1, round(end - time.time()))
