@@ -1,13 +1,13 @@
-"""Measures the file store: appends beside SQLite, LMDB and RocksDB, and what growth costs.
+"""Measures the file store: appends compared with SQLite, LMDB and RocksDB, and the cost of growth.
 
     python -m benchmarks.storage --json out/storage.json          # everything
-    python -m benchmarks.storage --bars --json out/storage.json   # what has a bar; some minutes
-    python -m benchmarks.storage --quick                          # a look, under a minute
+    python -m benchmarks.storage --bars --json out/storage.json   # figures with targets; minutes
+    python -m benchmarks.storage --quick                          # a check, under a minute
 
-`--bars` measures as many messages as everything does, in fewer rounds, and leaves out the
-comparison of messages that are synced one by one. `tools/storage_page.py` makes the tables of
-docs/benchmarks.md from the file. The directory given with `--place` (default: a temporary one)
-decides which file system is measured.
+`--bars` measures the full number of messages in fewer rounds, and skips the comparison of messages
+that are synced one by one. `tools/storage_page.py` fills the tables of docs/benchmarks.md from the
+file. The directory given with `--place` (default: a temporary one) determines which file system is
+measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Appends beside other embedded stores, in the same run: rounds in turn, medians, ratios.
+"""Appends compared with other embedded stores, in the same run: alternating rounds, medians,
+ratios.
 
-Every run fills a fresh directory, and the store is opened again afterwards to count what is there:
-a run that lost or made up a message is a failure, not a figure. The engines take turns within a
-round, in an order that rotates, so that drift of the machine meets all of them alike.
+Every run fills a fresh directory, and the store is opened again afterwards to count its messages: a
+run that lost or invented a message is a failure, not a figure. The engines take turns within a
+round, in rotating order, so that drift of the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SUBJECTS = 100
 
 @dataclass(frozen=True)
 class Shape:
-    """What is measured: how many messages in a batch, and whether each batch is synced."""
+    """What is measured: the number of messages per batch, and whether each batch is synced."""
 
     title: str
     durable: bool
@@ -44,7 +45,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One filling of one engine."""
+    """One run that fills one engine."""
 
     messages_per_second: float
     cpu_seconds_per_million: float
@@ -57,7 +58,8 @@ def compare(
     share: float,
     tell: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Shapes over all engines; `share` of the usual number of messages."""
+    """Measure the shapes with all engines; `share` is the fraction of the usual number of
+    messages."""
     return [_shape(shape, place, rounds, share, tell) for shape in shapes]
 
 

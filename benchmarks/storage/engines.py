@@ -1,8 +1,8 @@
-"""The stores that are compared: ours, SQLite, LMDB and RocksDB, behind one narrow interface.
+"""The compared stores: Penstock, SQLite, LMDB and RocksDB, with one narrow interface.
 
 An engine takes batches of messages (sequence, subject, payload) and makes each batch durable, or
-only hands it to the operating system, as it was opened to. Ours also keeps its index by subject;
-the others store a row by sequence and nothing more, which favours them.
+only passes it to the operating system, as selected on open. Ours also maintains its subject index;
+the others store only a row by sequence, which favours them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Batch = list[tuple[int, str, bytes]]
 
 
 class Engine(Protocol):
-    """A store under test. `settings` says in its own words how it was opened."""
+    """A store under test. `settings` describes how it was opened."""
 
     settings: str
 
     def append(self, batch: Batch) -> None:
-        """Store a batch; on return it is as durable as was asked for."""
+        """Store a batch; on return it is as durable as requested."""
 
     def close(self) -> None: ...
 
     def count(self) -> int:
-        """How many messages there are, asked of a store that was opened again."""
+        """Return the number of messages, from a store that was opened again."""
 
 
 class PenstockByCall:
-    """Our file store, one call of Python for every message, as for messages that need decisions."""
+    """Our file store, one Python call per message, as for messages that need decisions."""
 
     def __init__(self, place: Path, *, durable: bool) -> None:
         self.settings = "sync before ack" if durable else "lazy: written every batch"
@@ -63,7 +63,7 @@ class PenstockByCall:
             append(subject, b"", payload, seq)
 
     def _sync(self) -> None:
-        """A lazy store syncs when the sequences it has reserved run short."""
+        """Sync: a lazy store syncs when its reserved sequences run short."""
         work = self._store.pending_sync()
         assert work is not None
         work.run()
@@ -78,7 +78,7 @@ class PenstockByCall:
 
 
 class Penstock(PenstockByCall):
-    """Our file store, a batch a call, as the server's compiled lane appends ordinary messages."""
+    """Our file store, one call per batch, as the server's compiled lane appends plain messages."""
 
     def _put(self, batch: Batch) -> None:
         log = self._store.lane_parts()["log"]

@@ -1,10 +1,10 @@
-"""What an operation costs as a store grows: messages and subjects, memory, and opening it again.
+"""Cost of operations as a store grows: messages and subjects, memory, and opening it again.
 
-One process per point, so that memory can be read off: it fills a store, times each operation over
-many calls, closes, and is followed by others that only open it: after a clean close, after a
-process that ended without one, and once without block images in memory, to weigh the index alone.
-Run as a program it is one such process. The store is filled by batches, as the server's compiled
-lane does it; what is timed is single calls afterwards.
+Each point uses its own process, so that its memory can be measured: it fills a store, times each
+operation over many calls, and closes. Further processes only open the store: after a clean close,
+after a process that ended without one, and once without block images in memory, to measure the
+index alone. Run as a program, this module is one such process. The store is filled in batches, as
+the server's compiled lane does; single calls are timed afterwards.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def points(messages_max: int) -> list[tuple[int, int]]:
-    """(messages, subjects), smallest first."""
+    """Return (messages, subjects), smallest first."""
     return [(m, s) for m in MESSAGES for s in SUBJECTS if s <= m <= messages_max]
 
 
@@ -86,7 +86,7 @@ def settle(store: FileStore) -> None:
 
 
 class Filler:
-    """A store of a size, and what its operations cost."""
+    """A store of a given size, and the cost of its operations."""
 
     def __init__(self, place: Path, messages: int, subjects: int) -> None:
         self.place = place
@@ -127,12 +127,12 @@ class Filler:
         assert not isinstance(found, Cold)
 
     def costs(self) -> dict[str, float]:
-        """Nanoseconds of CPU an operation; of purging, per message taken out.
+        """Return nanoseconds of CPU per operation; for a purge, per removed message.
 
-        Not of wall time: after filling a large store the kernel writes for seconds, and a sync
-        that waits for it would be taken for a cost of the size. And "cold" is what is not in our
-        memory, but in the kernel's: a read of the device costs some 100 µs of the kernel's own CPU,
-        and whether one is needed is luck.
+        CPU instead of wall time: after a large store is filled the kernel writes for seconds, and a
+        sync that waits for it would count as a cost of the size. "Cold" means not in our memory,
+        but in the kernel's: a read of the device costs about 100 µs of kernel CPU, and whether one
+        is needed is chance.
         """
         os.sync()
         for file in self.place.iterdir():
@@ -191,7 +191,7 @@ def _fill(place: Path, messages: int, subjects: int) -> dict[str, float]:
 
 
 def _open(place: Path) -> dict[str, float]:
-    """Opens, writes a little, and ends without closing: the next to open finds a crash."""
+    """Open, write a little, and exit without a close, so that the next process finds a crash."""
     begun = time.perf_counter()
     store = opened(place)
     open_s = time.perf_counter() - begun

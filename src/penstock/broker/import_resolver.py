@@ -1,9 +1,9 @@
-"""Imports joined with the exports they come from, and refused where there is none.
+"""Matches imports with the exports they refer to, and refuses imports without one.
 
-`join` looks at all accounts at once. An import needs an export that covers it and that its account
-may use, its subjects must be renamed in a way that can be undone, and what is imported must not
-come back to where it was exported, on whatever way round. Refusals are in the reference's words.
-Pure: what follows from an import is done elsewhere.
+`join` looks at all accounts at once. Invariant: every resolved import has an export that covers it
+and that its account may use, its subjects are renamed reversibly, and no chain of imports leads
+back to an account it came from. Refusals use the reference's texts. Pure: the configuration and the
+claims call it, and `server.system.account_imports` puts the result into effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 CYCLE_DEPTH_MAX: Final = 1024
-"""Accounts looked at on one way round."""
+"""Accounts visited in one search for a cycle."""
 
 NOT_AUTHORISED: Final = "import not authorized"
 BAD_PREFIX: Final = "stream import prefix can not contain wildcard tokens"
@@ -31,11 +31,11 @@ INVALID_SUBJECT: Final = "sublist: invalid subject"
 
 
 class SharingFault(ValueError):
-    """An export or import that cannot be; the text says why."""
+    """An export or import that is invalid; the text gives the reason."""
 
 
 class Shares(NamedTuple):
-    """What one account gives and takes."""
+    """The exports and imports of one account."""
 
     account: str
     exports: Sequence[Export]
@@ -43,7 +43,7 @@ class Shares(NamedTuple):
 
 
 class ResolvedImports(NamedTuple):
-    """An import that works: subjects of `exporter` under the importer's own names."""
+    """A valid import: subjects of `exporter` under the importer's own names."""
 
     importer: str
     exporter: str
@@ -51,18 +51,18 @@ class ResolvedImports(NamedTuple):
     export: Export
     share: bool
     is_traced: bool = False
-    """Whether the trace of a message goes on at the other side."""
+    """Whether the trace of a message continues in the other account."""
 
 
 class Sharing(NamedTuple):
-    """All imports of a server, in the order in which they were configured."""
+    """All imports of a server, in configuration order."""
 
     streams: tuple[ResolvedImports, ...] = ()
     services: tuple[ResolvedImports, ...] = ()
 
 
 def join(accounts: Iterable[Shares]) -> Sharing:
-    """Raises `SharingFault`."""
+    """Resolve all imports. Raises `SharingFault`."""
     by_name = {shares.account: shares for shares in accounts}
     for shares in by_name.values():
         for export in shares.exports:
@@ -74,7 +74,8 @@ def join(accounts: Iterable[Shares]) -> Sharing:
 
 
 def tolerate(accounts: Iterable[Shares]) -> tuple[dict[str, Shares], list[tuple[str, str]]]:
-    """What can be joined, without what cannot; and that, by account, with the reason."""
+    """Return the shares without invalid exports and imports, and the faults as (account,
+    reason)."""
     by_name = {shares.account: shares for shares in accounts}
     faults: list[tuple[str, str]] = []
     for name, shares in by_name.items():
@@ -99,7 +100,7 @@ def tolerate(accounts: Iterable[Shares]) -> tuple[dict[str, Shares], list[tuple[
 
 
 def _imports_of(accounts: dict[str, Shares]) -> Iterator[tuple[str, Import]]:
-    """All imports with their importers: first of streams, then of services."""
+    """Yield all imports with their importers: streams first, then services."""
     for kind in (ShareKind.STREAM, ShareKind.SERVICE):
         for shares in accounts.values():
             for wanted in shares.imports:
@@ -117,7 +118,7 @@ def _check_export(export: Export, accounts: dict[str, Shares]) -> None:
 
 
 class _Joiner:
-    """The imports found good so far; each must go with those before it."""
+    """The imports accepted so far; each must be compatible with those before it."""
 
     def __init__(self, accounts: dict[str, Shares]) -> None:
         self._accounts = accounts
@@ -178,13 +179,13 @@ class _Joiner:
                     f'account "{other.exporter}", subject "{other.renaming.theirs}"'
                 )
 
-    # -- ways round
+    # -- cycles
 
     def _of(self, kind: ShareKind, account: str) -> Iterator[ResolvedImports]:
         return (one for one in self.joined[kind] if one.importer == account)
 
     def _check_services_round(self, account: str, asked: str, visited: set[str]) -> None:
-        """Whether what is asked for in `account` is passed on to somebody who was there."""
+        """Raise SharingFault if `account` passes the request on to an account visited before."""
         for one in self._of(ShareKind.SERVICE, account):
             if not collides(asked, one.renaming.theirs):
                 continue
@@ -222,7 +223,7 @@ def _name_here(wanted: Import) -> str:
 
 
 def _export_for(exports: Sequence[Export], wanted: Import, importer: str) -> Export | None:
-    """The export an import is made of: the one of the same name, else one that covers it."""
+    """Return the export of an import: the one with the same subject, else one that covers it."""
     alike = [export for export in exports if export.kind is wanted.kind]
     exact = [export for export in alike if export.subject == wanted.subject]
     covering = [export for export in alike if is_subset(wanted.subject, export.subject)]

@@ -1,4 +1,4 @@
-"""C surface of the outbox: encoded bytes that wait for one peer."""
+"""C interface of the outbox: encoded bytes that wait for one peer."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -27,7 +27,7 @@ cdef struct ChunkPool:
     Chunk* large
     uint32_t nsmall
     uint32_t nlarge
-    int64_t held          # bytes of chunks in use by outboxes
+    int64_t held          # bytes of chunks that outboxes use
     int64_t shared        # bytes of shared payloads, each counted once
 
 cdef struct Outbox:

@@ -72,7 +72,7 @@ cdef inline void link_chunk(Outbox* out, Chunk* chunk) noexcept nogil:
     out.tail = chunk
 
 cdef void add_chunk(ChunkPool* pool, Outbox* out) noexcept nogil:
-    """Small first, then large; small again after a shared payload, which may be the last for long."""
+    """Add a small chunk if it is the first, or follows a shared payload; else a large one."""
     link_chunk(out, take_chunk(pool, out.tail != NULL and out.tail.kind != CHUNK_EXACT))
 
 cdef Chunk* exact_chunk(ChunkPool* pool, size_t own_bytes) noexcept nogil:
@@ -88,7 +88,7 @@ cdef Chunk* exact_chunk(ChunkPool* pool, size_t own_bytes) noexcept nogil:
 
 
 cdef SharedBytes* share_bytes(ChunkPool* pool, const char* p, size_t n) noexcept nogil:
-    """A copy of the bytes that several outboxes may refer to; the caller holds one reference."""
+    """Return a copy of the bytes for several outboxes; the caller holds one reference."""
     cdef SharedBytes* shared = <SharedBytes*>xalloc(sizeof(SharedBytes) + n)
     shared.refs = 1
     shared.size = n
@@ -104,7 +104,7 @@ cdef void release_bytes(ChunkPool* pool, SharedBytes* shared) noexcept nogil:
 
 
 cdef char* out_reserve(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
-    """Room for `n` bytes in one piece, counted as pending; NULL if no chunk is that large."""
+    """Reserve `n` contiguous bytes, counted as pending; return NULL if no chunk is that large."""
     cdef char* at
     if n > LARGE_BYTES - sizeof(Chunk):
         return NULL
@@ -118,7 +118,7 @@ cdef char* out_reserve(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
     return at
 
 cdef char* out_reserve_exact(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
-    """Room for `n` bytes that a shared payload follows: in the last chunk, or in one of this size."""
+    """Reserve `n` bytes before a shared payload: in the last chunk, or in a chunk of this size."""
     cdef Chunk* chunk = out.tail
     if chunk == NULL or chunk.cap - chunk.end < n:
         chunk = exact_chunk(pool, n)
@@ -129,7 +129,7 @@ cdef char* out_reserve_exact(ChunkPool* pool, Outbox* out, size_t n) noexcept no
 
 cdef void out_append_shared(ChunkPool* pool, Outbox* out, SharedBytes* shared, size_t start,
                             size_t n) noexcept nogil:
-    """Adds `n` bytes of a shared payload by reference; the caller keeps its own reference."""
+    """Append `n` bytes of a shared payload by reference; the caller keeps its own reference."""
     cdef Chunk* chunk = exact_chunk(pool, 0)
     chunk.data = shared_bytes(shared)
     chunk.shared = shared
@@ -154,7 +154,7 @@ cdef void out_append(ChunkPool* pool, Outbox* out, const char* p, size_t n) noex
         n -= room
 
 cdef void out_consume(ChunkPool* pool, Outbox* out, size_t n) noexcept nogil:
-    """The first `n` bytes are sent. Empty chunks, also those skipped by reserve, go back."""
+    """Remove the first `n` bytes, which are sent, and return empty chunks to the pool."""
     cdef Chunk* chunk
     cdef size_t held
     out.pending -= n

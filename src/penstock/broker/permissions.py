@@ -1,13 +1,13 @@
-"""Deciding what a user may publish, subscribe to and receive.
+"""Decides what a user may publish, subscribe to and receive.
 
-`compile_permissions` turns the configured values into a `CompiledPermissions`, shared by all
-connections of a user and never changed. Deny wins over allow in both directions. A wildcard
-subscription broader than a deny entry is let in, and its denied messages are held back one by
-one: the caller asks `needs_delivery_filter` once and `delivery_denied` per message. Leave to
-answer a request is the only part with state, and each connection owns its `ResponseGrants`.
+`compile_permissions` turns the configured values into a `CompiledPermissions`, which all
+connections of a user share and which never changes. Deny wins over allow in both directions. A
+wildcard subscription broader than a deny entry is accepted, and its denied messages are held back
+one by one: the caller checks `needs_delivery_filter` once and `delivery_denied` per message. Only
+the permission to reply to a request has state: each connection owns its `ResponseGrants`.
 
-The compiled data plane checks publishes itself, from the tuples `pub_allow` and `pub_deny`; the
-methods here are their meaning. Nothing here reads a clock: times are arguments.
+The compiled `ClientLink` checks publishes itself, from the tuples `pub_allow` and `pub_deny`; the
+methods here define the behaviour. Nothing here reads a clock: times are arguments.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _UNRESTRICTED = SubjectPermission()
 
 
 class QueueEntry(NamedTuple):
-    """A subscribe entry written "subject queue": it speaks of queue subscriptions only."""
+    """A subscribe entry written "subject queue": it applies to queue subscriptions only."""
 
     subject: str
     queue: str
 
 
 class PatternSet:
-    """Patterns to find a subject in; literal ones cost one look-up however many there are."""
+    """Patterns that may match a subject; literal ones cost one look-up however many there are."""
 
     __slots__ = ("_literals", "_wildcards", "patterns")
 
@@ -48,7 +48,7 @@ class PatternSet:
         self._wildcards = tuple(p for p in self.patterns if has_wildcard(p))
 
     def finds(self, subject: str) -> bool:
-        """Whether some pattern matches, with the tokens of `subject` read literally."""
+        """Whether a pattern matches, with the tokens of `subject` read literally."""
         return subject in self._literals or any(match_literal(subject, p) for p in self._wildcards)
 
     def contains(self, subject: str) -> bool:
@@ -56,7 +56,7 @@ class PatternSet:
         return subject in self._literals or any(_covers(subject, p) for p in self._wildcards)
 
     def overlaps(self, subject: str) -> bool:
-        """Whether some literal is matched both by `subject` and by a pattern."""
+        """Whether a literal subject exists that both `subject` and a pattern match."""
         return any(collides(subject, p) for p in self.patterns)
 
 
@@ -77,22 +77,22 @@ class CompiledPermissions:
     _sub_deny: PatternSet = field(repr=False, compare=False)
 
     def without_publish(self, subject: str) -> CompiledPermissions:
-        """The same, less leave to publish to a subject."""
+        """Return the same permissions, with publishing to a subject denied."""
         deny = (*self.pub_deny, subject)
         return replace(self, pub_deny=deny, _pub_deny=PatternSet(deny))
 
     def may_publish(self, subject: str) -> bool:
-        """Whether the lists let a message out; leave to respond is asked of `ResponseGrants`."""
+        """Whether the lists allow a publish; `ResponseGrants` decides on replies."""
         if self._pub_allow is not None and not self._pub_allow.finds(subject):
             return False
         return not self._pub_deny.finds(subject)
 
     def may_subscribe(self, subject: str, queue: str | None = None) -> bool:
-        """Whether a subscription is let in: inside what is allowed, outside what is denied."""
+        """Whether a subscription is accepted: inside the allow list, outside the deny list."""
         return self._allowed(subject, queue) and not self.delivery_denied(subject, queue)
 
     def needs_delivery_filter(self, subject: str, queue: str | None = None) -> bool:
-        """Whether an accepted subscription can be reached by a subject that is denied to it."""
+        """Whether a message denied to an accepted subscription could match it."""
         if not has_wildcard(subject):
             return False
         return self._sub_deny.overlaps(subject) or any(
@@ -127,7 +127,7 @@ def compile_permissions(permissions: Permissions) -> CompiledPermissions:
     subscribe = permissions.subscribe or _UNRESTRICTED
     pub_allow = publish.allow or None
     if pub_allow is None and permissions.responses is not None:
-        # Leave to respond is meant as the only way out, so without a list all else is closed.
+        # A user with response permission and no allow list may publish replies only.
         pub_allow = ()
     sub_allow, sub_allow_queues = _split_queues(subscribe.allow or ())
     sub_deny, sub_deny_queues = _split_queues(subscribe.deny)
@@ -148,9 +148,9 @@ def compile_permissions(permissions: Permissions) -> CompiledPermissions:
 
 
 class ResponseGrants:
-    """The reply subjects one connection may answer, each a few times and for a while.
+    """The reply subjects one connection may publish to, each a limited number of times and time.
 
-    Bounded by `REPLY_GRANTS_MAX`: past it spent grants go first, then the oldest.
+    Bounded by `REPLY_GRANTS_MAX`: beyond it, used-up grants are removed first, then the oldest.
     """
 
     __slots__ = ("_granted", "_limits")
@@ -163,10 +163,10 @@ class ResponseGrants:
         return len(self._granted)
 
     def grant(self, reply: str, now_ns: int) -> None:
-        """Note a message delivered with this reply subject.
+        """Record a message delivered with this reply subject.
 
-        As in the reference, a grant that is still alive is not renewed by a second request with
-        the same reply subject: that request uses up one of its answers.
+        As in the reference, a second request with the same reply subject does not renew a valid
+        grant: it uses up one of its replies.
         """
         if self.take(reply, now_ns):
             return
@@ -175,7 +175,7 @@ class ResponseGrants:
             self._prune(now_ns)
 
     def take(self, subject: str, now_ns: int) -> bool:
-        """Use one answer of a grant, if there is one left."""
+        """Use one reply of a grant; return whether there was one left."""
         grant = self._granted.get(subject)
         if grant is None:
             return False
@@ -192,7 +192,7 @@ class ResponseGrants:
         return expires_ns > 0 and now_ns - grant.since_ns > expires_ns
 
     def _prune(self, now_ns: int) -> None:
-        # One use less than allowed is left for `take`, hence the smaller allowance here.
+        # `take` counts a use before it compares, so a grant is used up when it reaches the limit.
         limit = self._limits.max_msgs
         allowance = limit - 1 if limit > 0 else UNLIMITED
         self._granted = {
@@ -214,8 +214,8 @@ class _Grant:
 def _covers(subject: str, pattern: str) -> bool:
     """Whether a subscription stays inside a pattern.
 
-    Looking a subscription up as if it were a literal would find `a.*` for `a.>`, and let it
-    receive `a.b.c`; the tail wildcard is only inside another one.
+    Matched as a literal, the subscription `a.>` would match `a.*` and then receive `a.b.c`; a tail
+    wildcard is only inside another tail wildcard.
     """
     if not match_literal(subject, pattern):
         return False
@@ -225,7 +225,7 @@ def _covers(subject: str, pattern: str) -> bool:
 def _queue_matches(queue: str | None, entry: str) -> bool:
     if queue is None:
         return False
-    # Wildcards are legal in queue names too, so equality comes first.
+    # Queue names may contain wildcards, too, so equality comes first.
     return queue == entry or (has_wildcard(entry) and is_subset(queue, entry))
 
 

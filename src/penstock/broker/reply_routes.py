@@ -1,8 +1,8 @@
-"""Replies that lead back over an account's border: who asked, and where the answer goes.
+"""Open reply subjects of service requests that cross an account's border.
 
-A service sees a subject of its own account instead of the requester's; this is the list of those
-that are open. An entry ends with the answer, or if there may be several with an empty one, when
-its time is up, or when too many are open: the oldest goes first. Time comes in as an argument.
+A service sees a reply subject in its own account instead of the requester's; this table maps it
+back. An entry ends with the reply (if several are allowed, with an empty one), at its timeout, or
+when too many are open: then the oldest is removed. The caller passes the time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from penstock.broker.import_resolver import ResolvedImports
 
 OPEN_MAX: Final = 1_048_576
-"""Replies awaited by one account's services."""
+"""Open replies of one account's services."""
 PREFIX: Final = "_R_."
 
 
 class Awaited:
-    """An answer that may come. `account` asked, and hears it on `subject`."""
+    """An expected reply. `account` sent the request, and receives the reply on `subject`."""
 
     __slots__ = ("account", "joined", "since_ns", "subject")
 
@@ -51,14 +51,14 @@ class Replies:
 
     @property
     def pattern(self) -> str:
-        """Where all answers come."""
+        """Return the pattern that matches all reply subjects."""
         return f"{self._prefix}>"
 
     def __len__(self) -> int:
         return len(self._awaited)
 
     def open(self, account: str, subject: str, joined: ResolvedImports, now_ns: int) -> str:
-        """The subject the service sees instead of the requester's."""
+        """Return the reply subject that the service sees instead of the requester's."""
         if len(self._awaited) >= OPEN_MAX:
             del self._awaited[next(iter(self._awaited))]
         reply = f"{self._prefix}{self._make_token()}"
@@ -72,7 +72,7 @@ class Replies:
         self._awaited.pop(reply, None)
 
     def answered(self, reply: str, *, is_last: bool, now_ns: int) -> None:
-        """An answer was passed on, or could not be; `is_last`: nobody waits for another."""
+        """Record that a reply was passed on or could not be; `is_last`: expect no further one."""
         awaited = self._awaited.get(reply)
         if awaited is None:
             return
@@ -82,7 +82,7 @@ class Replies:
             awaited.since_ns = now_ns
 
     def expire(self, now_ns: int) -> int | None:
-        """Forgets what came too late; answers when to look again."""
+        """Remove the entries that timed out; return when the next one is due."""
         late = [reply for reply, awaited in self._awaited.items() if awaited.due_ns <= now_ns]
         for reply in late:
             del self._awaited[reply]

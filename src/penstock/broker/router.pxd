@@ -1,4 +1,4 @@
-"""C surface of the router: messages in, encoded bytes in the outboxes of those who subscribed."""
+"""C interface of the router, which encodes messages into the outboxes of subscribers."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -8,44 +8,44 @@ from penstock.subjects.trie cimport SubList
 
 cdef enum:
     LANES_PER_MESSAGE = 4
-    PROGRESS_NS = 100_000_000     # a socket that took nothing for this long is stuck
+    PROGRESS_NS = 100_000_000     # a socket that accepted no bytes for this long is stuck
 
 cdef enum SinkFlag:
     SINK_HEADERS = 1       # understands HMSG
     SINK_NO_ECHO = 2       # does not want its own messages
-    SINK_CLOSING = 4       # takes nothing more
-    SINK_SLOW = 8          # more than max_pending waits: to be cut off
-    SINK_DIRTY = 16        # on the list of those to flush
-    SINK_URGENT = 32       # has a flush worth doing before the turn ends
-    SINK_BLOCKED = 64      # the socket takes nothing now
-    SINK_NOTES_REPLIES = 128  # may answer the replies it is shown, so they are written down
-    SINK_TRACED = 256      # what is delivered is told to the log
-    SINK_WRITABLE = 512    # epoll has reported that the blocked socket takes more
+    SINK_CLOSING = 4       # accepts nothing more
+    SINK_SLOW = 8          # more than max_pending bytes wait: to be disconnected
+    SINK_DIRTY = 16        # on the list of sinks to flush
+    SINK_URGENT = 32       # has enough pending bytes to flush before the turn ends
+    SINK_BLOCKED = 64      # the socket accepts no bytes now
+    SINK_NOTES_REPLIES = 128  # may publish to reply subjects it received, so they are recorded
+    SINK_TRACED = 256      # deliveries are logged
+    SINK_WRITABLE = 512    # epoll has reported the blocked socket as writable
 
 cdef enum Settled:         # what a lane did at the end of a turn
     LANE_BROKEN = -1
-    NOT_SETTLED = 0        # nothing: its owner has to
-    COMMITTED = 1          # what it took is committed; its owner has to know
-    SETTLED = 2            # all there was to do
+    NOT_SETTLED = 0        # nothing: its owner has to commit
+    COMMITTED = 1          # committed what it took; its owner must be notified
+    SETTLED = 2            # committed what it took; nothing else to do
 
 cdef struct Sink:
     Outbox out
     int64_t max_pending
-    int64_t urgent_at      # bytes pending that are worth a flush before the turn ends
-    int64_t pressure_at    # bytes pending from which publishers are held back
+    int64_t urgent_at      # pending bytes from which a flush before the end of the turn pays off
+    int64_t pressure_at    # pending bytes from which publishers are held back
     uint64_t out_msgs
     uint64_t out_bytes
     uint32_t flags
-    int64_t progress_ns    # when the socket last took something
+    int64_t progress_ns    # when the socket last accepted bytes
     int64_t progress_left  # bytes that were pending then
     Sink* next_dirty
     Sink* next_urgent
-    void* owner            # the connection, for questions that Python answers
+    void* owner            # the connection, for calls that need Python
 
 cdef struct Message:
     const char* subject
     const char* reply
-    const char* sizes      # "[reply ]sizes\r\n", as the delivery line ends
+    const char* sizes      # "[reply ]sizes\r\n", the end of the delivery line
     const char* body       # header block, payload, and the closing CRLF
     size_t subject_len
     size_t reply_len
@@ -54,7 +54,7 @@ cdef struct Message:
     size_t hdr_len         # 0: no header block
 
 cdef class Parcel:
-    """A message made of Python values; good as long as the parcel is."""
+    """A message created from Python values; `msg` is valid as long as the parcel exists."""
     cdef Message msg
     cdef bytes subject
     cdef bytes reply
@@ -62,24 +62,25 @@ cdef class Parcel:
     cdef bytes body
 
 cdef class Owner:
-    """What the router may ask of the connection behind a sink."""
+    """What the router may request from the connection that owns a sink."""
     cdef bint delivery_denied(self, Sub* sub, Message* msg)
     cdef void note_reply(self, Message* msg)
     cdef void trace_delivery(self, Sub* sub, Message* msg)
 
 cdef class Lane:
-    """An internal subscriber that may take a message where it is routed, without Python.
+    """An internal subscriber that may take a message while it is routed, without Python.
 
-    What it does not take goes to `call`, after the turn's data path; until that has run, nothing
-    more is offered to it: messages must not overtake each other. It is offered a message when all
-    others have it, so it may route messages itself.
+    A message that it does not take goes to `call`, after the turn's data path. Invariant: until
+    that has run, the router offers it nothing more, so that messages do not overtake each other.
+    The router offers a message after all other receivers have it, so the lane may route messages
+    itself.
     """
     cdef public object call
-    cdef public object owner  # who looks after what it took
+    cdef public object owner  # notified of what the lane took
     cdef bint behind          # some of this turn's messages wait for `call`
-    cdef bint stirred         # on the router's list of lanes that took something
-    cdef bint quiet           # nobody needs to know at once what it took
-    cdef bint waits           # settling may wait for the disk
+    cdef bint stirred         # on the router's list of lanes that took or passed on messages
+    cdef bint quiet           # its owner need not be notified at once of what it took
+    cdef bint waits           # its commit may wait for the disk
     cdef bint take(self, Message* msg) noexcept
     cdef Settled settle(self) except LANE_BROKEN
 
@@ -89,25 +90,25 @@ cdef class Router:
     cdef Sink* dirty_last
     cdef Sink* urgent
     cdef uint64_t written     # payload bytes of all deliveries
-    cdef uint64_t work        # done since the caller last looked at the clock; about 50 ns each
+    cdef uint64_t work        # done since the caller last read the clock; about 50 ns per unit
     cdef uint32_t fanout      # receivers of the message that is being routed
     cdef SharedBytes* shared  # its body, if receivers share it
-    cdef Sub** spent          # subscriptions that have had their last message
+    cdef Sub** spent          # subscriptions that have received their last message
     cdef uint32_t nspent
     cdef uint32_t spent_cap
     cdef uint64_t rng
-    cdef int64_t now_ns       # of the turn; set by whoever runs it
-    cdef int64_t wall_ns      # the same, since 1970
+    cdef int64_t now_ns       # monotonic time of the turn; set by the caller that runs it
+    cdef int64_t wall_ns      # the same as wall time, since 1970
     cdef Sink* pressed        # a receiver of the last messages that is close to its limit
-    cdef bint crowded         # much waits for a receiver that may well take it: to be flushed
+    cdef bint crowded         # many bytes wait for a receiver that is not blocked: flush soon
     cdef Sub* offered[LANES_PER_MESSAGE]   # lanes of the message that is being routed
     cdef uint32_t noffered
-    cdef const char* to       # where the message that is being routed goes
+    cdef const char* to       # the subject that is matched for the message being routed
     cdef size_t to_len
-    cdef bint importing       # the message was asked for in another account: not for shadows
-    cdef list lanes           # that took messages, or passed some on, in this turn
-    cdef bint asked           # Python was asked, and may have given the event loop work
-    cdef list calls           # (callable, subject, reply, header, payload, source) to be called
+    cdef bint importing       # the message was imported from another account: skip shadows
+    cdef list lanes           # that took or passed on messages in this turn
+    cdef bint asked           # Python code ran, and may have scheduled work on the event loop
+    cdef list calls           # (callable, subject, reply, header, payload, source) to call
 
     cdef void stir(self, Lane lane) noexcept
     cdef void offer_all(self, Sink* source, Message* msg) noexcept
@@ -137,7 +138,7 @@ cdef class Router:
     cdef uint32_t below(self, uint32_t n) noexcept nogil
 
 cdef inline bint is_pressed(Sink* sink, int64_t now_ns) noexcept nogil:
-    """Whether much waits for a full socket that took something within PROGRESS_NS."""
+    """Whether many bytes wait for a full socket that accepted some within PROGRESS_NS."""
     return (sink.flags & (SINK_BLOCKED | SINK_CLOSING) == SINK_BLOCKED
             and sink.out.pending > sink.pressure_at and now_ns - sink.progress_ns < PROGRESS_NS)
 

@@ -1,7 +1,7 @@
 from typing import Protocol
 
 class LaneOwner(Protocol):
-    """Looks after what a lane took."""
+    """Handles the messages that a lane took."""
 
     def mark(self) -> None: ...
 

@@ -1,13 +1,13 @@
 """The router: from a published message to encoded bytes in the subscribers' outboxes.
 
-Every plain subscription that matches gets the message, and one member of every queue group. The
-bytes of a delivery are the publisher's own, copied once per receiver; a payload from SHARED_BYTES on
-for several receivers is copied once and referred to by all of them. Nothing is decoded, and no Python
-object is made, unless a receiver is a callback of this process.
+Every matching plain subscription gets the message, and one member of every queue group. A delivery
+consists of the publisher's bytes, copied once per receiver; a payload of at least SHARED_BYTES for
+several receivers is copied once and referenced by all of them. Nothing is decoded, and no Python
+object is created, unless a receiver is a callback of this process.
 
-The router writes into sinks and never sends. It reports what to do next: which sinks are dirty,
-urgent or too slow, which subscriptions got their last message, and how much work it did, so that the
-caller can serve other clients in between.
+The router writes into sinks and never sends. It reports what the caller must do next: which sinks
+are dirty, urgent or too slow, which subscriptions got their last message, and how much work it did,
+so that the caller can serve other clients in between.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -28,12 +28,12 @@ from functools import partial
 
 cdef enum:
     NUMBER_DIGITS_MAX = 20
-    UNTRIED_FACTOR = 2      # times max_pending may wait while the socket was not yet asked
+    UNTRIED_FACTOR = 2      # times max_pending may wait before the socket was tried
     SHARED_BYTES = 16384    # deliveries of this size to several receivers share one copy
     CALL_WORK = 32          # units of work of a message that is handed to Python
     WORK_BYTES_SHIFT = 10   # copying 1 KiB counts as one unit of work
 
-# Why a traced message does not reach a subscription, in the reference's words.
+# Why a traced message does not reach a subscription; the texts of the reference.
 TRACE_NO_ECHO = "Not delivered because of no echo"
 TRACE_DENIED = "Not delivered because subscription denies this subject"
 TRACE_CLOSED = "Not delivered because client is closed"
@@ -48,7 +48,7 @@ cdef const char* PAIRS = (
 
 
 cdef size_t put_number(char* at, size_t value) noexcept nogil:
-    """Two digits at a time, and in 32 bits as far as that goes: every delivery has its numbers."""
+    """Write a decimal number, two digits at a time and in 32 bits if possible: a hot path."""
     cdef char digits[NUMBER_DIGITS_MAX]
     cdef char* first = digits + NUMBER_DIGITS_MAX
     cdef uint32_t low, i
@@ -114,7 +114,7 @@ cdef class Lane:
         return False
 
     cdef Settled settle(self) except LANE_BROKEN:
-        """Finishes what it took, at the end of a turn, as far as it can."""
+        """Commit what it took, as far as it can, at the end of a turn."""
         return NOT_SETTLED
 
 
@@ -129,19 +129,19 @@ cdef class Router:
         free(self.spent)
 
     cdef uint32_t below(self, uint32_t n) noexcept nogil:
-        """A number in [0, n), from xorshift: queue groups need spread, not secrecy."""
+        """Return a number in [0, n) by xorshift: queue groups need spread, not secrecy."""
         self.rng ^= self.rng << 13
         self.rng ^= self.rng >> 7
         self.rng ^= self.rng << 17
         return <uint32_t>(((self.rng >> 32) * n) >> 32)
 
     cdef uint32_t route(self, SubList interest, Sink* source, Message* msg) noexcept:
-        """Delivers to all who subscribed; answers how many that were."""
+        """Deliver to all subscribers; return how many got the message."""
         return self.route_to(interest, source, msg, msg.subject, msg.subject_len)
 
     cdef uint32_t route_to(self, SubList interest, Sink* source, Message* msg,
                            const char* to, size_t to_len) noexcept:
-        """As `route`, to those who subscribed to `to`; they see the message's own subject."""
+        """As `route`, to subscribers of `to`; they see the message's own subject."""
         cdef Match found
         cdef uint32_t i, j, count, at, reached = 0
         cdef Sub** group
@@ -173,18 +173,18 @@ cdef class Router:
             self.offer_all(source, msg)
         return reached
 
-    # -- the same for a message that is traced: rare and slow, and never on the ordinary path
+    # -- the same for a traced message: rare and slow, and kept off the fast path
 
     cdef uint32_t route_traced(self, SubList interest, Sink* source, Message* msg,
                                object trace) except? 4294967295:
-        """As `route`; every receiver is told to the trace."""
+        """As `route`; report every receiver to the trace."""
         cdef Match found
         cdef uint32_t i, j, at, count, reached = 0
         cdef list plain = [], groups = []
         self.to = msg.subject
         self.to_len = msg.subject_len
         interest.find(msg.subject, msg.subject_len, &found)
-        # The match is good until the next one, and what a trace calls may look for others.
+        # The match is valid until the next one, and code called by a trace may run another.
         for i in range(found.nplain):
             plain.append(<size_t>found.plain[i])
         for i in range(found.ngroups):
@@ -229,7 +229,7 @@ cdef class Router:
         return True if trace.only else self.deliver(sub, source, msg)
 
     cdef bint call_traced(self, Sub* sub, Sink* source, Message* msg, object trace) except -1:
-        """An internal subscriber: called after the data path, with the trace."""
+        """Queue the call of an internal subscriber, with the trace, after the data path."""
         cdef Lane lane
         cdef const char* payload = msg.body + msg.hdr_len
         if sub.flags & SUB_SHADOW and self.importing:
@@ -334,14 +334,14 @@ cdef class Router:
         self.count_delivery(sink, msg.size)
 
     cdef void write_in_pieces(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
-        """For what is larger than a chunk."""
+        """Write a delivery that is larger than a chunk."""
         self.write_line(sink, sub, msg, b"HMSG " if msg.hdr_len else b"MSG ")
         out_append(&self.pool, &sink.out, msg.sizes, msg.sizes_len)
         out_append(&self.pool, &sink.out, msg.body, msg.size + 2)
         self.count_delivery(sink, msg.size)
 
     cdef void write_shared(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
-        """A line of the receiver's own, and a reference to the body that all receivers share."""
+        """Write the receiver's own delivery line, and a reference to the shared body."""
         cdef bint stripped = msg.hdr_len and not sink.flags & SINK_HEADERS
         cdef size_t start = msg.hdr_len if stripped else 0
         cdef size_t sizes_len = msg.sizes_len
@@ -375,7 +375,7 @@ cdef class Router:
         self.count_delivery(sink, msg.size - start)
 
     cdef void write_stripped(self, Sink* sink, Sub* sub, Message* msg) noexcept nogil:
-        """For a peer that does not know headers: the payload alone, as MSG."""
+        """Write the payload alone, as MSG, for a peer without header support."""
         cdef char number[NUMBER_DIGITS_MAX]
         cdef size_t size = msg.size - msg.hdr_len
         self.write_line(sink, sub, msg, b"MSG ")
@@ -402,14 +402,14 @@ cdef class Router:
         self.mark_dirty(sink)
 
     cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil:
-        """Protocol lines (PONG, -ERR, INFO): not messages, but flushed and bounded alike."""
+        """Queue protocol lines (PONG, -ERR, INFO), which are flushed and bounded like messages."""
         if sink.flags & SINK_CLOSING:
             return
         out_append(&self.pool, &sink.out, p, n)
         self.mark_dirty(sink)
 
     cdef void list_dirty(self, Sink* sink) noexcept nogil:
-        """Has the sink flushed at the end of the turn."""
+        """List the sink to be flushed at the end of the turn."""
         if not sink.flags & SINK_DIRTY:
             sink.flags |= SINK_DIRTY
             sink.next_dirty = NULL
@@ -420,7 +420,7 @@ cdef class Router:
             self.dirty_last = sink
 
     cdef void mark_dirty(self, Sink* sink) noexcept nogil:
-        """As `list_dirty`; a sink that much waits for is also urgent, a reason to wait, or too slow."""
+        """As `list_dirty`; also mark a sink with a large backlog as urgent, pressed or too slow."""
         self.list_dirty(sink)
         if sink.out.pending < sink.urgent_at:
             return
@@ -429,13 +429,14 @@ cdef class Router:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
             elif (is_pressed(sink, self.now_ns)
                     and sink.out.pending - sink.progress_left < sink.max_pending - sink.pressure_at):
-                # Holding publishers back helps a reader that reads; for one that took nothing
-                # while much was added, it would only slow everybody else.
+                # Holding publishers back helps a reader that keeps reading. If a reader accepted
+                # nothing while many bytes were added, it would only slow all other clients.
                 self.pressed = sink
             return
         if sink.out.pending > sink.pressure_at:
             self.crowded = True
-            # One message to many subscriptions of one connection: there is no later to wait for.
+            # One message to many subscriptions of one connection: the limit is checked now,
+            # because no flush can come in between.
             if sink.out.pending // UNTRIED_FACTOR > sink.max_pending:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
         if not sink.flags & SINK_URGENT:
@@ -451,7 +452,7 @@ cdef class Router:
         self.nspent += 1
 
     cdef void offer_all(self, Sink* source, Message* msg) noexcept:
-        """To the lanes, when the match is not needed any more: they may look for others."""
+        """Offer the message to the lanes, after the match was used: lanes may run another match."""
         cdef Sub* lanes[LANES_PER_MESSAGE]
         cdef uint32_t i, n = self.noffered
         for i in range(n):
@@ -461,7 +462,7 @@ cdef class Router:
             self.offer(lanes[i], source, msg)
 
     cdef void offer(self, Sub* sub, Sink* source, Message* msg) noexcept:
-        """A lane takes the message, or its callback gets it with all that follow in this turn."""
+        """Let a lane take the message, or hand it and the rest of the turn to its callback."""
         cdef Lane lane = <Lane>(<Subscription>sub.owner).value
         if lane.behind or not lane.take(msg):
             self.pass_by(sub, source, msg)
@@ -482,7 +483,7 @@ cdef class Router:
     def take_lanes(self) -> list:
         """Return the lanes that messages came to since the last call; they may take more now.
 
-        While calls wait, a lane that has passed a message by stays behind it.
+        While calls wait, a lane that passed a message on takes nothing, to keep the order.
         """
         cdef Lane lane
         lanes, self.lanes = self.lanes, []
@@ -494,7 +495,7 @@ cdef class Router:
         return lanes
 
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
-        """Internal subscribers run after the batch, so they get copies, and who published."""
+        """Queue a call with copies of the message: internal subscribers run after the data path."""
         self.work += CALL_WORK
         cdef const char* payload = msg.body + msg.hdr_len
         call = (<Subscription>sub.owner).value
@@ -512,7 +513,7 @@ cdef class Router:
         ))
 
     cdef void no_responders(self, SubList interest, Sink* source, Message* msg) noexcept:
-        """Nobody was there: tell the requester's own subscription on the reply subject."""
+        """Reply 503 to the requester's own subscription: no subscriber matched its request."""
         cdef Match found
         cdef Message answer
         cdef bytes block, sizes

@@ -1,7 +1,8 @@
-"""What accounts give each other, as plain values: exports, imports and mappings.
+"""What accounts share with each other, as plain values: exports, imports and mappings.
 
-Made by the configuration, joined by `broker.sharing`. Invariant: a value here never changes, and
-every subject in an export is valid. Whether an import finds its export is not decided here.
+The configuration creates them; `broker.import_resolver` matches them. Invariant: a value never
+changes, and every subject in an export is valid. Whether an import has a matching export is not
+decided here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ RESPONSE_THRESHOLD_NS_DEFAULT = 120_000_000_000
 
 
 class ShareKind(enum.Enum):
-    """What is shared: messages that come, or a service that is asked."""
+    """What is shared: a stream of messages, or a service that replies to requests."""
 
     STREAM = "stream"
     SERVICE = "service"
 
 
 class ResponseKind(enum.Enum):
-    """How many answers a service gives to one request."""
+    """How many replies a service sends to one request."""
 
     SINGLETON = "singleton"
     STREAM = "stream"
@@ -32,7 +33,7 @@ class ResponseKind(enum.Enum):
 
 
 class Export(Struct, frozen=True, kw_only=True):
-    """What other accounts may import."""
+    """A subject that other accounts may import."""
 
     kind: Annotated[ShareKind, Meta(description="Stream or service.")]
     subject: Annotated[str, Meta(description="What is shared.")]
@@ -52,7 +53,7 @@ class Export(Struct, frozen=True, kw_only=True):
 
 
 class Import(Struct, frozen=True, kw_only=True):
-    """What an account takes of another."""
+    """A subject that an account uses from another account."""
 
     kind: Annotated[ShareKind, Meta(description="Stream or service.")]
     account: Annotated[str, Meta(description="Whose it is.")]
@@ -66,7 +67,7 @@ class Import(Struct, frozen=True, kw_only=True):
 
 
 class Destination(Struct, frozen=True, kw_only=True):
-    """Where a share of a subject's messages goes."""
+    """A destination of a mapping, with its share of the messages."""
 
     subject: Annotated[str, Meta(description="The new subject; may use {{wildcard(1)}} and so on.")]
     weight: Annotated[int, Meta(description="Percent of the messages.")] = 100
@@ -74,7 +75,7 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 class Mapping(Struct, frozen=True, kw_only=True):
-    """Published subjects that become others."""
+    """A mapping from published subjects to other subjects."""
 
     subject: Annotated[str, Meta(description="What is published.")]
     destinations: Annotated[tuple[Destination, ...], Meta(description="What it becomes.")] = ()

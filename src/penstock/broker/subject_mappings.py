@@ -1,8 +1,9 @@
-"""Mappings of an account: published subjects that become others, by weight if there are several.
+"""Subject mappings of an account: published subjects become others, chosen by weight.
 
-The first mapping whose pattern covers a subject decides. What its destinations leave of the 100
-percent keeps its subject, unless the subject is named among them: then that share is lost, which
-is how the reference lets people test their loss. Chance comes in from outside.
+The first mapping whose pattern covers a subject decides. If the weights of its destinations add up
+to less than 100 percent, the rest keeps its subject; but if the subject itself is one of the
+destinations, the rest is dropped: the reference offers this to test message loss. The caller passes
+the random source.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ WHOLE: Final = 100
 
 
 class MappingFault(ValueError):
-    """A mapping that cannot be; the text says why."""
+    """A mapping that is invalid; the text gives the reason."""
 
 
 class _Choice(NamedTuple):
     below: int
-    """Of a number drawn from the whole."""
+    """This choice applies to drawn numbers below this one."""
     transform: Transform
 
 
@@ -43,7 +44,7 @@ class Mappings:
     def __init__(
         self, mappings: Iterable[Mapping], *, draw: Callable[[int], int], cluster: str = ""
     ) -> None:
-        """`draw(n)` gives a number below n. Raises `MappingFault`."""
+        """`draw(n)` returns a random number below n. Raises `MappingFault`."""
         self._draw: Final = draw
         self._rules: Final = [_rule(mapping, cluster, draw) for mapping in mappings]
 
@@ -51,7 +52,7 @@ class Mappings:
         return bool(self._rules)
 
     def map(self, subject: str) -> str | None:
-        """What a published subject becomes; None if the message is lost."""
+        """Return the subject that a published one becomes; None if the message is dropped."""
         for rule in self._rules:
             if is_subset(subject, rule.subject):
                 return self._chosen(rule, subject)
@@ -106,7 +107,7 @@ def _transform(subject: str, dest: str, draw: Callable[[int], int]) -> Transform
 
 
 def _itself(subject: str) -> str:
-    """A subject as its own destination."""
+    """Return a destination that leaves the subject unchanged."""
     made = []
     count = 0
     for token in tokenise(subject):

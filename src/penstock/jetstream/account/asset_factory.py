@@ -1,7 +1,9 @@
-"""Streams and consumers come into being: their files, their stores, their machines.
+"""Creates streams and consumers, or opens existing ones: their files, stores and state machines.
 
-Making one is durable when it returns: its configuration is on disk before anybody is told. What
-is kept in memory has no files and is gone with the process, as in the reference.
+Invariant: the configuration of a new stream is durable when creation returns, before any client
+hears of the stream; a new consumer exists once the caller has saved its files. Assets in memory
+have no files and end with the process, as in the reference. Handlers, restore and recovery call
+this.
 """
 
 from __future__ import annotations
@@ -36,16 +38,16 @@ WORD_BYTES: Final = 8
 
 
 class CreatedAsset(NamedTuple):
-    """The files and the store of a new stream that nobody knows yet."""
+    """The files and the store of a new stream that is not registered yet."""
 
     files: StreamFiles | None
     store: Store
 
 
 def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> CreatedAsset:
-    """Make the files of a new stream, durably. Raises StoreError; whatever it raises, nothing is
-    left of it. Blocks for a few syncs; may run on any thread."""
-    build_parts(cfg)  # or files would be made for what cannot be served
+    """Create the files of a new stream, durably. Raises StoreError; after any exception no files
+    remain. Blocks for several syncs; may run on any thread."""
+    build_parts(cfg)  # reject an unservable configuration before files exist
     files = None
     if cfg.storage is Storage.FILE and assets.files is not None:
         files = assets.files.create_stream(cfg.name, encode(cfg), now_ns)
@@ -58,7 +60,7 @@ def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> CreatedAsset:
 
 
 def host_made(assets: Assets, cfg: StreamConfig, made: CreatedAsset, now_ns: int) -> StreamHost:
-    """The machines of a new stream; whatever it raises, nothing is left of the files."""
+    """Create the host of a new stream; after any exception no files remain."""
     try:
         return _host(assets, cfg, made.store, made.files, created_ns=now_ns, now_ns=now_ns)
     except BaseException:
@@ -68,7 +70,7 @@ def host_made(assets: Assets, cfg: StreamConfig, made: CreatedAsset, now_ns: int
 
 
 def make_stream(assets: Assets, cfg: StreamConfig, now_ns: int) -> StreamHost:
-    """A new stream, empty. Raises StoreError. Blocks for a few syncs."""
+    """Create an empty stream. Raises StoreError. Blocks for several syncs."""
     return host_made(assets, cfg, make_files(assets, cfg, now_ns), now_ns)
 
 
@@ -81,11 +83,12 @@ def host_stream(
     now_ns: int,
     first_seq: int = 0,
 ) -> StreamHost:
-    """The machines of a stream whose files are there; `first_seq` as in its `StreamMeta`."""
+    """Create the host of a stream whose files exist; `first_seq` as in its `StreamMeta`."""
     store = open_store(assets, cfg, files, first_seq=first_seq)
     if cfg.mirror is not None and isinstance(store, FileStore) and store.recovery.unsynced:
-        # Elsewhere what was perhaps shown and then lost leaves a gap. A mirror gives no sequences
-        # out: its origin has those messages under the same ones, so they are copied again.
+        # In other streams, sequences that clients may have seen before they were lost stay a gap. A
+        # mirror assigns no sequences: its origin has the same ones, so the mirror copies them
+        # again.
         store.truncate(store.recovery.unsynced[0] - 1)
     return _host(assets, cfg, store, files, created_ns=created_ns, now_ns=now_ns)
 
@@ -103,7 +106,7 @@ def _host(
     if host.positions is not None and cfg.sources:
         host.positions.recall(host.stream)
     while (cold := host.stream.recover(now_ns)) is not None:
-        work = store.fetch(cold)  # nobody is served yet, so nobody is kept waiting
+        work = store.fetch(cold)  # no client is served yet, so blocking here delays none
         work.run()
         store.fetched(work)
     if host.positions is not None:
@@ -120,7 +123,7 @@ def build_host(
     *,
     created_ns: int,
 ) -> StreamHost:
-    """The machines of a stream; it has yet to recover, and nobody knows of it."""
+    """Create the host of a stream that has not recovered yet and is not registered."""
     host: StreamHost | None = None
 
     def wants(subject: str) -> bool:
@@ -142,8 +145,8 @@ def build_host(
 
 
 def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
-    """A word for the incarnation of a stream. Not the number itself, which is what records in its
-    files are known by: who knows that could send a payload that looks like some."""
+    """Return a public identifier for the incarnation of a stream. It is a hash: the incarnation
+    itself keys the records in the files, and a publisher that knew it could forge records."""
     number = assets.ambient.seed() if files is None else files.incarnation
     raw = number.to_bytes(INCARNATION_BYTES, "little")
     return hashlib.blake2b(raw, digest_size=WORD_BYTES, person=b"stream").hexdigest()
@@ -152,7 +155,7 @@ def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
 def open_store(
     assets: Assets, cfg: StreamConfig, files: StreamFiles | None, *, first_seq: int = 0
 ) -> Store:
-    """The messages of a stream: what is on disk, or nothing yet."""
+    """Open the messages of a stream: those on disk, or an empty store."""
     ambient = assets.ambient
     first_seq = max(1, first_seq or cfg.first_seq)
     if files is None:
@@ -175,7 +178,7 @@ def open_store(
 
 
 def compression_of(cfg: StreamConfig) -> StoreCompression:
-    """What stands for the reference's compression in our files."""
+    """Return our block compression for the reference's setting."""
     is_wanted = cfg.compression is not Compression.NONE
     return StoreCompression.ZSTD if is_wanted else StoreCompression.NONE
 
@@ -183,8 +186,8 @@ def compression_of(cfg: StreamConfig) -> StoreCompression:
 def make_consumer(
     assets: Assets, host: StreamHost, name: str, cfg: ConsumerConfig, now_ns: int
 ) -> Consumer:
-    """A new consumer of a stream; if it has files, it exists when they are saved. Raises
-    StoreError; whatever it raises, nothing is left of it."""
+    """Create a consumer; if it has files, it exists once they are saved. Raises StoreError; after
+    any exception nothing of it remains."""
     files = None
     if host.files is not None and not cfg.mem_storage and not cfg.direct:
         files = host.files.begin_consumer(name)
@@ -206,7 +209,7 @@ def make_consumer(
 
 
 def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
-    """Takes a consumer out again that could not be added, saved or served; its files stay."""
+    """Remove a consumer that could not be added, saved or served; its files stay."""
     host.consumer_files.pop(name, None)
     consumer = host.consumers.get(name)
     if consumer is not None:
@@ -225,7 +228,7 @@ def host_consumer(
     recovered: bool,
     state: ConsumerState | None = None,
 ) -> Consumer:
-    """The machine of a consumer whose files are there; without any, `state` is where it begins."""
+    """Create a consumer whose files exist; without files, `state` is its initial state."""
     log: StateLog = MemoryLog(state) if files is None else files.state
     consumer = Consumer(
         name,
@@ -241,7 +244,7 @@ def host_consumer(
 
 
 def surroundings(assets: Assets, host: StreamHost) -> ConsumerContext:
-    """The world of a stream's consumers."""
+    """Return the context that a stream's consumers work in."""
     cfg = host.stream.cfg
     ambient = assets.ambient
     return ConsumerContext(

@@ -1,7 +1,7 @@
-"""Streams and consumers as the API shows them.
+"""Builds the stream and consumer info that the API returns.
 
-What is stored of a configuration is not all that is shown: answers say which server made them and
-what level it has. Lists leave that out, as the reference does.
+Replies add metadata to the stored configuration: the server's version and API level. Lists leave
+that out, as the reference does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _identity(host: StreamHost) -> PenstockInfo:
 
 
 def _alone(assets: Assets) -> ClusterInfo:
-    """The cluster of a server without others."""
+    """Return the cluster info of a single server."""
     return ClusterInfo(leader=assets.ambient.server_name)
 
 
@@ -73,7 +73,7 @@ def show_consumer(
     *,
     in_list: bool = False,
 ) -> ConsumerInfo:
-    """A consumer's configuration and state."""
+    """Return a consumer's configuration and state."""
     info = consumer.info(now_ns)
     config = consumer.cfg if in_list else show_consumer_config(consumer.cfg)
     return structs.replace(info, config=config)

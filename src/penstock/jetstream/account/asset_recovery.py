@@ -1,11 +1,12 @@
-"""An account's streams and consumers after a start: everything that is on disk, served again.
+"""Opens all streams and consumers of an account that are on disk, after a start.
 
-What cannot be read is left alone and said: one damaged stream must not keep the others from being
-served. Streams that keep messages for their consumers are swept, for a crash may have come between
-an acknowledgement and the removal it asked for.
+Invariant: a damaged stream or consumer does not keep others from being served; its files stay
+unchanged, and the report names it with the reason. Interest and work-queue streams are swept,
+because a crash may have come between an ack and the removal it causes.
 
-`recover_in_slices` pauses after each stream and after some consumers: an account that a reload adds
-is recovered while others are served. Between two slices every open file belongs to a host.
+`recover_in_slices` yields after each stream and after some consumers, so the server can recover an
+account that a reload adds while it serves others. Between two slices every open file belongs to a
+host.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AccountRecovery:
-    """What was found."""
+    """The result of a recovery."""
 
     streams: int = 0
     consumers: int = 0
     messages: int = 0
     unserved: list[str] = field(default_factory=list)
-    """Streams and consumers that are on disk and cannot be served, each with the reason."""
+    """Streams and consumers on disk that cannot be served, each with the reason."""
     problems: list[str] = field(default_factory=list)
 
     def refuse_stream(self, assets: Assets, directory: str, why: str) -> None:
-        """A stream is not served; its files stay as they are, and its name is taken."""
+        """Record that a stream is not served; its files stay unchanged and its name stays taken."""
         assets.unserved[directory] = why
         self.unserved.append(f"stream directory {directory}: {why}")
 
@@ -61,7 +62,7 @@ def recover_account(assets: Assets, now_ns: int) -> AccountRecovery:
 
 
 def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
-    """Open every stream of an account; pause after each."""
+    """Open every stream of an account; yield after each."""
     report = AccountRecovery()
     if assets.files is None:
         return report
@@ -77,7 +78,7 @@ def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
         meta, files = found
         try:
             host = _recover_stream(assets, meta, files, report, now_ns)
-        except Exception as error:  # whatever it is, it is about this stream alone
+        except Exception as error:  # any error concerns this stream alone
             report.refuse_stream(assets, files.name, why_unserved(error))
             with contextlib.suppress(StoreError):
                 files.close()
@@ -91,7 +92,7 @@ def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
 
 
 def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> Sliced[None]:
-    """Do what a serving stream does in slices, before the stream is served."""
+    """Finish the stream's chores, which run in slices, before the stream is served."""
     try:
         yield from host.chores.finish(now_ns)
     except Exception as error:
@@ -99,7 +100,7 @@ def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> Sl
 
 
 def _sweep(host: StreamHost, report: AccountRecovery, now_ns: int) -> None:
-    """Removes what a crash left between an acknowledgement and the removal it asked for."""
+    """Remove messages that were acked before a crash but not removed."""
     try:
         host.sweep_unwanted(now_ns)
     except Exception as error:
@@ -162,7 +163,7 @@ def _recover_consumer(
             now_ns=now_ns,
             recovered=True,
         )
-    except Exception as error:  # whatever it is, it is about this consumer alone
+    except Exception as error:  # any error concerns this consumer alone
         assert host.files is not None
         host.files.refuse_consumer(file_name(meta.name), error)
         withdraw_consumer(host, meta.name, now_ns)

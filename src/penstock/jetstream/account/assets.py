@@ -1,7 +1,9 @@
-"""All streams of one account, with what they use and reserve.
+"""The registry of one account's streams, with their disk and memory usage and reservations.
 
-The registry decides nothing about a single stream: it knows which exist, whether their subjects
-collide, and what the account's limits leave. Names are unique, subjects disjoint.
+Invariant: stream names are unique, subjects are disjoint. The registry knows which streams exist,
+whether their subjects overlap, and how much the account's limits leave; it decides nothing about a
+single stream. Handlers and recovery call `add`, `changed` and `drop`; the stream driver calls
+`touch` or `recount` when a stream's size may have changed.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 
 PLENTY: Final = 1024 * 1024 * 1024
-"""Bytes that may be stored between two looks at what is used, where nothing is limited."""
+"""Bytes a stream may store between two checks of the usage, where there is no limit."""
 
 
 @dataclass(slots=True)
 class ServerRoom:
-    """What the whole server may keep, and does; shared by its accounts. Below 0: no limit."""
+    """The limits and usage of the whole server, shared by its accounts. Below 0: no limit."""
 
     max_memory: int
     max_storage: int
@@ -46,9 +48,9 @@ class ServerRoom:
     reserved_memory: int = 0
     reserved_storage: int = 0
     is_disk_low: bool = False
-    """What is left of the disk is for deleting, and for what is under way."""
+    """Whether the remaining disk space is reserved for deletions and work in progress."""
     is_configured: bool = False
-    """Whether somebody set these limits; else they are shares of a machine, and not met often."""
+    """Whether the operator set these limits; if not, they are defaults from the machine's size."""
 
     def promise(self, storage: Storage, n: int) -> None:
         if storage is Storage.MEMORY:
@@ -63,13 +65,13 @@ class ServerRoom:
             self.storage += n
 
     def unpromised(self, storage: Storage) -> int:
-        """What is left to promise to streams."""
+        """Return the bytes that are not yet reserved by streams."""
         if storage is Storage.MEMORY:
             return self.max_memory - self.reserved_memory
         return self.max_storage - self.reserved_storage
 
     def left(self, storage: Storage) -> int:
-        """Bytes there is room for."""
+        """Return the bytes that still fit."""
         if storage is Storage.MEMORY:
             return self.max_memory - self.memory if self.max_memory >= 0 else PLENTY
         if self.is_disk_low:
@@ -77,7 +79,7 @@ class ServerRoom:
         return self.max_storage - self.storage if self.max_storage >= 0 else PLENTY
 
     def has(self, storage: Storage, n: int) -> bool:
-        """Whether there is room for so many bytes more."""
+        """Whether `n` more bytes fit."""
         if storage is Storage.MEMORY:
             return self.max_memory < 0 or self.memory + n <= self.max_memory
         fits = self.max_storage < 0 or self.storage + n <= self.max_storage
@@ -85,7 +87,7 @@ class ServerRoom:
 
 
 class ListPage(NamedTuple):
-    """A part of a list: how long the list is, where the part begins, what is in it."""
+    """One page of a list: length of the list, start of the page, its names."""
 
     total: int
     start: int
@@ -118,9 +120,9 @@ class Assets:
     ) -> None:
         self.ambient = ambient
         self.tiers: Mapping[str, AccountLimits] = {}
-        """Limits by number of replicas, in place of one set for all streams."""
+        """Limits by number of replicas; if set, they replace the one set for all streams."""
         self.limits = NOTHING
-        """What applies to the streams that exist: on one server each has one replica."""
+        """The limits that apply to existing streams: on one server each has one replica."""
         self.grant(limits, tiers or {})
         self.room = room
         self.files = files
@@ -129,22 +131,22 @@ class Assets:
         self.is_enabled = is_enabled
         self.hosts: dict[str, StreamHost] = {}
         self.unserved: dict[str, str] = {}
-        """Why streams that are on disk cannot be served, by the names of their directories."""
+        """Why streams on disk cannot be served, by directory name."""
         self._held: dict[str, int] = {}
-        self._touched: set[str] = set()  # what they hold may differ from `_held`
+        self._touched: set[str] = set()  # streams whose size may differ from `_held`
         self._used = dict.fromkeys(Storage, 0)
         self._subjects: PatternIndex[str] = PatternIndex()
-        self._names: list[bytes] = []  # in order
+        self._names: list[bytes] = []  # sorted
         self.configs = StreamConfigs(self.hosts)
         self.is_making = False
-        """A stream was admitted and its files are being made: no other may be added."""
+        """Whether the files of an admitted stream are being created: no other may be added."""
         self.promised = dict.fromkeys(Storage, 0)
-        """What all streams may grow to, every copy counted."""
+        """The sum of the streams' reservations, each replica counted."""
         self.api_total = 0
         self.api_errors = 0
 
     def grant(self, limits: AccountLimits, tiers: Mapping[str, AccountLimits]) -> None:
-        """Set what the account may use from now on."""
+        """Set the limits of the account."""
         self.tiers = tiers
         self.limits = tiers.get(tier_of(1), NOTHING) if tiers else limits
 
@@ -155,7 +157,7 @@ class Assets:
         return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
 
     def page(self, subject: str, offset: int, limit: int) -> ListPage:
-        """Return a page of names in order; with a subject, of the streams that may hold it."""
+        """Return a page of sorted names; with a subject, of the streams that may hold it."""
         if subject:
             names = sorted(set(self.streams_on(subject)), key=_order)
             start = page_start(offset, len(names))
@@ -166,23 +168,23 @@ class Assets:
         return ListPage(total, start, [name.decode(errors="surrogateescape") for name in found])
 
     def streams_on(self, subject: str) -> Iterator[str]:
-        """Names of the streams that may hold what a subject matches, perhaps more than once."""
+        """Yield the names of streams whose subjects overlap with this one; a name may repeat."""
         return self._subjects.owners_meeting(subject)
 
     def missing(self, name: str) -> ApiError:
-        """Why no stream of this name is served: there is none, or its files cannot be used."""
+        """Return why no stream of this name is served: it is missing, or its files are unusable."""
         why = self.unserved.get(file_name(name))
         return refusals.STREAM_NOT_FOUND if why is None else refusals.STREAM_OFFLINE_REASON(err=why)
 
-    # -- what is used
+    # -- usage
 
     def touch(self, host: StreamHost) -> None:
-        """Something happened to a stream: it is looked at when somebody asks what is used."""
+        """Mark a stream as changed, so that the next usage query measures it again."""
         if self.hosts.get(host.name) is host:
             self._touched.add(host.name)
 
     def recount(self, host: StreamHost) -> None:
-        """A stream may hold more or less than when it was last looked at."""
+        """Measure a stream again and update the usage."""
         self._touched.discard(host.name)
         storage = host.stream.cfg.storage
         held = host.stream.store.total_bytes
@@ -193,7 +195,7 @@ class Assets:
             self.room.grow(storage, grown)
 
     def add(self, host: StreamHost) -> None:
-        """Register a stream. It can be found when everything else has been noted."""
+        """Register a stream. It becomes visible last, after all other bookkeeping."""
         cfg = host.stream.cfg
         self.recount(host)
         self._count(cfg, 1)
@@ -202,14 +204,14 @@ class Assets:
         self.hosts[cfg.name] = host
 
     def changed(self, host: StreamHost, old: StreamConfig) -> None:
-        """A stream has another configuration."""
+        """Update reservations and subjects after a change of configuration."""
         cfg = host.stream.cfg
         self._count(old, -1)
         self._count(cfg, 1)
         self.room.promise(cfg.storage, max(cfg.max_bytes, 0) - max(old.max_bytes, 0))
 
     def _count(self, cfg: StreamConfig, sign: int) -> None:
-        """Takes in a configuration, or out."""
+        """Add a configuration to the totals (sign 1), or remove it (sign -1)."""
         self.promised[cfg.storage] += sign * reservation_of(cfg)
         note = self._subjects.add if sign > 0 else self._subjects.remove
         for subject in set(cfg.subjects):
@@ -227,36 +229,36 @@ class Assets:
         self.room.promise(cfg.storage, -max(cfg.max_bytes, 0))
 
     def hold(self, storage: Storage, n: int) -> None:
-        """So many bytes more, or less, belong to streams that are being restored."""
+        """Add `n` bytes (negative: remove them) held by streams that are being restored."""
         self._used[storage] += n
         self.room.grow(storage, n)
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are limits that every message may meet."""
+        """Whether there are limits that any message may reach."""
         room, limits = self.room, self.limits
         is_configured = room.is_configured or limits.max_memory >= 0 or limits.max_storage >= 0
         return is_configured or room.is_disk_low
 
     def used(self, storage: Storage) -> int:
-        """Bytes held; only streams to which something happened are looked at again."""
+        """Return the bytes held; measures only the streams marked by `touch`."""
         for name in tuple(self._touched):
             self.recount(self.hosts[name])
         return self._used[storage]
 
     @property
     def consumers(self) -> int:
-        """How many there are; any thread may ask."""
+        """Return the number of consumers; may be called on any thread."""
         return sum(len(host.consumers) for host in list(self.hosts.values()))
 
     def room_left(self, storage: Storage) -> int:
-        """Bytes a stream may grow by before `room_for` must be asked."""
+        """Return how many bytes a stream may grow before the caller must call `room_for`."""
         most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
         account = most - self._used[storage] if most >= 0 else PLENTY
         return max(0, min(account, self.room.left(storage), PLENTY))
 
     def room_for(self, storage: Storage, n: int) -> ApiError | None:
-        """Whether a stream may grow by so many bytes; the account's limits, then the server's."""
+        """Return why a stream may not grow by `n` bytes: account limits first, then server's."""
         most = self.limits.max_memory if storage is Storage.MEMORY else self.limits.max_storage
         if 0 <= most < self._used[storage] + n:
             is_granted = not self.tiers or tier_of(1) in self.tiers

@@ -1,6 +1,6 @@
-"""Configurations by name, as they are: looked up when asked for, never copied.
+"""Configurations by name, as read-only views: each lookup reads the live object, nothing is copied.
 
-Judging one new stream or consumer needs a few of them at most, however many there are.
+The API rules check a new stream or consumer against few of the existing ones, however many exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StreamConfigs(Mapping[str, "StreamConfig"]):
-    """Of the streams of an account."""
+    """The configurations of an account's streams."""
 
     __slots__ = ("_hosts",)
 
@@ -34,7 +34,7 @@ class StreamConfigs(Mapping[str, "StreamConfig"]):
 
 
 class ConsumerConfigs(Mapping[str, "ConsumerConfig"]):
-    """Of the consumers of a stream."""
+    """The configurations of a stream's consumers."""
 
     __slots__ = ("_consumers",)
 

@@ -1,9 +1,10 @@
-"""Direct get: stored messages as messages, one or many, without the JSON of the API.
+"""Direct get: replies with stored messages as plain messages, one or many, not as API JSON.
 
-A request is answered in pieces. Each `Reading` holds what to send now and, unless it was the last,
-how to go on: at once if there is no Fetch among its effects (a piece is bounded, so that a large
-batch does not hold up everybody else), else when the block it names is in memory. What is removed
-between two pieces is passed over. Pure; reads only what the store shows to readers.
+The server replies in pieces. Each `Reading` holds the effects to perform now and, unless it is the
+last, the call that produces the next piece. If the effects contain a Fetch, the caller continues
+when that block is in memory, otherwise at once. A piece is bounded, so a large batch does not
+delay other clients. Messages removed between two pieces are skipped. Pure; reads only messages that
+the store makes visible to readers.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from penstock.store.contract import Store
 
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a batch may hold if its request does not say: the default of what may wait for a client."""
+"""Largest batch if the request sets no limit: the default of a client's pending bytes."""
 PIECE_BYTES_MAX: Final = 1024 * 1024
-"""A piece of an answer ends with the message that makes it so large."""
+"""A piece ends with the message that reaches this size."""
 SUBJECTS_MAX: Final = 1024
-"""Subjects whose last messages can be asked for at once."""
+"""Most subjects whose last messages one request can get."""
 
 LEVEL_STATUS: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
 EMPTY_STATUS: Final = b"NATS/1.0 408 Empty Request\r\n\r\n"
@@ -50,19 +51,19 @@ NO_RESULTS_STATUS: Final = b"NATS/1.0 404 No Results\r\n\r\n"
 TOO_MANY_STATUS: Final = b"NATS/1.0 413 Too Many Results\r\n\r\n"
 
 _NAME_TOKENS: Final = 5
-"""`$JS.API.DIRECT.GET.<stream>`; what follows is a subject."""
+"""The tokens of `$JS.API.DIRECT.GET.<stream>`; the rest is a subject."""
 _LEVEL: Final = REQUIRED_LEVEL_HEADER.encode()
 
 
 class Reading(NamedTuple):
-    """A piece of an answer, and how to go on; None if it was the last."""
+    """One piece of a reply, and the call for the next piece; None if this is the last."""
 
     effects: list[Effect]
     again: Callable[[], Reading] | None = None
 
 
 class GetTarget(NamedTuple):
-    """Where is read, and whom the answer is for."""
+    """The store to read, and the subject to reply to."""
 
     store: Store
     stream: str
@@ -73,9 +74,9 @@ class GetTarget(NamedTuple):
 def direct_get(
     store: Store, stream: str, msg: Inbound, *, bytes_max: int = BATCH_BYTES_MAX
 ) -> Reading:
-    """The first piece of the answer to `$JS.API.DIRECT.GET.<stream>[.<subject>]`.
+    """Return the first piece of the reply to `$JS.API.DIRECT.GET.<stream>[.<subject>]`.
 
-    `stream` is the name of the one that answers, which a mirror may do for its origin.
+    `stream` is the name of the stream that replies; a mirror may reply for its origin.
     """
     if not msg.reply:
         return Reading([])
@@ -93,7 +94,7 @@ def direct_get(
 
 
 def _read(msg: Inbound, subject: str | None) -> MsgGetRequest | bytes:
-    """What is asked for, or the status that refuses it."""
+    """Return the parsed request, or the status that refuses it."""
     if msg.header:
         level = headers.get(msg.header, _LEVEL)
         if level and demands_too_much(level.decode(errors="replace")):
@@ -120,7 +121,7 @@ def _read(msg: Inbound, subject: str | None) -> MsgGetRequest | bytes:
 
 
 def _by_subject(request: MsgGetRequest, subject: str) -> MsgGetRequest | bytes:
-    """The form with a subject takes nothing else that would choose."""
+    """Return the request for a subject; refuse a body that selects messages, too."""
     chooses = (
         names_a_message(request)
         or request.multi_last
@@ -148,7 +149,7 @@ def _status(target: GetTarget, status: bytes) -> Reading:
 
 
 def _header(stream: str, record: MessageRecord, more: str = "") -> bytes:
-    """The message's own lines, then where it is from."""
+    """Return the message's own header lines, followed by its origin."""
     own = record.header[:-2] if len(record.header) > 2 else b"NATS/1.0\r\n"
     origin = (
         f"Nats-Stream: {stream}\r\nNats-Subject: {record.subject}\r\n"
@@ -158,7 +159,7 @@ def _header(stream: str, record: MessageRecord, more: str = "") -> bytes:
 
 
 class _Pieces:
-    """Messages one after the other until enough were sent, and a status that ends them."""
+    """Sends messages until a limit is reached, then a status that ends the batch."""
 
     def __init__(self, target: GetTarget, request: MsgGetRequest, at_most: int) -> None:
         self._target = target
@@ -168,7 +169,7 @@ class _Pieces:
         self._last_seq = 0
 
     def go_on(self) -> Reading:
-        """The next piece."""
+        """Return the next piece."""
         effects: list[Effect] = []
         piece_bytes = 0
         while self._left > 0:
@@ -195,15 +196,15 @@ class _Pieces:
         return Send(self._target.reply, record.payload, header)
 
     def _take(self) -> MessageRecord | Cold | None:
-        """The next message, if there is one."""
+        """Return the next message, if there is one."""
         raise NotImplementedError
 
     def _count_down(self) -> int:
-        """One message was taken: how many are left."""
+        """Count one message as sent; return how many are left."""
         raise NotImplementedError
 
     def _end(self) -> bytes:
-        """The status that ends the answer."""
+        """Return the status that ends the reply."""
         raise NotImplementedError
 
 
@@ -212,7 +213,7 @@ def _counts(pending: int, last_seq: int) -> str:
 
 
 class _Range(_Pieces):
-    """The messages a filter matches, from a sequence or time on."""
+    """The messages that match a filter, from a sequence or time on."""
 
     def __init__(self, target: GetTarget, request: MsgGetRequest) -> None:
         super().__init__(target, request, request.batch)
@@ -228,7 +229,7 @@ class _Range(_Pieces):
         return found
 
     def _count_down(self) -> int:
-        # Only messages with headers are counted, as in the reference.
+        # Only messages sent with headers are counted, as in the reference.
         self._pending = max(self._pending - 1, 0)
         return self._pending
 
@@ -242,7 +243,7 @@ class _Range(_Pieces):
 
 
 def _last_of_many(target: GetTarget, request: MsgGetRequest) -> Reading:
-    """The last messages of the subjects some filter matches, as of a sequence or time."""
+    """Return the last message of each subject that matches a filter, as of a sequence or time."""
     store = target.store
     visible = store.visible_seq
     up_to = request.up_to_seq or visible
@@ -251,7 +252,7 @@ def _last_of_many(target: GetTarget, request: MsgGetRequest) -> Reading:
         if after <= store.state().first_seq:
             return _status(target, NO_RESULTS_STATUS)
         up_to = after - 1
-    # Counting is cheaper than listing, but counts as of now.
+    # Counting is cheaper than listing, but always counts the present state.
     if up_to >= visible:
         subjects = store.num_pending(1, request.multi_last, last_per_subject=True)
         if subjects > SUBJECTS_MAX:
@@ -265,13 +266,13 @@ def _last_of_many(target: GetTarget, request: MsgGetRequest) -> Reading:
 
 
 class _Lasts(_Pieces):
-    """The last message of each of several subjects, by sequence."""
+    """The last message of each of several subjects, in sequence order."""
 
     def __init__(
         self, target: GetTarget, request: MsgGetRequest, up_to: int, seqs: array[int]
     ) -> None:
         super().__init__(target, request, request.batch if request.batch > 0 else SUBJECTS_MAX)
-        self._no_hdr = False  # asked for or not, as in the reference
+        self._no_hdr = False  # the reference ignores the request's no_hdr here
         self._up_to = up_to
         self._seqs = seqs
         self._at = bisect_left(seqs, request.seq)

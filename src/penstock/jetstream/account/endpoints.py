@@ -1,30 +1,30 @@
-"""The JetStream API: from a subject to the handler that serves it.
+"""The JetStream API: maps a request subject to the handler that serves it.
 
 A table lists the subjects, how many names each takes, and the type of its response. A handler
-returns the response or the refusal; `HeldRequest` names the stream whose disk must have the change before
-the response leaves. An unknown subject gets no response.
+returns the response or the refusal; `HeldRequest` names the stream whose disk must have the change
+before the response leaves. A request with an unknown subject gets no response.
 
-A handler whose work grows with what is stored or listed works in steps. It returns a generator,
-usually by being one or by returning one after its first checks:
+A handler whose work grows with the amount of stored or listed data works in steps. It returns a
+generator, usually by being one or by returning one after its first checks:
 
-    def purge(call: Call) -> Outcome | Steps:
+    def purge(call: ApiCall) -> Outcome | Steps:
         ...                                # checks; a refusal is returned as always
         return _purge_in_steps(call, host)
 
-    def _purge_in_steps(call: Call, host: StreamHost) -> Steps:
+    def _purge_in_steps(call: ApiCall, host: StreamHost) -> Steps:
         while more:
             ...                            # one slice: at most about a millisecond
-            yield None                     # others are served; or: yield Wait(host, cold)
-        return Held(response, host)        # the outcome, as any handler's
+            yield None                     # let others be served; or: yield Wait(host, cold)
+        return HeldRequest(response, host) # the outcome, as any handler's
 
-Between two slices the state may change: messages are stored and removed, consumers come and go. No
-other API request of the account on the same stream runs, nor one of the same client; with
-`Endpoint.is_serial` none that changes which streams exist or what they capture. The handler yields
-`Wait(host, cold)` to be resumed when a block is in memory, and a `DiskWork` to be resumed when that
-has run on a disk thread; with `Endpoint.is_brief` requests about other consumers of the same stream
-run meanwhile. If the stream is closed meanwhile,
-the generator is closed (`finally` runs) and the client gets "stream not found"; an exception is
-answered with a 500. When the server stops, the generator is closed and no response is sent.
+Between two slices the state may change: messages are stored and removed, consumers are created and
+deleted. No other API request of the account on the same stream runs, nor one of the same client;
+with `Endpoint.is_serial`, none that changes which streams exist or what they capture. The handler
+yields `Wait(host, cold)` to be resumed when a block is in memory, and a `DiskWork` to be resumed
+when that has run on a disk thread; with `Endpoint.is_brief`, requests about other consumers of the
+same stream run meanwhile. If the stream is closed meanwhile, the generator is closed (`finally`
+runs) and the client gets "stream not found". If a handler raises, the client gets a 500. When the
+server stops, it closes the generator and sends no response.
 """
 
 from __future__ import annotations
@@ -55,52 +55,52 @@ if TYPE_CHECKING:
     from penstock.store.contract import Cold
 
 FIRST_NAME: Final = 2
-"""Where the part behind `$JS.API` begins."""
+"""Index of the first token after `$JS.API`."""
 FAILED: Final = refusals.STREAM_GENERAL_ERROR(err="internal failure, the server's log has details")
 """The reply to a request whose handler raised."""
 
 
 class Request(NamedTuple):
-    """One call of the API."""
+    """One API request."""
 
     subject: str
     reply: str
     header: bytes
     body: bytes
     client: object = None
-    """Who asks, for the audit; whatever the edge knows a client by."""
+    """The requesting client, for the audit: the object by which the server knows it."""
 
 
 class HeldRequest(NamedTuple):
-    """An answer that must not be said before a stream's disk has what it says."""
+    """A reply that must not leave before the stream's disk has the change it reports."""
 
     response: Response
     host: StreamHost
     header: bytes = b""
     then: tuple[Effect, ...] = ()
-    """What follows the answer."""
+    """Effects that follow the reply."""
 
 
 Reply: TypeAlias = Response | HeldRequest | ApiError
 Outcome: TypeAlias = Reply | None
-"""None: the handler answers by itself, or not at all."""
+"""None: the handler replies by itself, or not at all."""
 
 
 class Wait(NamedTuple):
-    """A step needs a block of a stream in memory."""
+    """Yielded by a step that needs a block of a stream in memory."""
 
     host: StreamHost
     cold: Cold
 
 
 Pause: TypeAlias = "Wait | DiskWork[Any] | Vacancy | None"
-"""What a step waits for: a block, file work of its own or of others, or its next turn."""
+"""What a step waits for: a block, its own file work, other file work, or (None) its next turn."""
 
 Steps: TypeAlias = Generator[Pause, None, Outcome]
-"""A handler that works in slices; each `yield` lets others be served."""
+"""A handler that works in slices; at each `yield` the server serves others."""
 
 Running: TypeAlias = Generator[Pause, None, None]
-"""A request whose steps run; it answers by itself when it ends."""
+"""A request whose steps run; it sends its reply when it ends."""
 
 
 class _SerialKey(NamedTuple):
@@ -116,48 +116,48 @@ def consumer_key(stream: str, consumer: str) -> Hashable:
 
 
 class Port(Protocol):
-    """What handlers ask of the edge."""
+    """What handlers require from the server."""
 
     def serve(self, host: StreamHost) -> None:
-        """The stream takes messages from now on, on the subjects it has now."""
+        """Route messages to the stream, on its current subjects, from now on."""
 
     def retire(self, host: StreamHost) -> None:
-        """The stream takes no more messages."""
+        """Route no more messages to the stream."""
 
     def watch(self, host: StreamHost, consumer: Consumer) -> None:
-        """Tell a push consumer when its subscribers come and go."""
+        """Notify a push consumer when its subscribers come and go."""
 
     def unwatch(self, consumer: Consumer) -> None:
-        """The consumer is gone, or delivers elsewhere."""
+        """Stop `watch`: the consumer is deleted, or delivers to another subject."""
 
     def mark(self, host: StreamHost) -> None:
-        """Something happened to the stream or its consumers."""
+        """Schedule a turn of the stream: it or its consumers changed."""
 
     def freeze(self, host: StreamHost, *, frozen: bool) -> None:
-        """Begin no commit and no other work on the stream's files, or do so again."""
+        """Suspend commits and other work on the stream's files, or resume them."""
 
     def perform(self, effects: list[Effect]) -> None:
-        """Carry these out now."""
+        """Perform these effects now."""
 
     @property
     def num_transfers(self) -> int:
-        """Archives that are on their way."""
+        """Return how many archives are being transferred."""
 
     def begin(self, transfer: Transfer) -> None:
-        """An archive is on its way from now on."""
+        """Start the transfer of an archive."""
 
     def sweep(self) -> None:
-        """Streams were deleted: take away what is left of them, some time."""
+        """Remove the files of deleted streams at some later time."""
 
     def describe_client(self, request: Request) -> AdvisoryClient:
-        """Who asks, as advisories show it."""
+        """Return the requesting client, as advisories show it."""
 
     def failed(self, request: Request, error: Exception) -> None:
         """Log that the handler of a request raised: a defect of this server."""
 
 
 class ApiCall(NamedTuple):
-    """What a handler works with."""
+    """The arguments of a handler."""
 
     assets: Assets
     port: Port
@@ -165,11 +165,11 @@ class ApiCall(NamedTuple):
     request: Request
     now_ns: int
     is_heard: bool = True
-    """Whether somebody receives the response; if not, its content need not be built."""
+    """Whether a subscriber receives the response; if not, the handler need not build it."""
 
 
 class Endpoint(NamedTuple):
-    """One kind of request: what its answer is, who makes it, how many names its subject has."""
+    """One kind of request: its response type, its handler, and how many names its subject has."""
 
     response: type[Response]
     handler: Callable[[ApiCall], Outcome | Steps]
@@ -179,8 +179,8 @@ class Endpoint(NamedTuple):
     is_serial: bool = False
     """Whether it changes which streams exist, or what they capture."""
     is_brief: bool = False
-    """Whether its change is in memory before it waits for the disk, and names a consumer: then
-    requests about other consumers of the stream need not wait for the disk, too."""
+    """Whether it names a consumer and changes memory before it waits for the disk: requests about
+    other consumers of the stream then need not wait for that disk write."""
 
 
 class Endpoints:
@@ -195,7 +195,7 @@ class Endpoints:
         self._is_system = is_system
 
     def handle(self, request: Request, now_ns: int) -> Running | None:
-        """Serve a request, or return its steps: the caller runs them to the end or closes them."""
+        """Serve a request, or return its steps, which the caller runs to the end or closes."""
         tokens = request.subject.split(".")[FIRST_NAME:]
         found = self._find(tokens)
         if found is None:
@@ -220,7 +220,7 @@ class Endpoints:
         return None
 
     def _run(self, endpoint: Endpoint, call: ApiCall, steps: Steps) -> Running:
-        """Run the steps of a handler, then answer."""
+        """Run the steps of a handler, then reply."""
         host = self._assets.hosts.get(call.names[0]) if call.names else None
         outcome: Outcome = None
         try:
@@ -239,14 +239,14 @@ class Endpoints:
         self._answer(endpoint, call.request, outcome)
 
     def _close(self, request: Request, steps: Steps) -> None:
-        """End the steps of a handler where they are."""
+        """Close the steps of a handler where they are."""
         try:
             steps.close()
         except Exception as error:
             self._port.failed(request, error)
 
     def keys(self, request: Request) -> Keys:
-        """Return what the request must not overtake others on: its client, its stream."""
+        """Return the keys on which the request must keep its order: its client, its stream."""
         found = self._find(request.subject.split(".")[FIRST_NAME:])
         keys: list[Hashable] = [] if request.client is None else [request.client]
         if found is None:
@@ -268,7 +268,7 @@ class Endpoints:
         return None
 
     def _refusal(self, request: Request) -> ApiError | None:
-        """What is refused whatever is asked."""
+        """Return a refusal that applies to every kind of request."""
         if not self._assets.is_enabled:
             return refusals.NOT_ENABLED_FOR_ACCOUNT
         return level_refusal(request.header)
@@ -284,14 +284,14 @@ class Endpoints:
             self._send(outcome, said)
 
     def _fail(self, endpoint: Endpoint, request: Request, error: Exception) -> None:
-        """Report a handler that raised, and answer that it failed."""
+        """Log that a handler raised, and reply with an error."""
         self._port.failed(request, error)
         self._send(FAILED, self._said(endpoint, request, FAILED))
 
     def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
-        """Return the reply and the audit event, as far as somebody receives them.
+        """Return the reply and the audit event, as far as they have subscribers.
 
-        Nothing has been sent when this raises.
+        If this raises, nothing has been sent.
         """
         is_error = isinstance(outcome, ApiError)
         if isinstance(outcome, ApiError):
@@ -312,16 +312,16 @@ class Endpoints:
         return effects
 
     def _is_heard(self, request: Request) -> bool:
-        """Return whether somebody listens on the reply subject."""
+        """Return whether the reply subject has a subscriber."""
         return bool(request.reply) and self._assets.ambient.has_interest(request.reply, None)
 
     def _is_watched(self, endpoint: Endpoint, *, is_error: bool = False) -> bool:
-        """Return whether somebody receives the audit event of the request."""
+        """Return whether the audit event of the request has a subscriber."""
         is_audited = endpoint.is_audited or is_error
         return is_audited and self._assets.ambient.has_interest(api_subjects.API_AUDIT, None)
 
     def _send(self, outcome: Reply, effects: list[Effect]) -> None:
-        """Send the reply, now or when the disk has what it says."""
+        """Send the reply now, or when the disk has the change it reports."""
         if isinstance(outcome, HeldRequest):
             outcome.host.held.extend((*effects, *outcome.then))
             self._port.mark(outcome.host)
@@ -342,7 +342,7 @@ class Endpoints:
 
 
 def level_refusal(header: bytes) -> ApiError | None:
-    """Whether a request needs a newer server than this one."""
+    """Return the refusal of a request that needs a newer API level; None if it does not."""
     demanded = headers.get(header, REQUIRED_LEVEL_HEADER.encode()) if header else None
     if not demanded or not demands_too_much(demanded.decode(errors="replace")):
         return None

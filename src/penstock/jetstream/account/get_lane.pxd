@@ -1,4 +1,4 @@
-"""C surface of the lane of direct reads."""
+"""C interface of the direct-get lane."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,18 +10,18 @@ from penstock.subjects.trie cimport SubList
 
 cdef class GetSource:
     cdef MessageLog log
-    cdef bytes origin             # the header lines up to the subject
+    cdef bytes origin             # header lines up to the subject
 
 
 cdef class GetLane(Lane):
     cdef Router router
     cdef SubList interest
-    cdef dict sources             # name of a stream -> GetSource
-    cdef bytes latest_name        # most reads are of the stream of the one before
+    cdef dict sources             # stream name -> GetSource
+    cdef bytes latest_name        # the stream of the last read; most reads repeat it
     cdef GetSource latest
-    cdef int64_t second           # whose text is kept
+    cdef int64_t second           # the second that `second_text` shows
     cdef char second_text[19]
-    cdef char* answer             # room for one, kept for the next
+    cdef char* answer             # buffer for one reply, reused by the next
     cdef size_t answer_cap
 
     cdef GetSource source_of(self, const char* name, size_t n)

@@ -1,10 +1,12 @@
-"""The lane of direct reads: the last message of a subject is answered where it is asked for, in C.
+"""The direct-get lane: replies with the last message of a subject in C, without Python calls.
 
 Takes `$JS.API.DIRECT.GET.<stream>.<subject>` without body or headers, for a literal subject whose
-message is in memory: what a bucket's get is. All else of the API goes to the callback, and with it
-whatever follows in the same turn. `directget` is the meaning of both; a test compares them.
+message is in memory; a KV get is such a request. Every other API request goes to the callback, and
+so do the requests after it in the same turn. `direct_get` defines the behaviour of both; a test
+compares them.
 
-Reads only what a store shows to readers. Which streams may be read so, `open` is told.
+Reads only messages that the store makes visible to readers. `DirectReads` calls `open` for each
+stream that may be read this way; the server calls `clear` when that set may have changed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -20,16 +22,16 @@ from penstock.subjects.trie_nodes cimport has_empty_token, has_wildcard, xreallo
 
 cdef enum:
     PREFIX_LEN = 19
-    LINES_BYTES_MAX = 256       # of an answer, all that is neither copied nor the stream's name
-    ANSWER_KEPT_BYTES = 65536   # of the room for an answer, between two of them
+    LINES_BYTES_MAX = 256       # of a reply, without the copied parts and the stream's name
+    ANSWER_KEPT_BYTES = 65536   # buffer size kept between two replies
     FRACTION_DIGITS = 9
-    TIME_LEN = 19               # of a time without its fraction
+    TIME_LEN = 19               # length of a time without its fraction
     DAY_SECONDS = 86400
 
 cdef enum Finding:
     FOUND = 0
     MISSING = 1
-    ELSEWHERE = 2               # not for this lane: cold, damaged, without a time
+    ELSEWHERE = 2               # leave to the callback: cold, damaged, without a time
 
 cdef const char* PREFIX = b"$JS.API.DIRECT.GET."
 cdef const char* BARE = b"NATS/1.0\r\n"
@@ -57,18 +59,18 @@ cdef class GetLane(Lane):
         free(self.answer)
 
     def open(self, str stream not None, MessageLog log not None) -> None:
-        """From now on it answers reads of this stream."""
+        """Serve reads of this stream from now on."""
         name = stream.encode("utf-8", "surrogateescape")
         origin = b"Nats-Stream: %b\r\nNats-Subject: " % name
         self.sources[name] = GetSource(log, origin)
 
     def clear(self) -> None:
-        """Streams have changed: it answers for none until it is told anew."""
+        """Serve no stream until `open` is called again: streams have changed."""
         self.sources.clear()
         self.latest = self.latest_name = None
 
     def __len__(self) -> int:
-        """For how many streams it answers."""
+        """Return the number of streams it serves."""
         return len(self.sources)
 
     cdef bint take(self, Message* msg) noexcept:
@@ -128,7 +130,7 @@ cdef class GetLane(Lane):
             return ELSEWHERE
         return FOUND if view.kind == MESSAGE and view.ts > 0 else ELSEWHERE
 
-    # -- answers
+    # -- replies
 
     cdef void send(self, Message* request, GetSource source, RecordView* view) noexcept:
         cdef Message msg
@@ -192,7 +194,7 @@ cdef class GetLane(Lane):
         return self.answer
 
     cdef char* put_time(self, char* at, int64_t ts) noexcept nogil:
-        """RFC 3339 in UTC, the fraction without trailing zeros."""
+        """Write a time as RFC 3339 in UTC, the fraction without trailing zeros."""
         cdef int64_t second = ts // SECOND_NS, fraction = ts % SECOND_NS
         cdef int i
         if second != self.second:
@@ -225,8 +227,8 @@ cdef void put_digits(char* at, int64_t value, int n) noexcept nogil:
 
 
 cdef void put_second(char* at, int64_t second) noexcept nogil:
-    """YYYY-MM-DDTHH:MM:SS of a second since 1970, by years that begin in March: the day that
-    comes and goes is their last."""
+    """Write YYYY-MM-DDTHH:MM:SS for a second since 1970. Counts years from March, so that a leap
+    day is the last day of its year."""
     cdef int64_t day = second // DAY_SECONDS + 719468, left = second % DAY_SECONDS
     cdef int64_t era = day // 146097, of_era = day % 146097
     cdef int64_t year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365

@@ -1,7 +1,7 @@
-"""Reading one message: which one a request chooses, and the answer of STREAM.MSG.GET.
+"""Selects the one message that a get request names, and builds the reply of STREAM.MSG.GET.
 
-The choice is shared with direct get, which only answers differently. Pure: a message whose block
-is not in memory is a `Cold`, and the same question is asked again when it is.
+Direct get uses the same selection and only replies differently. Pure functions: if the block of the
+message is not in memory they return a `Cold`, and the caller repeats the call once it is loaded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def is_contradiction(request: MsgGetRequest) -> bool:
-    """Whether a request names its message in two ways. A subject to look for goes with a start."""
+    """Whether a request names its message in two ways; `next_by_subj` may go with a start."""
     ways = (request.seq > 0, bool(request.last_by_subj), request.start_time is not None)
     return sum(ways) > 1 or bool(request.last_by_subj and request.next_by_subj)
 
 
 def names_a_message(request: MsgGetRequest) -> bool:
-    """Whether a request names one message in some way."""
+    """Whether a request names a message in any way."""
     return bool(
         request.seq
         or request.last_by_subj
@@ -34,7 +34,7 @@ def names_a_message(request: MsgGetRequest) -> bool:
 
 
 def refuse_get(request: MsgGetRequest) -> ApiError | None:
-    """Why a request does not choose one message, whatever stream it is for."""
+    """Return why a request does not select exactly one message of any stream; None if it does."""
     is_batch = request.batch > 0 or request.max_bytes > 0
     if is_batch or not names_a_message(request) or is_contradiction(request):
         return BAD_REQUEST
@@ -42,12 +42,12 @@ def refuse_get(request: MsgGetRequest) -> ApiError | None:
 
 
 def start_of(store: Store, request: MsgGetRequest) -> int:
-    """The sequence a request begins at; 0 if it does not say."""
+    """Return the sequence at which a request starts; 0 if it names none."""
     return request.seq if request.start_time is None else store.seq_at_time(request.start_time)
 
 
 def choose(store: Store, request: MsgGetRequest) -> MessageRecord | Cold | None:
-    """The one message a request asks for; None if there is none."""
+    """Return the message a request selects; None if there is none."""
     start = start_of(store, request)
     if request.next_by_subj:
         return store.next_match((request.next_by_subj,), max(start, 1))
@@ -56,7 +56,7 @@ def choose(store: Store, request: MsgGetRequest) -> MessageRecord | Cold | None:
 
 
 def get_message(store: Store, request: MsgGetRequest) -> StoredMessage | ApiError | Cold:
-    """The answer of STREAM.MSG.GET, or why there is none."""
+    """Return the reply of STREAM.MSG.GET, or the error."""
     refused = refuse_get(request)
     if refused is not None:
         return refused

@@ -1,4 +1,4 @@
-"""What the operator decided for all accounts of a server; numbers of 0 are no limit."""
+"""Settings of the operator that apply to all accounts of a server; a number of 0 is no limit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Policy(NamedTuple):
-    """How this server keeps and judges streams."""
+    """How this server stores streams and checks requests."""
 
     strict: bool = True
-    """Whether requests with unknown fields are refused."""
+    """Whether the API refuses requests with unknown fields."""
     lazy: bool = False
-    """Whether acknowledgements may come before the sync."""
+    """Whether the server may send publish acks before the sync."""
     key: ServerKey | None = None
-    """What files are encrypted with; None: they are not."""
+    """The key for new files; None: files are not encrypted."""
     former_keys: tuple[ServerKey, ...] = ()
-    """What they may still be encrypted with."""
+    """Older keys that existing files may be encrypted with."""
     key_salt: bytes | None = None
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -33,7 +33,7 @@ class Policy(NamedTuple):
 
 
 def consumer_caps(policy: Policy, limits: AccountLimits) -> ConsumerCaps:
-    """What server and account allow a consumer."""
+    """Return the limits that the server and the account set for a consumer."""
     return ConsumerCaps(
         server_max_ack_pending=policy.max_ack_pending,
         server_max_batch=policy.max_request_batch,

@@ -1,21 +1,22 @@
-"""The API requests that wait: one bounded queue per account, served round robin within a budget.
+"""The waiting API requests: one bounded queue per account, served round robin within a time budget.
 
-A request is served at once if it follows no waiting request and the turn has time left. Otherwise
-it waits, and `ServerQueue.run` serves it in a later turn: one request, or one step of a request,
-of each account in rotation. Requests that share a key (a client, a stream) are served in the order
-in which they came; a request of several keys waits until it has each of them.
+A request is served at once if no earlier request with one of its keys waits or runs and the turn
+has time left. Otherwise it waits, and `ServerQueue.run` serves it in a later turn: one request, or
+one step of a request, of each account in rotation. Invariant: requests that share a key (a client,
+a stream) are served in arrival order; a request with several keys waits until it has all of them.
 
-A request has a key alone until it ends. It may have some of its keys only until it waits for the
-disk (`Keys.brief`): its change is in memory then, and from there on it shares these keys with other
-such requests. So consumers are created one after the other and written to disk together, while a
-request that must see the outcome of all of them waits for their end.
+A request owns a key exclusively until it ends. It may own some of its keys only until it waits for
+the disk (`Keys.brief`): its change is in memory by then, and from there on it shares these keys
+with other such requests. So consumers are created one after the other and written to disk together,
+while a request that must see the result of all of them waits until they end.
 
 A handler that works in steps returns a generator (`endpoints.Steps`). The queue calls `next` on it
-while the turn has time; its keys stay taken until it ends, so later requests on the same stream
-and of the same client wait and all others go on.
+while the turn has time; it keeps its keys until it ends, so later requests on the same stream and
+of the same client wait and all others proceed.
 
-Pure: the caller passes the clock. The server calls `run` from the event loop when `wake` was
-called, `resume` when what a step waits for is there, and `close` when it stops.
+Pure: the caller passes the clock. The server calls `run` from the event loop after `wake` was
+called, the `resume` callback when the event a step waits for has happened, and `close` when it
+stops.
 """
 
 from __future__ import annotations
@@ -29,42 +30,42 @@ if TYPE_CHECKING:
     from penstock.jetstream.account.endpoints import Pause, Request, Running
 
 API_BUDGET_NS: Final = 3_000_000
-"""How long API requests are served in one turn of the loop; then clients come first."""
+"""How long one turn of the loop serves API requests before it returns to clients."""
 REQUESTS_WAITING_MAX: Final = 10_000
-"""Requests of one account that wait; with one more, all of them are dropped."""
+"""Waiting requests per account; one more drops all of them."""
 CLIENT_REQUESTS_MAX: Final = 256
-"""Requests of one client that wait before the server stops reading from it."""
+"""Waiting requests per client; beyond this the server stops reading from the client."""
 
 
 class Keys(NamedTuple):
-    """What a request must not overtake others on."""
+    """The keys on which a request must not overtake earlier requests."""
 
     alone: tuple[Hashable, ...] = ()
-    """Kept from its beginning to its end; no other request has them meanwhile."""
+    """Owned from start to end; no other request has them meanwhile."""
     brief: tuple[Hashable, ...] = ()
-    """Kept until it waits for the disk, then shared with requests that have them briefly, too."""
+    """Owned until the request waits for the disk, then shared with others that list them here."""
 
 
 class QueuePort(Protocol):
-    """What an account's queue asks of the server."""
+    """What an account's queue requires from the server."""
 
     def begin(self, request: Request) -> Running | None:
         """Serve a request; return its steps if it works in steps. Neither may raise."""
 
     def keys(self, request: Request) -> Keys:
-        """Return what the request must not overtake others on."""
+        """Return the keys on which the request must not overtake earlier requests."""
 
     def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
-        """Call `resume` when a step has what it waits for."""
+        """Call `resume` when the event that a step waits for has happened."""
 
     def pause(self, client: object) -> None:
-        """Read no more from a client that has many requests waiting."""
+        """Stop reading from a client that has too many waiting requests."""
 
     def unpause(self, client: object) -> None:
         """Read from the client again."""
 
     def dropped(self, count: int) -> None:
-        """Report that so many requests were dropped."""
+        """Report that `count` requests were dropped."""
 
 
 class Entry:
@@ -76,15 +77,15 @@ class Entry:
         self.request = request
         self.keys = keys
         self.missing = 0
-        """How many of its keys it waits for."""
+        """How many of its keys it still waits for."""
         self.is_sharing = False
-        """Whether it shares its brief keys: it has waited for the disk."""
+        """Whether it shares its brief keys, because it has waited for the disk."""
         self.steps: Running | None = None
         self.wait: Pause = None
 
 
 class Line:
-    """The requests that have a key, and those that wait for it, in order."""
+    """The requests that hold a key, and those that wait for it, in order."""
 
     __slots__ = ("owner", "sharers", "waiting")
 
@@ -102,7 +103,7 @@ class Line:
 
 
 class ServerQueue:
-    """The queues of all accounts, and the order in which they are served."""
+    """The queues of all accounts, and the rotation in which they are served."""
 
     def __init__(
         self,
@@ -113,17 +114,17 @@ class ServerQueue:
         self._clock_ns = clock_ns
         self._note = note
         self._wake = wake
-        self._order: deque[AccountQueue] = deque()  # accounts with something ready, each once
+        self._order: deque[AccountQueue] = deque()  # accounts with ready requests, each once
         self._is_running = False
 
     def has_work(self, account: AccountQueue) -> None:
-        """Put an account at the end of the rotation."""
+        """Append an account to the rotation."""
         if not self._order and not self._is_running:
             self._wake()
         self._order.append(account)
 
     def run(self, budget_ns: int = API_BUDGET_NS) -> bool:
-        """Serve requests until the budget is spent, at least one; return whether there was any."""
+        """Serve at least one request, until the budget is spent; return whether there was any."""
         if not self._order:
             return False
         began_ns = self._clock_ns()
@@ -149,7 +150,7 @@ class ServerQueue:
         return True
 
     def forget(self, account: AccountQueue) -> None:
-        """Take a closed account out of the rotation."""
+        """Remove a closed account from the rotation."""
         if account in self._order:
             self._order.remove(account)
 
@@ -164,32 +165,32 @@ class AccountQueue:
         self._port = port
         self._waiting_max = waiting_max
         self.lines: dict[Hashable, Line] = {}
-        """By key, the requests that wait or run, in order; only the queue changes it."""
+        """The requests that wait or run, in order, by key; only the queue changes it."""
         self._ready: deque[Entry] = deque()
         self._stepping: dict[Entry, None] = {}
         self._paused: set[object] = set()
         self._is_closed = False
         self.waiting = 0
-        """Requests that nothing was done for yet."""
+        """Requests whose handler has not started."""
         self.is_listed = False
         self.is_held = False
-        """Whether everything waits: the account's streams are still being opened."""
+        """Whether all requests wait because the account's streams are still being opened."""
 
     def __len__(self) -> int:
-        """Requests that wait or whose steps run."""
+        """Return the number of requests that wait or whose steps run."""
         return self.waiting + len(self._stepping)
 
     def hold(self) -> None:
-        """Serve nothing until `release`; the bounds on what waits are the same."""
+        """Serve no request until `release`; the limits on waiting requests still apply."""
         self.is_held = True
 
     def release(self) -> None:
-        """Serve what waits, in order."""
+        """Serve the waiting requests, in order."""
         self.is_held = False
         self.list_if_ready()
 
     def submit(self, request: Request, *, is_late: bool) -> None:
-        """Serve a request now, or as soon as its turn comes; `is_late`: not in this turn."""
+        """Serve a request now, or when its turn comes; with `is_late`, not in this turn."""
         if self._is_closed:
             return
         keys = self._port.keys(request)
@@ -205,7 +206,7 @@ class AccountQueue:
             self._line_up(entry)
 
     def run_steps(self, request: Request, keys: Keys, steps: Running) -> None:
-        """Run steps of the server's own, in order with requests; they are never dropped."""
+        """Run the server's own steps, in order with requests; they are never dropped."""
         if self._is_closed:
             steps.close()
             return
@@ -215,7 +216,7 @@ class AccountQueue:
         self._line_up(entry)
 
     def _are_free(self, keys: Keys) -> bool:
-        """Return whether a request with these keys need not wait for another one."""
+        """Return whether a request with these keys can start without waiting for another one."""
         lines = self.lines
         if not lines:
             return True
@@ -264,7 +265,7 @@ class AccountQueue:
             entry.missing += 1
 
     def _share(self, entry: Entry) -> None:
-        """The request waits for the disk: others may have its brief keys, too."""
+        """Share the brief keys of a request that waits for the disk."""
         if entry.is_sharing or not entry.keys.brief:
             return
         entry.is_sharing = True
@@ -276,7 +277,7 @@ class AccountQueue:
         self.list_if_ready()
 
     def _admit_next(self, key: Hashable, line: Line) -> None:
-        """Give the key to the request that waits for it next, if it may have it now."""
+        """Give the key to the next waiting request, if it may have it now."""
         if not line.waiting:
             if not len(line):
                 del self.lines[key]
@@ -289,7 +290,7 @@ class AccountQueue:
                 self._ready.append(following)
 
     def list_if_ready(self) -> None:
-        """Enter the rotation of the server if there is something to do."""
+        """Enter the server's rotation if a request is ready."""
         if self._ready and not self.is_listed and not self.is_held:
             self.is_listed = True
             self._server.has_work(self)
@@ -333,13 +334,13 @@ class AccountQueue:
             self.list_if_ready()
 
     def resume_all(self, host: object) -> None:
-        """A stream is closed: the steps that wait for one of its blocks must see that."""
+        """Resume the steps that wait for a block of a closed stream, so that they see the close."""
         for entry in list(self._stepping):
             if entry.wait is not None and entry.wait.host is host:
                 self._resume(entry)
 
     def _end(self, entry: Entry) -> None:
-        """Let those go on that came after the request."""
+        """Release the keys of a finished request to the requests after it."""
         for key in (*entry.keys.alone, *entry.keys.brief):
             line = self.lines[key]
             if line.owner is entry:
@@ -353,12 +354,12 @@ class AccountQueue:
             self._port.unpause(client)
 
     def _drop_waiting(self) -> None:
-        """Drop every request that nothing was done for yet, as the reference does."""
+        """Drop every request whose handler has not started, as the reference does."""
         count, self.waiting = self.waiting, 0
         self.lines.clear()
         self._ready.clear()
         for entry in sorted(self._stepping, key=lambda entry: entry.missing):
-            self._line_up(entry)  # those that run first: they have their keys
+            self._line_up(entry)  # running requests first: they own their keys
         self._unpause_all()
         self._port.dropped(count)
 
@@ -368,7 +369,7 @@ class AccountQueue:
             self._port.unpause(client)
 
     def close(self) -> None:
-        """Drop everything: steps that run end where they are, without an answer."""
+        """Drop everything: close running steps without a reply."""
         self._is_closed = True
         self.waiting = 0
         self.lines.clear()

@@ -1,7 +1,8 @@
-"""Where stores are: the streams below a directory, with their messages and consumers.
+"""Finds the streams at or below a directory, with their messages and consumers.
 
-A directory given by an operator may be the messages of one stream, a stream, an account, or all
-of them. `held` locks them for a tool: what changes while it is read looks damaged.
+The operator may pass the messages directory of one stream, a stream, an account, or the whole
+store. The callers are the offline store commands and Spark's block reader. They call `find_places`
+and read inside `held`, which locks the files: a file that changes while it is read looks damaged.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ASIDE: Final = ".damaged-"
-"""What was replaced is kept beside under its name with this and a number."""
+"""A replaced file stays beside the new one, under its name with this suffix and a number."""
 UNFINISHED: Final = ".repaired-"
 DEPTH_MAX: Final = 6
 LOCK_LEVELS: Final = 5
-"""How many directories are locked, from the messages of a stream upwards."""
+"""How many directories to lock, from the messages of a stream upwards."""
 SERVER_LEVEL: Final = 3
-"""A server locks `jetstream` in `jetstream/<account>/<stream>/msgs`; nothing below it."""
+"""A server locks `jetstream` in `jetstream/<account>/<stream>/msgs`, and nothing below it."""
 NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.ENOENT)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """The files of one stream. `messages` holds its blocks; the others may not be there.
+    """The files of one stream. `messages` holds its blocks; the other paths may be missing.
 
-    A stream whose directory of messages is missing has a `meta`, and is a place too: damage.
+    A stream with a `meta` but without its messages directory is damaged; it is listed, too.
     """
 
     messages: Path
@@ -51,11 +52,11 @@ class StoreLocation:
 
     @property
     def shown(self) -> str:
-        """What to call it."""
+        """Return the path to show to the operator."""
         return str(self.messages.parent if self.meta else self.messages)
 
     def consumer_names(self) -> list[str]:
-        """The consumers that have a description, or a state without one."""
+        """Return the consumers that have a `.meta` file, or a state file without one."""
         if self.consumers is None:
             return []
         names = [path.name for path in self.consumers.iterdir()]
@@ -70,7 +71,7 @@ class StoreLocation:
 
 
 def find_places(root: Path) -> list[StoreLocation]:
-    """Every stream at or below a directory."""
+    """Return every stream at or below a directory."""
     return sorted(_below(root.resolve(), DEPTH_MAX), key=lambda place: place.shown)
 
 
@@ -101,9 +102,9 @@ def _place(messages: Path) -> StoreLocation:
 def held(places: Sequence[StoreLocation], *, alone: bool = False) -> Iterator[None]:
     """Keep servers away from the files of streams while the body runs.
 
-    Every lock is shared, so tools that look at the same files, or at neighbours under the same
-    directory, do not disturb each other; `alone` also keeps other tools off these streams. Raises
-    Locked if a server holds one of the directories, or another tool changes one of the streams.
+    Every lock is shared, so tools that read the same files, or neighbours below the same directory,
+    can run at the same time. `alone` also keeps other tools off these streams. Raises Locked if a
+    server holds one of the directories, or another tool changes one of the streams.
     """
     streams = {place.messages for place in places}
     above = {directory for place in places for directory in _lockable(place)} - streams
@@ -114,19 +115,19 @@ def held(places: Sequence[StoreLocation], *, alone: bool = False) -> Iterator[No
             except StoreError as error:
                 if error.errno not in NOT_OURS:
                     raise
-                continue  # no server of this user can hold it either
+                continue  # a server of this user cannot lock it either
             locks.callback(os.close, fd)
         yield
 
 
 def _lockable(place: StoreLocation) -> list[Path]:
-    """The directories that a server could hold, the messages first."""
+    """Return the directories that a server could lock, the messages first."""
     levels = [place.messages, *place.messages.parents][:LOCK_LEVELS]
     return levels if place.meta is None else [levels[0], *levels[SERVER_LEVEL:]]
 
 
 def aside_name(path: Path, suffix: str = ASIDE) -> Path:
-    """A name beside a file or directory that is still free."""
+    """Return an unused name beside a file or directory."""
     number = 1
     while (free := path.with_name(f"{path.name}{suffix}{number}")).exists():
         number += 1

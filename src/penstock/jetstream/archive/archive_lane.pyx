@@ -1,9 +1,10 @@
-"""Runs of ordinary messages between a store and an archive, without an object for any of them.
+"""Copies runs of messages between a store and an archive, without Python objects.
 
-`copy_out` spells what readers may see of a log as entries of an archive; `copy_in` stores entries.
-Both stop before the first message that is not ordinary, and `archive`, `snapshotting` and
-`rebuilding` say what becomes of it: those modules are the meaning of this one, a test compares
-them. Both look at a bounded number of bytes, so others have their turn.
+`copy_out` encodes visible messages of a log as archive entries; `copy_in` stores entries. Both stop
+before the first message that needs more than a copy (`is_ordinary`): one that is cold, damaged, out
+of order or affected by a limit. `stream_archive`, `snapshot_session` and `restore_stream` handle
+that one; they define the behaviour of this module, and a test compares them. Both functions process
+a bounded number of bytes, so that others have their turn.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -21,8 +22,8 @@ cdef enum:
     NUMBER_BYTES_MAX = 10
     HEAD_NUMBERS = 5
     HEAD_ROOM = 50              # for five numbers
-    SUBJECT_BYTES_MAX = 16383   # longer ones are left to others
-    LOWEST_PRINTED = 33         # blanks and control characters are no part of a subject
+    SUBJECT_BYTES_MAX = 16383   # longer ones are left to the Python modules
+    LOWEST_PRINTED = 33         # a subject has no blanks or control characters
     LAST_ASCII = 126
 
 
@@ -62,7 +63,7 @@ cdef inline uint8_t* put_entry(uint8_t* at, const RecordView* view) noexcept nog
 
 cdef size_t write_run(MessageLog log, uint64_t* seq, uint64_t last, uint8_t* out,
                       size_t room) noexcept nogil:
-    """Writes entries from `seq` on; `seq` becomes the first that is not written."""
+    """Write entries from `seq` on; set `seq` to the first sequence not written."""
     cdef uint8_t* at = out
     cdef Block* block = NULL
     cdef Entry* entry
@@ -87,8 +88,9 @@ cdef size_t write_run(MessageLog log, uint64_t* seq, uint64_t last, uint8_t* out
 
 
 def copy_out(MessageLog log not None, uint64_t start, uint64_t last, size_t bytes_max):
-    """Entries of visible messages from `start` to `last`, up to so many bytes, and where it
-    stopped: at a message that is not in memory, damaged or too large, or behind all others."""
+    """Return entries of visible messages from `start` to `last`, up to `bytes_max`, and the
+    sequence at which it stopped: a message not in memory, damaged or too large, or the one after
+    the last."""
     cdef uint64_t seq = start
     cdef bytes out = PyBytes_FromStringAndSize(NULL, bytes_max)
     cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(out)
@@ -102,7 +104,7 @@ def copy_out(MessageLog log not None, uint64_t start, uint64_t last, size_t byte
 # -- in
 
 cdef inline bint get_varint(const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
-    """Reads a number; False: it is not all there, or not a number of 64 bits."""
+    """Read a number; return False if it is incomplete, or longer than 64 bits."""
     cdef int shift = 0
     cdef uint8_t byte
     value[0] = 0
@@ -121,7 +123,7 @@ cdef inline bint get_head(const uint8_t** at, const uint8_t* end, Head* head) no
             and get_varint(at, end, &head.payload_len))
 
 cdef bint is_plain_subject(const char* subject, size_t n) noexcept nogil:
-    """Of printable ASCII, literal, without empty tokens: valid beyond doubt."""
+    """Return whether a subject is certainly valid: printable ASCII, literal, no empty tokens."""
     cdef size_t i
     for i in range(n):
         if not LOWEST_PRINTED <= <uint8_t>subject[i] <= LAST_ASCII:
@@ -130,7 +132,7 @@ cdef bint is_plain_subject(const char* subject, size_t n) noexcept nogil:
 
 
 cdef class ArchiveIntake:
-    """Stores entries in a log, within what is given here."""
+    """Stores entries in a log, within the given limits."""
 
     cdef MessageLog log
     cdef int64_t message_bytes_max
@@ -143,7 +145,7 @@ cdef class ArchiveIntake:
     def __cinit__(self, MessageLog log not None, *, int64_t message_bytes_max,
                   bint takes_headers, int64_t msgs_max, int64_t bytes_max,
                   int64_t per_subject_max):
-        """Of limits anything below 1 is none. `taken_bytes` counts headers and payloads."""
+        """A limit below 1 is no limit. `taken_bytes` counts headers and payloads."""
         self.log = log
         self.message_bytes_max = message_bytes_max
         self.takes_headers = takes_headers
@@ -152,7 +154,7 @@ cdef class ArchiveIntake:
         self.per_subject_max = per_subject_max
 
     cdef bint is_ordinary(self, const Head* head, const char* subject) noexcept nogil:
-        """Whether it can be stored as it is, and no other message goes for it."""
+        """Whether it can be stored unchanged, without removing another message."""
         cdef Subject* known
         cdef int64_t ts = <int64_t>(head.time >> 1)
         if head.time & 1 or ts < self.log.last_ts_ns:
@@ -173,8 +175,8 @@ cdef class ArchiveIntake:
         return True
 
     def copy_in(self, const uint8_t[::1] data not None, Py_ssize_t start, size_t bytes_max):
-        """Stores entries from an offset on, whole and ordinary ones, until so many bytes are
-        read; answers the offset behind them."""
+        """Store complete, ordinary entries from an offset on, until `bytes_max` bytes are read;
+        return the offset after them."""
         cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
         cdef const uint8_t* end = base + data.shape[0]
         cdef const uint8_t* at = base + start

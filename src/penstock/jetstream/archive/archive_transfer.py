@@ -1,8 +1,8 @@
-"""Archives on their way to or from a client: what the edge and such a machine say to each other.
+"""The interface between the server and a running snapshot or restore.
 
-A transfer runs in steps, each bounded, so that others are served in between. After a step it wants
-to be called again at once, or when some file work has run, or when a message for it comes, or its
-deadline. All of it happens on one thread but for `Work.run`.
+A transfer runs in bounded steps, so that the server can serve others in between. After a step it
+wants the next one at once, when file work has run, when a message arrives, or at its deadline. The
+server calls everything on one thread, except `Work.run`.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
 
 TRANSFERS_MAX: Final = 16
-"""Of one account at the same time."""
+"""Per account, at the same time."""
 
 
 class TransferStep(NamedTuple):
-    """What a step led to. With neither work nor more to do the transfer waits."""
+    """The result of a step. With neither work nor `more`, the transfer waits."""
 
     effects: tuple[Effect, ...] = ()
     work: Work | None = None
-    """To be run on a thread; then `worked`, and another step."""
+    """Work to run on a disk thread; then the server calls `worked` and another step."""
     more: bool = False
-    """Another step is wanted, after others had a turn."""
+    """Whether another step should follow once others had a turn."""
 
 
 class Transfer(Protocol):
-    """One archive, one way."""
+    """One archive, in one direction."""
 
     inlet: str
-    """What the other side sends to."""
+    """The subject to which the client sends."""
     watched: str
-    """Whose interest in it matters; "" if nobody's."""
+    """The subject whose subscribers matter to the transfer; "" if none."""
     is_over: bool
     problem: str
-    """What whoever runs the server should know about it; "" if nothing."""
+    """A problem to report to the operator; "" if there is none."""
 
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
-        """Something was sent to the inlet. A step is due."""
+        """Take a message sent to the inlet. The caller runs a step next."""
 
     def listening(self, is_there: bool) -> None:
-        """Somebody subscribed to exactly what is watched, or nobody does any more."""
+        """Record whether the watched subject itself, not a wildcard, has a subscriber."""
 
     def step(self, now_ns: int) -> TransferStep:
-        """Goes on for a bounded time."""
+        """Continue for a bounded time."""
 
     def worked(self, work: Work, failure: Exception | None) -> None:
-        """The work of the last step has run. A step is due."""
+        """Take back the work of the last step. The caller runs a step next."""
 
     def fail(self, why: str) -> None:
-        """Something raised: the next step says so to the other side, and ends."""
+        """Record an exception: the next step reports it to the client and ends the transfer."""
 
     def next_deadline_ns(self) -> int | None:
-        """When a step is due if nothing else happens."""
+        """Return when a step is due if nothing else happens."""
 
     def abandon(self) -> None:
-        """The server stops: let go of everything, without a word."""
+        """Release everything without a reply: the server stops."""

@@ -1,15 +1,15 @@
-"""Archives of servers up to 2.14: a tar of the reference's own files, read into the same items.
+"""Reads archives of reference servers up to 2.14: a tar of their files, turned into the same items.
 
     meta.inf                 JSON: when the stream was created, and its configuration
     msgs/<n>.blk             records of messages, in order
-    msgs/index.db            which of them are still there
+    msgs/index.db            which of them still exist
     obs/<consumer>/meta.inf  JSON: when the consumer was created, and its configuration
-    obs/<consumer>/o.dat     how far it has come
+    obs/<consumer>/o.dat     the consumer's state
 
 A record is u32 length (its top bit: has headers), u64 sequence, i64 time, u16 length of the
-subject, subject, [u32 length of the header, header], payload, 8 bytes of hash. Top bits of the
-sequence say that it was erased, or that the message of that sequence, further up, was removed.
-Hashes are not checked: the frames around have checksums of their own.
+subject, subject, [u32 length of the header, header], payload, 8 bytes of hash. The top bits of the
+sequence mark an erased record, or a record that removes the earlier message of that sequence. The
+reader does not check the hashes: the S2 frames have checksums.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.consumers.state.consumer_state import ConsumerState
 
 SMALL_BYTES_MAX: Final = 64 << 20
-"""Of every file that is not one of messages."""
+"""Largest file that holds no messages."""
 RECORD_BYTES_MAX: Final = 32 << 20
 
 _HEAD: Final = struct.Struct("<IQqH")
@@ -69,7 +69,7 @@ class _Record(NamedTuple):
 
 
 class ArchiveReaderV1:
-    """Reads an old archive that has been taken out of its S2 stream."""
+    """Reads an old archive from its uncompressed bytes."""
 
     def __init__(self) -> None:
         self._tar = TarFeed()
@@ -78,16 +78,17 @@ class ArchiveReaderV1:
         self._has_meta = False
 
     def feed(self, data: bytes) -> None:
-        """More of the archive."""
+        """Append bytes of the archive."""
         self._tar.feed(data)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the end of the archive was read, and a stream before it."""
+        """Whether the end of the archive was read, and a complete stream before it."""
         return self._tar.is_whole and self._has_meta and not self._consumers
 
     def next(self) -> Item | None:
-        """The next item; None if it is not all there, or there is none. Raises InvalidArchive."""
+        """Return the next item; None if it is incomplete or there is none. Raises
+        InvalidArchive."""
         try:
             return next(self._steps, None)
         except InvalidArchive:
@@ -151,7 +152,7 @@ class ArchiveReaderV1:
             case ["errors.txt"]:
                 raise InvalidArchive(f"made with an error: {data.decode(errors='replace')}")
             case _:
-                return  # sums of the others
+                return  # checksums of the other files
 
     def _stream(self, data: bytes) -> Created:
         meta = _read_meta(data)
@@ -189,7 +190,7 @@ def _created_ns(meta: _Meta) -> int:
 
 
 def read_state(data: bytes) -> ConsumerState:
-    """The file `o.dat`. ValueError if it is none."""
+    """Parse the file `o.dat`. Raises ValueError if it is malformed."""
     if data[:1] != bytes((_STATE_MAGIC,)) or data[1:2] not in (b"\1", b"\2"):
         raise ValueError("not the state of a consumer")
     reading = Varints(data, 2)

@@ -1,4 +1,4 @@
-"""Varints and bytes one after the other, as the reference's files have them."""
+"""Reads varints and byte strings in sequence, in the encoding of the reference's files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from penstock.records.varint_rows import unpack
 
 
 def unzigzag(number: int) -> int:
-    """A signed number from the unsigned one that stands for it."""
+    """Return the signed number that a zigzag-encoded one stands for."""
     return -(number >> 1) - 1 if number & 1 else number >> 1
 
 
 def zigzag(number: int) -> int:
-    """The unsigned number that stands for a signed one of 64 bits."""
+    """Return the zigzag encoding of a signed 64-bit number."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 class Varints:
-    """Reads on from an offset; ValueError where the bytes end."""
+    """Reads from an offset on; raises ValueError where the bytes end."""
 
     __slots__ = ("_at", "_data")
 
@@ -35,7 +35,7 @@ class Varints:
         return unzigzag(self.unsigned())
 
     def take(self, n: int) -> bytes:
-        """So many bytes."""
+        """Return the next `n` bytes."""
         stop = self._at + n
         if stop > len(self._data):
             raise ValueError("the bytes end too early")

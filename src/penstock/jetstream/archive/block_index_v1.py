@@ -1,4 +1,4 @@
-"""`index.db` of the reference's file store: where its blocks begin and end, and what was removed.
+"""Reads `index.db` of the reference's file store: the range of each block, and removed sequences.
 
     11, version; uvarint messages, bytes, first sequence, varint its time, uvarint last sequence,
     varint its time; uvarint subjects, of each: uvarint length, subject, uvarint messages, first
@@ -8,7 +8,8 @@
     from version 3 on], if any were removed: the set of them; more that is not needed here
     a set: 22, 2; u32 nodes, u32 sequences; of each node: u64 first, 32 u64 of bits, u16
 
-The reference does without the file when it cannot read it, for blocks tell most of this; so do we.
+The reference ignores the file if it cannot read it, because the blocks hold most of this; so does
+this reader. `archive_v1` calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NODE_BYTES: Final = 8 + _NODE_BITS // 8 + 2
 
 
 def read_index(data: bytes) -> Iterator[ArchiveExtent | RemovedRange]:
-    """What is gone, and what the stream holds in all; nothing if the file cannot be read."""
+    """Yield the removed sequences, then the stream's totals; nothing if the file is unreadable."""
     try:
         extent, gone = _read(data)
     except (ValueError, InvalidArchive):
@@ -83,8 +84,8 @@ def _pass_subject(numbers: Varints, version: int) -> None:
 
 
 def _pass_block(numbers: Varints, version: int) -> int:
-    """Answers how many of its messages were removed."""
-    for _ in range(6):  # signed or not: they end in the same place
+    """Skip a block; return how many of its messages were removed."""
+    for _ in range(6):  # a skipped varint has the same length signed or unsigned
         numbers.unsigned()
     removed = numbers.unsigned()
     for since in (2, 3):

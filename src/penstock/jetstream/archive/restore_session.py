@@ -1,12 +1,14 @@
-"""A restore on its way: chunks of an archive in, a stream out, all of it or nothing.
+"""A running restore: receives an archive in chunks and creates a stream, completely or not at all.
 
-Every chunk is acknowledged with an empty message once it has been read; an empty chunk is the end,
-and the answer to it says whether there is a stream now. A chunk that cannot be read does not end
-the transfer: as in the reference the rest is acknowledged unread, and the answer to the end tells
-why. A restore that hears nothing for a while is given up, and leaves nothing behind.
+The server acks every chunk with an empty message once it has read it. An empty chunk marks the end,
+and the reply to it reports whether the stream now exists. A chunk that cannot be read does not end
+the transfer: as in the reference, the server acks the remaining chunks unread, and the reply to the
+end gives the reason. A restore that receives nothing for IDLE_NS is discarded without remains.
 
     receiving ─ end ─► syncing ─► building ─► published
         └── nothing for 5 s ─► discarded ◄── anything that fails
+
+`archive_handlers.restore` creates it; the server runs it as a `Transfer`.
 """
 
 from __future__ import annotations
@@ -41,16 +43,16 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
 
 IDLE_NS: Final = 5_000_000_000
-"""A restore that gets nothing for so long is given up."""
+"""A restore that receives nothing for this long is discarded."""
 STEP_BYTES: Final = 256 << 10
-"""Of messages that are stored in one step, before others have a turn."""
+"""Bytes of messages stored in one step, before others have a turn."""
 STEP_ITEMS: Final = 100
 ITEM_BYTES: Final = STEP_BYTES // STEP_ITEMS
-"""What an item that is looked at one by one counts in a step: it takes as long as so many bytes."""
+"""The bytes that an item read singly counts in a step, because it costs as much time."""
 SYNC_BYTES: Final = 8 << 20
-"""Of messages that may wait for their sync while chunks are acknowledged."""
+"""Bytes of messages that may wait for their sync while chunks are acked."""
 QUEUED_BYTES_MAX: Final = 64 << 20
-"""Chunks that may wait to be read."""
+"""Bytes of chunks that may wait to be read."""
 
 
 class _Phase(enum.Enum):
@@ -65,7 +67,7 @@ class _Chunk(NamedTuple):
 
 
 class DiscardRestore:
-    """Takes a stream away that never came to be."""
+    """Removes an unfinished stream."""
 
     def __init__(self, rebuilding: Rebuilding) -> None:
         self._rebuilding = rebuilding
@@ -75,7 +77,7 @@ class DiscardRestore:
 
 
 class Restore:
-    """One stream on its way in."""
+    """One stream that is being restored."""
 
     watched = ""
 
@@ -90,7 +92,7 @@ class Restore:
         serve: Callable[[StreamHost], None],
         now_ns: int,
     ) -> None:
-        """`admit` says why the stream may not be made now; `serve` has it take messages."""
+        """`admit` returns why the stream may not be created now; `serve` routes messages to it."""
         self.inlet = inlet
         self.is_over = False
         self.problem = ""
@@ -109,13 +111,13 @@ class Restore:
         self._rebuilding: Rebuilding | None = None
         self._phase = _Phase.RECEIVING
         self._reply = ""
-        """Who waits for the end."""
+        """The reply subject of the current chunk."""
         self._error: ApiError | None = None
 
-    # -- what the edge tells
+    # -- calls from the server
 
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
-        """A chunk came; an empty one is the last."""
+        """Queue a chunk; an empty one is the last."""
         self._heard_ns = now_ns
         if self._phase is not _Phase.RECEIVING:
             return
@@ -127,7 +129,7 @@ class Restore:
         self._chunks.append(_Chunk(reply, payload))
 
     def worked(self, work: Work, failure: Exception | None) -> None:
-        """A sync has run, or the stream has been built."""
+        """Take back a sync, or the work that built the stream."""
         rebuilding = self._rebuilding
         if rebuilding is None:
             return
@@ -155,10 +157,10 @@ class Restore:
     # -- steps
 
     def listening(self, is_there: bool) -> None:
-        """Nobody's interest matters here."""
+        """Do nothing: a restore watches no subject."""
 
     def step(self, now_ns: int) -> TransferStep:
-        """Reads on, or takes the next step to the end."""
+        """Read more chunks, or take the next step towards the end."""
         if self.is_over:
             return TransferStep()
         if self._error is not None and self._rebuilding is not None:
@@ -171,14 +173,14 @@ class Restore:
         return self._complete(now_ns)
 
     def _receive(self, now_ns: int) -> TransferStep:
-        """Goes on with what was received."""
+        """Continue to read the current chunk, or begin the next."""
         if self._error is None and self._goes_on():
             work = self._sync()
             return TransferStep(work=work, more=True)
         return self._next_chunk(now_ns)
 
     def _next_chunk(self, now_ns: int) -> TransferStep:
-        """What has come is read: says so, and begins with the next."""
+        """Ack the chunk that was read, and begin the next."""
         effects: tuple[Effect, ...] = ()
         if self._reply:
             effects = (Send(self._reply),)
@@ -199,7 +201,7 @@ class Restore:
         return TransferStep(effects, more=True)
 
     def _finish(self) -> None:
-        """The last chunk was read."""
+        """Check after the last chunk that the archive is complete."""
         self._phase = _Phase.SYNCING
         self._chunks.clear()
         whole = self._reader is not None and self._reader.is_whole
@@ -209,7 +211,7 @@ class Restore:
             self._try(self._rebuilding.complete)
 
     def _complete(self, now_ns: int) -> TransferStep:
-        """One of the steps from all received to published."""
+        """Take one of the steps between the last chunk and `publish`."""
         rebuilding = self._rebuilding
         assert rebuilding is not None
         if self._phase is _Phase.SYNCING:
@@ -219,7 +221,7 @@ class Restore:
             self._phase = _Phase.BUILDING
             return TransferStep(work=rebuilding)
         if self._assets.is_making:
-            return TransferStep(more=True)  # its name or its subjects may be those of a new stream
+            return TransferStep(more=True)  # a new stream may take its name or its subjects
         return self._publish(rebuilding, now_ns)
 
     def _publish(self, rebuilding: Rebuilding, now_ns: int) -> TransferStep:
@@ -266,7 +268,7 @@ class Restore:
     # -- reading
 
     def _goes_on(self) -> bool:
-        """Reads a bounded piece; whether there is more to read."""
+        """Read a bounded amount; return whether there is more to read."""
         is_more = bool(self._try(self._read))
         if self._rebuilding is not None:
             self._try(self._rebuilding.weigh)
@@ -305,13 +307,13 @@ class Restore:
         return False
 
     def _read_run(self) -> int:
-        """Ordinary messages, as many as a step may have; answers how many bytes."""
+        """Store ordinary messages, as many as a step may; return how many bytes they took."""
         if self._rebuilding is None or not isinstance(self._reader, StreamArchiveReader):
             return 0
         return self._reader.hand_over(self._rebuilding.take_run)
 
     def _pass_on(self, piece: bytes) -> None:
-        """Finds out by the first bytes what kind of archive it is."""
+        """Pass bytes to the reader; the first bytes select the archive format."""
         if self._reader is None:
             self._preamble += piece
             if len(self._preamble) < len(MAGIC):
@@ -343,7 +345,7 @@ class Restore:
 
 def _old_reader() -> ArchiveReaderV1:
     from penstock.jetstream.archive.archive_v1 import (
-        ArchiveReaderV1,  # rarely wanted, and it takes time
+        ArchiveReaderV1,  # rarely needed, and slow to import
     )
 
     return ArchiveReaderV1()

@@ -1,9 +1,9 @@
-"""A stream made from an archive, aside from all others until it is whole.
+"""Builds a stream from an archive, apart from all other streams until it is complete.
 
-Items go in, in the archive's order; what comes out is a host that nobody knows yet. Its files lie
-in a directory that is no stream's. Invariant: until `publish` has returned nothing of it can be
-found, by clients or after a crash; from then on all of it can. Sequences and times are kept, and
-the configuration's limits hold for what is restored as for anything else.
+`Restore` passes items in the archive's order, then calls `complete`, `run` and `publish`, or
+`discard`. The files are in a staging directory that is not a stream. Invariant: until `publish` has
+returned, neither clients nor a recovery can find any of the stream; afterwards all of it. Sequences
+and times are kept, and the limits of the configuration apply to restored messages as to any other.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 
 RUN_BYTES: Final = 256 << 10
-"""Of entries that are stored at once."""
+"""Bytes of entries that one run stores."""
 SUBJECT_LENGTH_MAX: Final = 16_383
-"""Longer subjects could have more bytes than a record has room for."""
+"""A longer subject could have more bytes than a record can hold."""
 
 
 class Rebuilding:
-    """One stream while it is restored. Made when the archive has shown to be one."""
+    """One stream that is being restored; created once the archive proves readable."""
 
     def __init__(self, assets: Assets, cfg: StreamConfig, now_ns: int) -> None:
         """Raises StoreError."""
@@ -80,7 +80,7 @@ class Rebuilding:
         self._intake = self._make_intake()
 
     def _make_intake(self) -> ArchiveIntake | None:
-        """The short way in, for messages without a time to live that no limit is about."""
+        """Return the fast path for messages without a TTL that no limit affects."""
         cfg, store = self._cfg, self.store
         if not isinstance(store, IndexedStore):
             return None
@@ -107,7 +107,7 @@ class Rebuilding:
     # -- items
 
     def take(self, item: Item) -> None:
-        """The next part of the stream. Raises InvalidArchive, ApiError, StoreError."""
+        """Add the next item. Raises InvalidArchive, ApiError, StoreError."""
         if isinstance(item, ArchiveExtent):
             self._fit(item)
         elif isinstance(item, SavedConsumer):
@@ -120,7 +120,7 @@ class Rebuilding:
             self._store(item)
 
     def take_run(self, entries: bytearray) -> int:
-        """Stores the ordinary messages at the start of some entries; answers their bytes."""
+        """Store the ordinary messages at the start of some entries; return the bytes they took."""
         intake = self._intake
         if intake is None:
             return 0
@@ -161,7 +161,7 @@ class Rebuilding:
         size = len(header) + len(msg.payload)
         if 0 <= self._cfg.max_msg_size < size:
             raise InvalidArchive(f"message sequence {seq} exceeds maximum message size")
-        # A store relies on times that do not fall; clocks that were set back do not care.
+        # A store requires timestamps that never decrease; an archive may have some that do.
         ts_ns = max(msg.ts_ns, self._last_ts_ns, 0)
         lives_ns = ttl_ns(self._ttl(msg), ts_ns)
         if 0 < lives_ns < self._now_ns - ts_ns:
@@ -187,7 +187,7 @@ class Rebuilding:
             if seq > SEQ_MAX:
                 raise InvalidArchive(f"message sequence {seq} out of range")
             if seq > self._last_seq:
-                self._skip_to(seq, item.ts_ns)  # it was given out, and is nowhere
+                self._skip_to(seq, item.ts_ns)  # assigned, but its message is not in the archive
             else:
                 self.store.remove(seq)
 
@@ -207,7 +207,7 @@ class Rebuilding:
         self._consumers[item.name] = (cfg, item)
 
     def weigh(self) -> None:
-        """Counts what is held against the account's limits. Raises ApiError."""
+        """Count the stored bytes against the account's limits. Raises ApiError."""
         grown = self.store.total_bytes - self._held
         self._assets.hold(self._cfg.storage, grown)
         self._held += grown
@@ -224,17 +224,17 @@ class Rebuilding:
     # -- the end
 
     def complete(self) -> None:
-        """All items were taken."""
+        """Add the missing sequences at the end: all items were taken."""
         if self._last_seq < self._told_last_seq:
             self._skip_to(self._told_last_seq, self._told_last_ts_ns)
         if self.store.state().msgs < self._last_seq:
-            # What it does not have, it may have lost before it was saved.
+            # Messages that it lacks may have been lost before the archive was written.
             self.store.note_lost(self._last_seq)
 
     def run(self) -> None:
-        """Makes the files of consumers, durably, and the machines. Raises StoreError.
+        """Create the consumers' files, durably, and the host. Raises StoreError.
 
-        Takes long, so it runs on a thread: nobody else knows of any of it yet.
+        This takes long, so it runs on a disk thread: no other code can reach the objects yet.
         """
         self._make_consumer_files()
         self._host = build_host(
@@ -259,7 +259,7 @@ class Rebuilding:
             self._consumer_files[name] = self._files.create_consumer(meta, saved.state)
 
     def publish(self, now_ns: int) -> StreamHost:
-        """From now on the stream exists. Raises StoreError. Blocks for a few syncs."""
+        """Make the stream exist. Raises StoreError. Blocks for several syncs."""
         host = self._host
         assert host is not None
         if self._files is not None and self._assets.files is not None:
@@ -291,9 +291,9 @@ class Rebuilding:
         self._held = 0
 
     def discard(self) -> None:
-        """Nothing of it shall remain. Blocks; raises StoreError."""
+        """Remove the unfinished stream. Blocks; raises StoreError."""
         self._release()
-        with contextlib.suppress(StoreError):  # its last words are not wanted
+        with contextlib.suppress(StoreError):  # failed writes do not matter: the files are removed
             for files in self._consumer_files.values():
                 files.close()
         with contextlib.suppress(StoreError):

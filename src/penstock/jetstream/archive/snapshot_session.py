@@ -1,11 +1,12 @@
-"""A snapshot on its way: the stream as it was when it began, in chunks that are acknowledged.
+"""A running snapshot: sends a stream, as it was when the snapshot began, in acked chunks.
 
-Full chunks have a reply subject, and only so many may be unanswered; the last one, which may be
-shorter, has none, and an empty message with a status ends it all. What is written while the
-snapshot runs is not in it; what is removed before it was read is missing from it, as in the
-reference. Messages that are damaged are missing, too, and that is told when it ends; a snapshot
-that was asked to check fails of it. At most one chunk and what one frame holds are kept in memory.
-Invariant: nothing is sent of a message that is not durable.
+Full chunks have a reply subject, and a bounded number may be unacked. The last chunk, which may be
+shorter, has none, and an empty message with a status ends the transfer. Messages written while the
+snapshot runs are not in it; messages removed before they were read are missing, as in the
+reference. Damaged messages are missing, too, and the completion advisory reports them; a snapshot
+requested with a check fails instead. Memory holds at most one chunk and the content of one frame.
+Invariant: only durable messages are sent. `archive_handlers.snapshot` creates it; the server runs
+it as a `Transfer`.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ CHUNK_BYTES_MAX: Final = 1 << 20
 WINDOW_BYTES_DEFAULT: Final = 8 << 20
 WINDOW_BYTES_MAX: Final = 32 << 20
 ACK_NS: Final = 5 * SECOND_NS
-"""Without an acknowledgement for so long the receiver is given up."""
+"""Without an ack for this long, the snapshot ends."""
 INTEREST_NS: Final = 2 * SECOND_NS
-"""How long a receiver may take to appear."""
+"""How long a receiver may take to subscribe."""
 STEP_BYTES: Final = 256 << 10
-"""Of messages that are read in one step, before others have a turn."""
+"""Bytes of messages read in one step, before others have a turn."""
 STEP_MESSAGES: Final = 100
 RANGES_TOLD_MAX: Final = 16
-"""Of damaged messages."""
+"""Ranges of damaged messages that the report lists."""
 
 WHOLE: Final = b"NATS/1.0 204\r\n\r\n"
 NO_INTEREST: Final = b"NATS/1.0 408 No Interest\r\n\r\n"
@@ -55,7 +56,7 @@ NO_FLOW: Final = b"NATS/1.0 408 No Flow Response\r\n\r\n"
 def capture(
     host: StreamHost, now_ns: int, *, has_consumers: bool
 ) -> tuple[stream_archive.ArchiveExtent, list[bytes]]:
-    """What a snapshot begins with: the stream's numbers, and all that is not a message."""
+    """Return the stream's totals, and the archive's bytes before the messages."""
     consumers = [host.consumers[name] for name in host.listed_consumers]
     state = host.stream.state(consumers=len(consumers))
     written = host.stream.state(consumers=len(consumers) if has_consumers else 0)
@@ -71,7 +72,7 @@ def capture(
 
 
 class SnapshotSession:
-    """One stream on its way out."""
+    """One stream that is being sent."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class SnapshotSession:
         has_interest: Callable[[str], bool],
         now_ns: int,
     ) -> None:
-        """`head` is what comes before the messages; they go up to `last_seq`."""
+        """`head` is the archive before the messages; those go up to `last_seq`."""
         self.inlet = f"{inlet}.>"
         self.watched = request.deliver_subject
         self.is_over = False
@@ -102,9 +103,9 @@ class SnapshotSession:
         self._start_ns = now_ns
         self._deadline_ns = now_ns + INTEREST_NS
         self._is_awaited = False
-        """Whether somebody listens where the archive goes, and nowhere else."""
+        """Whether the deliver subject itself, not only a wildcard, has a subscriber."""
         self._is_heard = False
-        """Whether a receiver was there."""
+        """Whether the deliver subject has had a receiver."""
         self._deflater = Deflater()
         self._out = bytearray()
         self._last_seq = last_seq
@@ -114,17 +115,17 @@ class SnapshotSession:
         self._is_read = False
         self._failure = ""
 
-    # -- what the edge tells
+    # -- calls from the server
 
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
-        """A chunk was acknowledged."""
+        """Take the ack of a chunk."""
         self._free = min(self._free + 1, self._free_max)
 
     def listening(self, is_there: bool) -> None:
         self._is_awaited = is_there
 
     def worked(self, work: Work, failure: Exception | None) -> None:
-        """A block is in memory, or cannot be read."""
+        """Take back a fetched block, or the reason it cannot be read."""
         if failure is not None:
             self._failure = str(failure)
         elif not self._host.is_closed:
@@ -142,11 +143,12 @@ class SnapshotSession:
     # -- steps
 
     def step(self, now_ns: int) -> TransferStep:
-        """Reads on, or sends a chunk."""
+        """Read on, or send a chunk."""
         if self.is_over:
             return TransferStep()
         if not (self._is_heard or self._is_awaited or now_ns >= self._deadline_ns):
-            # Who asked may have an inbox for everything, and subscribe once it was answered.
+            # A client with a wildcard inbox may subscribe only after the reply: its inbox shows
+            # interest before the receiver is ready.
             return TransferStep()
         if not self._has_interest(self._to):
             gone = self._is_heard or now_ns >= self._deadline_ns
@@ -201,7 +203,7 @@ class SnapshotSession:
     # -- reading
 
     def _fill(self) -> None:
-        """Reads until there is enough for a chunk, or for one step, or a block is missing."""
+        """Read until a chunk is full, the step is used up, or a block is missing."""
         read = 0
         self._cold = None
         if self._host.is_closed:
@@ -220,7 +222,7 @@ class SnapshotSession:
                 return
 
     def _finish(self) -> None:
-        """Everything that can be read is read."""
+        """Report damage and end the archive: everything readable is read."""
         damaged = [each for each in self._host.stream.store.state().damaged if self._is_part(each)]
         if damaged:
             told = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
@@ -239,7 +241,7 @@ class SnapshotSession:
         return damaged[0] <= self._last_seq
 
     def _read(self, head: list[bytes]) -> Iterator[bytes | Cold]:
-        """The archive in pieces; a block that is not in memory stands where it is needed."""
+        """Yield the archive in pieces; a `Cold` stands for a block that must be read first."""
         yield from head
         store = self._host.stream.store
         log = store.lane_parts()["log"] if isinstance(store, IndexedStore) else None
@@ -264,5 +266,5 @@ class SnapshotSession:
 
 
 def clamp(size: int, size_max: int) -> int:
-    """A size within what is served."""
+    """Return a size within the allowed range."""
     return min(max(CHUNK_BYTES_MIN, size), size_max)

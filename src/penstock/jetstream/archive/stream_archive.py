@@ -1,12 +1,12 @@
-"""Archives of streams, as the reference writes them since 2.15: entries behind `NATSARC1`.
+"""Stream archives in the format the reference writes since 2.15: entries after `NATSARC1`.
 
     uvarint name length, varint timestamp, uvarint sequence, uvarint header length,
     uvarint payload length, name, header, payload
 
-First `state.json`, then one entry `consumers/<name>` for each consumer, then the messages in order,
-named by their subjects, at last an entry of nothing. All of it lies in an S2 stream. A reader turns
-bytes into items, one at a time, whatever the pieces they come in; it keeps one entry at most.
-docs/formats/archive.md has the whole of it.
+First `state.json`, then one entry `consumers/<name>` per consumer, then the messages in order,
+named by their subjects, and last an empty entry. The whole archive is one S2 stream. The reader
+turns bytes into items, one at a time, however the bytes are split, and buffers at most one
+incomplete entry. docs/formats/archive.md specifies the format.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ CONSUMER_PREFIX: Final = b"consumers/"
 NAME_BYTES_MAX: Final = 1 << 20
 STATE_BYTES_MAX: Final = 64 << 20
 CONSUMER_BYTES_MAX: Final = 128 << 20
-"""The JSON of a consumer with as many messages outstanding as one may have."""
+"""Bounds the JSON of a consumer with the largest allowed number of ack-pending messages."""
 END: Final = bytes(5)
-"""An entry of nothing: the archive is whole."""
+"""The empty entry that ends an archive."""
 
 _HEAD_NUMBERS: Final = 5
 _HEAD_BYTES_MAX: Final = 10 * _HEAD_NUMBERS
 
 
 class InvalidArchive(ValueError):
-    """Bytes that are no archive, or not a whole one; says why."""
+    """The bytes are not an archive, or not a complete one; the text gives the reason."""
 
 
 class ArchiveExtent(NamedTuple):
-    """What a stream holds, in all: nothing is there before its first sequence."""
+    """The totals of a stream; no message exists before its first sequence."""
 
     state: StreamState
 
 
 class SavedConsumer(NamedTuple):
-    """A consumer and how far it has come."""
+    """A consumer with its state."""
 
     name: str
     config: ConsumerConfig
     state: ConsumerState
     created_ns: int = 0
-    """0: not told."""
+    """0: unknown."""
 
 
 class SavedMessage(NamedTuple):
-    """A message where it was."""
+    """A message with its original sequence."""
 
     seq: int
     ts_ns: int
@@ -74,15 +74,15 @@ class SavedMessage(NamedTuple):
 
 
 class RemovedRange(NamedTuple):
-    """Messages that came before in the archive, or were left out of it, were removed."""
+    """Removed messages, whether earlier in the archive or left out of it."""
 
     seqs: tuple[int, ...]
     ts_ns: int = 0
-    """When they were stored, if that is told."""
+    """When they were stored; 0: unknown."""
 
 
 class Created(NamedTuple):
-    """Which stream it is, and since when it is there."""
+    """The name of the stream, and when it was created."""
 
     name: str
     created_ns: int
@@ -95,18 +95,18 @@ Item: TypeAlias = ArchiveExtent | SavedConsumer | SavedMessage | RemovedRange | 
 
 
 def entry(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) -> bytes:
-    """One entry, as it stands in an archive."""
+    """Return one encoded entry."""
     head = pack(len(name), zigzag(ts_ns), seq, len(header), len(payload))
     return b"".join((head, name, header, payload))
 
 
 def message_entry(seq: int, ts_ns: int, subject: str, header: bytes, payload: bytes) -> bytes:
-    """A message."""
+    """Return the entry of a message."""
     return entry(subject.encode("utf-8", "surrogateescape"), ts_ns, seq, header, payload)
 
 
 def state_entry(state: StreamState, now_ns: int) -> bytes:
-    """What the archive holds, in all; `consumer_count` is how many consumers follow."""
+    """Return the entry of the archive's totals; `consumer_count` consumers follow."""
     return entry(STATE_NAME, now_ns, 0, b"", encode(state))
 
 
@@ -135,7 +135,7 @@ class _Consumer(msgspec.Struct):
 def consumer_entry(
     name: str, cfg: ConsumerConfig, state: ConsumerState, last_seq: int, now_ns: int
 ) -> bytes:
-    """A consumer, as far as it has come with messages up to `last_seq`."""
+    """Return the entry of a consumer, with its state limited to messages up to `last_seq`."""
     shown = _ArchiveState(
         delivered=_Pair(state.delivered_consumer, min(state.delivered_stream, last_seq)),
         ack_floor=_Pair(state.floor_consumer, min(state.floor_stream, last_seq)),
@@ -163,10 +163,10 @@ class _Entry(NamedTuple):
 
 
 class StreamArchiveReader:
-    """Reads an archive that has been taken out of its S2 stream."""
+    """Reads an archive from its uncompressed bytes."""
 
     def __init__(self, *, message_bytes_max: int) -> None:
-        """`message_bytes_max`: header and payload of a message; more is refused."""
+        """`message_bytes_max` limits header and payload of a message; larger ones are refused."""
         self._buffer = bytearray()
         self._message_bytes_max = message_bytes_max
         self._steps: Iterator[Item | None] = self._items()
@@ -175,15 +175,16 @@ class StreamArchiveReader:
         self._is_among_messages = False
 
     def feed(self, data: bytes) -> None:
-        """More of the archive."""
+        """Append bytes of the archive."""
         self._buffer += data
 
     def next(self) -> Item | None:
-        """The next item; None if it is not all there, or there is none. Raises InvalidArchive."""
+        """Return the next item; None if it is incomplete or there is none. Raises
+        InvalidArchive."""
         return next(self._steps, None)
 
     def hand_over(self, take: Callable[[bytearray], int]) -> int:
-        """Lets somebody else read messages; `take` answers how many bytes it did with."""
+        """Let `take` read messages from the buffer; it returns how many bytes it consumed."""
         if not self._is_among_messages:
             return 0
         taken = take(self._buffer)
@@ -242,7 +243,7 @@ class StreamArchiveReader:
         )
 
     def _check_sizes(self, seq: int, name_bytes: int, body_bytes: int) -> None:
-        """Before anything is kept for its sake."""
+        """Check sizes before anything is buffered for the entry."""
         if name_bytes > NAME_BYTES_MAX:
             raise InvalidArchive("an entry with too long a name")
         if seq and body_bytes > self._message_bytes_max:
@@ -263,7 +264,7 @@ def _read_extent(found: _Entry) -> ArchiveExtent:
 
 
 def check_extent(state: StreamState) -> None:
-    """Refuses numbers that no stream could have."""
+    """Refuse totals that no stream can have."""
     first, last = state.first_seq, state.last_seq
     if state.consumer_count < 0:
         raise InvalidArchive("invalid stream state: negative consumer count")
@@ -311,10 +312,10 @@ def rebuilt_state(
     pending: dict[int, tuple[int, int]],
     redelivered: dict[int, int],
 ) -> ConsumerState:
-    """A consumer's state from its numbers, in pairs of consumer and stream sequence.
+    """Return a consumer's state from its numbers, in pairs of consumer and stream sequence.
 
-    ValueError: they are none. What the floor has passed, or was not delivered, is not outstanding,
-    whatever is said.
+    Raises ValueError if a number is out of range. A message at or below the floor, or not yet
+    delivered, is not ack-pending, whatever `pending` contains.
     """
     numbers = (*delivered, *floor, *pending, *redelivered)
     counts = redelivered.values()

@@ -1,8 +1,8 @@
-"""Reads a tar archive piece by piece: the files in it, and their bytes as they come.
+"""Reads a tar archive incrementally: its files, and their bytes as they arrive.
 
-Only what the reference writes is taken: regular files, and extended (PAX) headers for what does not
-fit the plain ones. A file's bytes are not kept here; whoever reads takes them in the amounts it
-wants. Names are names, nothing is opened.
+Accepts only what the reference writes: regular files, and extended (PAX) headers for values that do
+not fit the plain ones. The caller takes a file's bytes in the amounts it wants. File names are
+never used as paths; this module opens no file.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from typing import Final, NamedTuple
 
 BLOCK_BYTES: Final = 512
 EXTENDED_BYTES_MAX: Final = 1 << 20
-"""Of one extended header."""
+"""Largest extended header."""
 
 _EXTENDED: Final = b"x"
 
 
 class TarMember(NamedTuple):
-    """A file begins."""
+    """The header of a file."""
 
     name: str
     size: int
 
 
 class TarFeed:
-    """Bytes in, files out. Errors are ValueErrors."""
+    """Turns bytes into files. Raises ValueError on malformed input."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._left = 0
-        """Of the present file."""
+        """Bytes of the current file that are not taken yet."""
         self._padding = 0
         self.is_whole = False
         """Whether the end of the archive was read."""
 
     def feed(self, data: bytes) -> None:
-        """More of the archive; behind its end there is only padding."""
+        """Append bytes of the archive; after its end there is only padding, which is ignored."""
         if not self.is_whole:
             self._buffer += data
 
     @property
     def left(self) -> int:
-        """Bytes of the present file that have not been taken."""
+        """Return how many bytes of the current file are not taken yet."""
         return self._left
 
     def take(self, n: int) -> bytes | None:
-        """So many bytes of the present file, or None if they are not there yet."""
+        """Return `n` bytes of the current file; None if they have not arrived yet."""
         if n > self._left:
             raise ValueError("a file ends before it should")
         if len(self._buffer) < n:
@@ -57,9 +57,9 @@ class TarFeed:
         return data
 
     def member(self) -> TarMember | None:
-        """The next file; None if its header is not all there, or there is none.
+        """Return the next file; None if its header is incomplete or there is none.
 
-        What was not taken of the file before must have been.
+        The caller must have taken all bytes of the previous file.
         """
         if self._left:
             raise ValueError("the file before has not been read")
@@ -102,7 +102,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
 
 
 def _extended(data: bytes) -> dict[str, str]:
-    """`<length> <key>=<value>\\n`, again and again."""
+    """Parse the records of an extended header: `<length> <key>=<value>\\n`, repeated."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

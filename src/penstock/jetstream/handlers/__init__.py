@@ -1,4 +1,4 @@
-"""What the JetStream API does, one module per noun, and the table of all of it."""
+"""The handlers of the JetStream API, one module per kind of asset, and the table of all of them."""
 
 from penstock.jetstream.handlers import (
     account_handlers,

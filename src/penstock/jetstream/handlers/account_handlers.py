@@ -1,4 +1,4 @@
-"""Requests about the account, and about a cluster this server is not part of."""
+"""API handlers for account info, and for cluster operations, which one server cannot perform."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def info(call: ApiCall) -> Outcome:
 
 
 def clustered_only(_call: ApiCall) -> Outcome:
-    """What only several servers can do."""
+    """Refuse a request that needs several servers."""
     return refusals.CLUSTER_REQUIRED
 
 

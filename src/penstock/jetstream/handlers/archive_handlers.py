@@ -1,4 +1,4 @@
-"""Requests to take a stream away in an archive, or to make one from it."""
+"""API handlers for archives: snapshot a stream, or restore one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOO_MANY: Final = "too many snapshots and restores at once"
 
 
 def snapshot(call: ApiCall) -> Outcome:
-    """STREAM.SNAPSHOT: tells what there is, then sends it."""
+    """STREAM.SNAPSHOT: replies with the stream's state, then sends the archive."""
     if is_empty_body(call.request.body):
         return refusals.BAD_REQUEST
     host = stream_of(call)
@@ -65,7 +65,7 @@ def snapshot(call: ApiCall) -> Outcome:
 
 
 def restore(call: ApiCall) -> Steps:
-    """STREAM.RESTORE: says where the archive is to be sent."""
+    """STREAM.RESTORE: replies with the subject to which the client sends the archive."""
     request = read_needed(call, RestoreRequest)
     if isinstance(request, ApiError):
         return request

@@ -1,4 +1,4 @@
-"""Requests about consumers: made, changed, paused, reset, told of, deleted."""
+"""API handlers for consumers: create, update, list, pause, reset, unpin and delete."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 LIST_STEP: Final = 64
-"""Consumers of a page that are built before others are served."""
+"""Consumers of a page that one step builds."""
 EPHEMERAL_NAME_LENGTH: Final = 8
 
 
 def create(call: ApiCall) -> Steps:
-    """CONSUMER.CREATE in its forms: makes a consumer, or changes one that is there."""
+    """CONSUMER.CREATE in its forms: creates a consumer, or updates an existing one."""
     request = read_body(call, CreateConsumerRequest)
     if isinstance(request, ApiError):
         return request
@@ -108,7 +108,7 @@ def create(call: ApiCall) -> Steps:
 
 
 def _is_for_another(call: ApiCall, host: StreamHost, cfg: ConsumerConfig) -> bool:
-    """Whether who copies the stream means another one, which had its name before."""
+    """Whether a mirror or source expects an older stream, which had this name before."""
     wanted = headers.get(call.request.header, STREAM_IDENTITY)
     if not wanted or not is_internal(cfg):
         return False
@@ -116,7 +116,7 @@ def _is_for_another(call: ApiCall, host: StreamHost, cfg: ConsumerConfig) -> boo
 
 
 def _identified(host: StreamHost, cfg: ConsumerConfig) -> bytes:
-    """The header of an answer to who copies the stream: which one it is."""
+    """Return the header that identifies the stream to a mirror or source."""
     if not is_internal(cfg):
         return b""
     return headers.added(b"", STREAM_IDENTITY, identity_of(host.stream.created_ns).encode())
@@ -172,7 +172,7 @@ def _update(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerCo
 
 
 def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
-    """Put a configuration into force, then write it down; if either fails, the old one stays.
+    """Apply a configuration, then write it; if either fails, the old one stays.
 
     Raises StoreError if it cannot be written.
     """
@@ -185,7 +185,7 @@ def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerCo
         show_consumer(consumer, call.now_ns)
         yield from _save(host, consumer, cfg)
         is_saved = True
-        host.filters_changed(call.now_ns)  # takes messages out, so it comes last
+        host.filters_changed(call.now_ns)  # removes messages, so it comes last
     except Exception:
         _take_back(call, host, consumer, old)
         if is_saved:
@@ -195,7 +195,7 @@ def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerCo
 
 
 def _take_back(call: ApiCall, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
-    """Each step is tried whatever becomes of the others; what raises is logged."""
+    """Undo a failed change: try every step even if others fail, and log each exception."""
     for step in (
         lambda: consumer.update(old, call.now_ns),
         lambda: call.port.unwatch(consumer),
@@ -209,7 +209,7 @@ def _take_back(call: ApiCall, host: StreamHost, consumer: Consumer, old: Consume
 
 
 def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
-    """A copy comes back: everything that it did not answer for is delivered again."""
+    """Make the consumer of a reconnected mirror or source deliver unacked messages again."""
     done = consumer.reset(0, now_ns)
     if not isinstance(done, ApiError):
         host.touched(consumer, done.effects)
@@ -217,7 +217,7 @@ def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
 
 
 def consumer_told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
-    """The event of a consumer that comes or goes."""
+    """Return the advisory of a created or deleted consumer."""
     return Advise(
         f"{subject}{host.name}.{name}",
         ConsumerEvent(stream=host.name, consumer=name, action=action),
@@ -293,12 +293,12 @@ def _delete(call: ApiCall, host: StreamHost, consumer: Consumer) -> Steps:
         yield from delete_consumer(call.port, host, consumer, call.now_ns)
     except StoreError as error:
         return refusals.CONSUMER_STORE_FAILED(err=str(error))
-    yield from host.chores.finish(call.now_ns)  # messages that were kept for it alone
+    yield from host.chores.finish(call.now_ns)  # removes messages that only this consumer needed
     return HeldRequest(ConsumerDeleteResponse(success=True), host)
 
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> FileSteps:
-    """Take a consumer away, its files first; waiting requests get a reply. Raises StoreError."""
+    """Delete a consumer, its files first; reply to its waiting requests. Raises StoreError."""
     files = host.consumer_files.get(consumer.name)
     if files is not None:
         yield from files.delete()
@@ -312,7 +312,7 @@ def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: in
 
 
 def pause(call: ApiCall) -> Steps:
-    """CONSUMER.PAUSE; without a time, or with one that has passed, it goes on."""
+    """CONSUMER.PAUSE; without a time, or with a past one, the consumer resumes."""
     request = read_optional(call, PauseRequest)
     if isinstance(request, ApiError):
         return request
@@ -339,7 +339,7 @@ def pause(call: ApiCall) -> Steps:
 
 
 def reset(call: ApiCall) -> Outcome:
-    """CONSUMER.RESET; a consumer that is not there does not answer"""
+    """CONSUMER.RESET; the server does not reply if the consumer does not exist"""
     found = consumer_of(call)
     if isinstance(found, ApiError):
         return None
@@ -351,7 +351,7 @@ def reset(call: ApiCall) -> Outcome:
     if isinstance(done, ApiError):
         return done
     if host.stream.cfg.retention is Retention.WORKQUEUE:
-        consumer.take_settled()  # passed over is not done
+        consumer.take_settled()  # skipped messages were not processed, so the work queue keeps them
     host.touched(consumer, done.effects)
     host.await_state(consumer)
     call.port.mark(host)

@@ -1,4 +1,4 @@
-"""Reading request bodies, and finding what they speak of: the first steps of most handlers."""
+"""First steps of most handlers: decode the request body, look up the named stream or consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Struct)
 
 
 def read_body(call: ApiCall, kind: type[T]) -> T | ApiError:
-    """The body, which must say something valid."""
+    """Return the body, which must be valid."""
     try:
         return decode(kind, call.request.body, strict=call.assets.policy.strict)
     except ApiError as error:
@@ -29,14 +29,14 @@ def read_body(call: ApiCall, kind: type[T]) -> T | ApiError:
 
 
 def read_needed(call: ApiCall, kind: type[T]) -> T | ApiError:
-    """The body, which must not be empty."""
+    """Return the body, which must not be empty."""
     if is_empty_body(call.request.body):
         return refusals.BAD_REQUEST
     return read_body(call, kind)
 
 
 def read_one(call: ApiCall, kind: type[T]) -> T | ApiError:
-    """The body of a request that consumers themselves answer in the reference: read leniently."""
+    """Return the body, decoded leniently: in the reference the consumer itself decodes these."""
     try:
         return decode_one(kind, call.request.body)
     except ApiError as error:
@@ -44,19 +44,19 @@ def read_one(call: ApiCall, kind: type[T]) -> T | ApiError:
 
 
 def read_optional(call: ApiCall, kind: type[T]) -> T | ApiError:
-    """The body if it is JSON; anything else asks for nothing special."""
+    """Return the body if it is JSON, else a request with all defaults."""
     if is_json_body(call.request.body):
         return read_body(call, kind)
     return kind()
 
 
 def stream_of(call: ApiCall) -> StreamHost | ApiError:
-    """The stream the subject names."""
+    """Return the stream that the subject names."""
     return call.assets.hosts.get(call.names[0]) or call.assets.missing(call.names[0])
 
 
 def consumer_of(call: ApiCall) -> tuple[StreamHost, Consumer] | ApiError:
-    """The consumer the subject names."""
+    """Return the consumer that the subject names."""
     host = stream_of(call)
     if isinstance(host, ApiError):
         return host
@@ -65,7 +65,7 @@ def consumer_of(call: ApiCall) -> tuple[StreamHost, Consumer] | ApiError:
 
 
 def missing_consumer(host: StreamHost, name: str) -> ApiError:
-    """Why no consumer of this name is served: there is none, or its files cannot be used."""
+    """Return why no consumer of this name is served: it is missing, or its files are unusable."""
     why = None if host.files is None else host.files.unserved.get(file_name(name))
     if why is None:
         return refusals.CONSUMER_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Requests about single messages: read, read directly, deleted."""
+"""API handlers for single messages: get and delete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _get(host: StreamHost, request: MsgGetRequest) -> Steps:
 
 
 def delete(call: ApiCall) -> Outcome | Steps:
-    """STREAM.MSG.DELETE; erased unless told otherwise"""
+    """STREAM.MSG.DELETE; erases the bytes unless the request sets `no_erase`"""
     request = read_needed(call, MsgDeleteRequest)
     if isinstance(request, ApiError):
         return request

@@ -1,4 +1,4 @@
-"""Requests about streams: made, changed, told of, purged, deleted."""
+"""API handlers for streams: create, update, info, list, purge and delete."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 LIST_STEP: Final = 64
-"""Streams of a page that are built before others are served."""
+"""Streams of a page that one step builds."""
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
 def create(call: ApiCall) -> Steps:
-    """STREAM.CREATE; one that is there already, and the same, is as good as made."""
+    """STREAM.CREATE; succeeds if a stream with the same configuration exists."""
     request = read_body(call, StreamConfigRequest)
     if isinstance(request, ApiError):
         return request
@@ -94,7 +94,7 @@ def create(call: ApiCall) -> Steps:
 
 
 def _unmake(call: ApiCall, host: StreamHost) -> None:
-    """Nothing is left of a stream that was made and cannot be served."""
+    """Remove a new stream that cannot be served."""
     if host.files is not None:
         host.files.doom()
     call.port.retire(host)
@@ -103,7 +103,7 @@ def _unmake(call: ApiCall, host: StreamHost) -> None:
 
 
 def _make(call: ApiCall, cfg: StreamConfig) -> Generator[DiskWork[CreatedAsset], None, StreamHost]:
-    """Make a stream, its files on a disk thread. It takes messages when they are durable."""
+    """Create a stream, its files on a disk thread. It takes messages once they are durable."""
     assets, now_ns = call.assets, call.now_ns
     work = DiskWork(lambda: make_files(assets, cfg, now_ns))
     if cfg.storage is Storage.MEMORY or assets.files is None:
@@ -125,7 +125,7 @@ def _context(call: ApiCall, request: StreamConfigRequest) -> StreamContext:
 
 
 def stream_context(assets: Assets, name: str) -> StreamContext:
-    """What the configuration of a stream is judged by now."""
+    """Return the context that checks the configuration of a stream."""
     host = assets.hosts.get(name)
     return StreamContext(
         streams=assets.configs,
@@ -146,7 +146,7 @@ def _created(call: ApiCall, host: StreamHost) -> Outcome:
 
 
 def _used_of_limits(host: StreamHost) -> dict[str, ConsumerLimits]:
-    """What each consumer uses of what its stream may limit."""
+    """Return each consumer's values that stream limits may restrict."""
     return {
         name: ConsumerLimits(
             inactive_threshold=each.cfg.inactive_threshold,
@@ -170,7 +170,7 @@ def update(call: ApiCall) -> Steps:
         return cfg
     host = call.assets.hosts[cfg.name]
     old = host.stream.cfg
-    entry = host.stream.plan_update(cfg, call.now_ns)  # raises if it cannot be put into force
+    entry = host.stream.plan_update(cfg, call.now_ns)  # raises if it cannot be applied
     try:
         yield from _save(call.assets, host, cfg)
     except StoreError as error:
@@ -179,7 +179,7 @@ def update(call: ApiCall) -> Steps:
         return refusals.STREAM_NOT_FOUND
     try:
         _put_in_force(call, host, entry)
-        show_stream(call.assets, host, call.now_ns, with_cluster=False)  # it can be shown
+        show_stream(call.assets, host, call.now_ns, with_cluster=False)  # raises if it cannot
     except Exception as error:
         _take_back(call, host, old)
         yield from _save_again(call, host, old)
@@ -187,16 +187,16 @@ def update(call: ApiCall) -> Steps:
             return refusals.STREAM_UPDATE(err=str(error))
         raise
     call.port.mark(host)
-    yield from host.chores.finish(call.now_ns)  # lower limits may take many messages out
+    yield from host.chores.finish(call.now_ns)  # lower limits may remove many messages
     call.port.perform([_told(api_subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return HeldRequest(StreamUpdateResponse(info=info), host)
 
 
 def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
-    """Write a configuration, durably, on a disk thread. Raises StoreError.
+    """Write a configuration durably, on a disk thread. Raises StoreError.
 
-    Nothing is admitted meanwhile that the new configuration might not go with.
+    `is_making` keeps restored streams out meanwhile: they could conflict with the configuration.
     """
     files = host.files
     if files is None:
@@ -212,7 +212,7 @@ def _save(assets: Assets, host: StreamHost, cfg: StreamConfig) -> FileSteps:
 
 
 def _save_again(call: ApiCall, host: StreamHost, old: StreamConfig) -> FileSteps:
-    """Write the old configuration again; if that fails, it is logged."""
+    """Write the old configuration again; log a failure."""
     try:
         yield from _save(call.assets, host, old)
     except Exception as error:
@@ -220,7 +220,7 @@ def _save_again(call: ApiCall, host: StreamHost, old: StreamConfig) -> FileSteps
 
 
 def _put_in_force(call: ApiCall, host: StreamHost, entry: Update) -> None:
-    """Everybody who depends on the configuration of a stream gets the new one."""
+    """Apply a new configuration to the stream, the account and the routing."""
     old, cfg = host.stream.cfg, entry.cfg
     host.propose(entry)
     call.assets.changed(host, old)
@@ -230,9 +230,9 @@ def _put_in_force(call: ApiCall, host: StreamHost, entry: Update) -> None:
 
 
 def _take_back(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
-    """An update failed half way: the stream is as before, in memory.
+    """Restore the configuration in memory after an update failed half way.
 
-    Each step is tried whatever becomes of the others; what raises is logged.
+    Try every step even if others fail, and log each exception.
     """
 
     def restore() -> None:
@@ -265,7 +265,7 @@ def _meta(host: StreamHost, config: bytes) -> StreamMeta:
 
 
 def info(call: ApiCall) -> Outcome | Steps:
-    """STREAM.INFO, with the subjects and the deleted sequences if asked for"""
+    """STREAM.INFO, with subjects and deleted sequences if requested"""
     request = read_optional(call, StreamInfoRequest)
     if isinstance(request, ApiError):
         return request
@@ -337,7 +337,7 @@ def _delete(call: ApiCall, host: StreamHost) -> Steps:
 
 
 def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
-    """Forget a stream and its consumers, whose files are gone already."""
+    """Remove a stream and its consumers from the account; their files are deleted already."""
     for consumer in host.consumers.values():
         host.now.extend(consumer.closing(is_deleted=True))
         host.now.append(consumer_told(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
@@ -349,7 +349,7 @@ def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
 
 
 def purge(call: ApiCall) -> Outcome | Steps:
-    """STREAM.PURGE: all of it, or by subject, up to a sequence, but for the newest"""
+    """STREAM.PURGE: everything, or by subject, up to a sequence, or all but the newest"""
     request = read_optional(call, PurgeRequest)
     if isinstance(request, ApiError):
         return request
@@ -367,7 +367,7 @@ def _purge(call: ApiCall, host: StreamHost, entry: Purge) -> Steps:
     try:
         while True:
             next(slices)
-            call.port.mark(host)  # what is gone is written as the purge goes on
+            call.port.mark(host)  # commits the removals while the purge continues
             yield None
     except StopIteration as end:
         purged = end.value

@@ -1,8 +1,9 @@
-"""STREAM.INFO in slices: the subjects and the deleted sequences of a stream can be very many.
+"""STREAM.INFO in slices: a stream may have very many subjects and deleted sequences.
 
-Totals and deleted sequences are those of one moment. The counts of the subjects are collected
-SLICE_SUBJECTS at a time, and each slice is true when it is collected; what is appended or removed
-between two slices shows in those that follow. Long parts are encoded while they are collected.
+Totals and deleted sequences are a consistent view of one moment. The subject counts are collected
+SLICE_SUBJECTS at a time, and each slice is correct when it is collected: appends and removals
+between two slices show in the later ones. Long parts are encoded while they are collected.
+`stream_handlers.info` returns these steps.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 SUBJECTS_LIMIT: Final = 100_000
 """Subjects on one page, as in the reference."""
 DELETED_LISTED_MAX: Final = 1_000_000
-"""Missing sequences that are listed one by one in an answer."""
+"""Most deleted sequences that a reply lists one by one."""
 SUBJECTS_PIECE: Final = 4_096
-"""Subjects that are encoded at a time."""
+"""Subjects encoded in one slice."""
 DELETED_PIECE: Final = 65_536
-"""Sequences that are encoded at a time."""
+"""Sequences encoded in one slice."""
 
 
 def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -> Steps:
-    """Collect what was asked for, and answer."""
+    """Collect the requested details, and reply."""
     yield from host.chores.finish(call.now_ns)
     total = start = limit = 0
     host.hear_lane()
@@ -46,7 +47,7 @@ def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -
     if request.deleted_details and state.num_deleted:
         long["deleted"] = yield from _deleted(host)
     if request.subjects_filter:
-        start = max(0, request.offset)  # not held to the end, as the reference does it here alone
+        start = max(0, request.offset)  # not clamped to the total; the reference does so only here
         total, long["subjects"] = yield from _subjects(host, request.subjects_filter, start)
         limit = SUBJECTS_LIMIT if total else 0
         start = start if total else 0
@@ -64,13 +65,13 @@ def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -
             with_identity=headers.get(call.request.header, PENSTOCK_HEADER.encode()) is not None,
         ),
     )
-    return HeldRequest(response, host)  # what it counts can be read when it is said
+    return HeldRequest(response, host)  # after the commit: the counted messages are then readable
 
 
 def _subjects(
     host: StreamHost, pattern: str, start: int
 ) -> Generator[None, None, tuple[int, msgspec.Raw | dict[str, int]]]:
-    """How many subjects a filter matches, and one page of them."""
+    """Return how many subjects match a filter, and one page of them."""
     store = host.stream.store
     table = store.subject_table(pattern)
     while store.fill_table(table):
@@ -91,7 +92,7 @@ def _subjects(
 
 
 def _deleted(host: StreamHost) -> Generator[None, None, msgspec.Raw]:
-    """The sequences that are missing now."""
+    """Return the deleted sequences, as JSON."""
     seqs = host.stream.store.deleted_seqs(DELETED_LISTED_MAX)
     pieces: list[bytes] = []
     for at in range(0, len(seqs), DELETED_PIECE):

@@ -1,14 +1,14 @@
-"""Where the assets of one account are kept: a directory per stream, its messages and consumers.
+"""The files of one account: a directory per stream, with its messages and consumers.
 
     <account>/<stream>/meta             configuration, in two slots
     <account>/<stream>/sources          how far its sources have been copied, if it has any
     <account>/<stream>/msgs/            the blocks of its messages
     <account>/<stream>/obs/<consumer>.* configuration and state of every durable consumer
 
-An asset exists when its `meta` (`.meta`) does: that file is made last and removed first, so a crash
-leaves either a whole asset or remains that `sweep` clears away. A stream that is restored is made
-under a name of its own, which is changed when all of it is durable. Names on disk are the assets'
-own where that is safe, else a hash; the true name is in the configuration.
+Invariant: an asset exists if and only if its `meta` (`.meta`) file exists. That file is created
+last and removed first, so a crash leaves either a whole asset or remains that `sweep` removes. A
+restored stream is created under a temporary name and renamed when all of it is durable. The name on
+disk is the asset's own name where that is safe, else a hash; the configuration has the real name.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ META_SUFFIX: Final = ".meta"
 MESSAGES_NAME: Final = "msgs"
 CONSUMERS_NAME: Final = "obs"
 GONE_PREFIX: Final = "~gone-"
-"""A directory of that name is being removed."""
+"""A directory with this prefix is being removed."""
 STAGED_PREFIX: Final = "~new-"
-"""A directory of that name is not a stream yet."""
+"""A directory with this prefix is not a stream yet."""
 META_BYTES_MAX: Final = 1 << 20
 META_INCARNATION: Final = 0
-"""What says which stream a directory belongs to cannot itself be bound to that stream."""
+"""The file that stores a stream's incarnation cannot itself be keyed by that incarnation."""
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}\Z")
 HASH_PREFIX: Final = "~"
 NOT_SERVED: Final = "there are files of an asset that is not served; see the log of the last start"
 
 
 class StreamMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a stream beside its messages."""
+    """The stored description of a stream, without its messages."""
 
     config: msgspec.Raw
     created_ns: int
     incarnation: int
     first_seq: int = 0
-    """Where the stream begins if it has no blocks; 0 if its configuration says that.
+    """The first sequence of a stream without blocks; 0: as in the configuration.
 
     An update may change `first_seq` of the configuration, but not the sequences of the stream.
     """
@@ -68,48 +68,48 @@ class StreamMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a consumer beside its state."""
+    """The stored description of a consumer."""
 
     name: str
     config: msgspec.Raw
     created_ns: int
     state: bytes | None = None
-    """Where it begins, as long as it has no state of its own in files."""
+    """Its initial state, until its state has files of its own."""
     version: int = 1
 
 
 def why_unserved(error: Exception) -> str:
-    """Return the reason for the operator; an error that nobody expected is named with its kind."""
+    """Return the reason to report to the operator; an unexpected error includes its type."""
     expected = isinstance(error, (StoreError, ApiError, MalformedDelta, msgspec.MsgspecError))
     return str(error) if expected else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An asset that cannot be opened: its files are left alone, and the operator is told."""
+    """An asset that cannot be opened: its files stay unchanged, and the server logs the reason."""
 
     name: str
     why: str
 
 
 def file_name(name: str) -> str:
-    """The name an asset has on disk."""
+    """Return the name of an asset on disk."""
     if PLAIN_NAME.match(name):
         return name
     return HASH_PREFIX + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 class ConsumerFiles:
-    """The files of one consumer: configuration in slots, state in a store of its own.
+    """The files of one consumer: the configuration in slots, the state in its own store.
 
-    There is no such store before the consumer's first change; `save` writes where it begins. Of
-    the works that write its files one is out at a time (`gate`).
+    The state store does not exist before the consumer's first change; until then `save` writes the
+    initial state with the configuration. `gate` admits one writer of these files at a time.
     """
 
     __slots__ = ("_disk", "_incarnation", "_meta", "_name", "gate", "state")
 
     def __init__(self, disk: Disk, name: str, incarnation: int, begin: ConsumerState) -> None:
-        """For `StreamFiles`; one that does not exist yet, and does when it is saved."""
+        """Describe a consumer that does not exist until `save`; `StreamFiles` calls this."""
         self._disk = disk
         self._name = name
         self._incarnation = incarnation
@@ -118,16 +118,16 @@ class ConsumerFiles:
         self.state = LateLog(begin, self._make_state, self.gate)
 
     def opened(self, meta: SlotFile, store: ConsumerStateStore | None) -> ConsumerFiles:
-        """These are its files."""
+        """Attach the open files of an existing consumer."""
         self._meta = meta
         if store is not None:
             self.state = LateLog(store.state, self._make_state, self.gate, store)
         return self
 
     def save(self, meta: ConsumerMeta) -> FileSteps:
-        """Write a configuration, durably, on a disk thread. Raises StoreError.
+        """Write a configuration durably, on a disk thread. Raises StoreError.
 
-        If it is the first one, nothing is left of it then.
+        If the first save fails, no file of the consumer remains.
         """
         yield from self.gate.taken()
         try:
@@ -160,8 +160,8 @@ class ConsumerFiles:
         return state_key(f"consumer-meta/{self._name}", self._incarnation)
 
     def _make_state(self, state: ConsumerState) -> ConsumerStateStore:
-        """From now on the state is in files: the configuration says so last."""
-        self._remove_state()  # of a making that failed
+        """Create the state files, then record in the configuration that the state is in files."""
+        self._remove_state()  # left by an attempt that failed
         store = ConsumerStateStore.create(
             self._disk, self._name, incarnation=self._incarnation, state=state
         )
@@ -176,8 +176,8 @@ class ConsumerFiles:
             ConsumerStateStore.delete(self._disk, self._name)
 
     def close(self) -> None:
-        """Write what is open and let go of the files; of a consumer that was never saved only the
-        latter. Blocks."""
+        """Write pending changes and close the files; for a consumer that was never saved, only
+        close them. Blocks."""
         if self._meta is None:
             self.state.abandon()
             return
@@ -185,13 +185,13 @@ class ConsumerFiles:
         self._meta.close()
 
     def abandon(self) -> None:
-        """Let go of the files as they are: the consumer or its stream is deleted."""
+        """Close the files without writing: the consumer or its stream is deleted."""
         self.state.abandon()
         if self._meta is not None:
             self._meta.close()
 
     def delete(self) -> FileSteps:
-        """Make the consumer not exist, durably, on a disk thread. If that raises, it exists."""
+        """Delete the consumer durably, on a disk thread. If this raises, it still exists."""
         yield from self.gate.taken()
         try:
             work = DiskWork(self._unlink)
@@ -205,7 +205,7 @@ class ConsumerFiles:
         self._disk.sync_dir()
 
     def remove_rest(self) -> FileSteps:
-        """Remove what is left of a deleted consumer, on a disk thread; its failure is no matter."""
+        """Remove a deleted consumer's remaining files, on a disk thread; ignore failures."""
         had_state = self.state.has_files
         self.abandon()
         if had_state:
@@ -224,26 +224,26 @@ class StreamFiles:
         self.messages = self._disk.subdir(MESSAGES_NAME)
         self._consumers = self._disk.subdir(CONSUMERS_NAME)
         self.unserved: dict[str, str] = {}
-        """Why consumers that are here cannot be served, by the names of their files."""
+        """Why consumers on disk cannot be served, by file name."""
 
     def save(self, meta: StreamMeta) -> None:
-        """Writes a new configuration, durably."""
+        """Write a new configuration durably."""
         self._meta.write(msgspec.json.encode(meta))
 
     def positions(self) -> Positions:
-        """How far its sources have been copied; the file may not be there."""
+        """Return how far its sources have been copied; the file may not exist."""
         return Positions(self._disk, self.incarnation)
 
     def create_consumer(
         self, meta: ConsumerMeta, state: ConsumerState | None = None
     ) -> ConsumerFiles:
-        """Makes the files of a new consumer that begins so, durably. Blocks for a few syncs."""
+        """Create a consumer durably, with this initial state. Blocks for several syncs."""
         files = self.begin_consumer(meta.name, state)
         run_all(files.save(meta))
         return files
 
     def begin_consumer(self, name: str, state: ConsumerState | None = None) -> ConsumerFiles:
-        """The files of a consumer that exists when it is saved. Raises StoreError."""
+        """Return the files of a consumer that exists once it is saved. Raises StoreError."""
         if file_name(name) in self.unserved:
             path = f"{self._consumers.path}/{file_name(name)}"
             raise StoreError(path, "create", errno.EEXIST, NOT_SERVED)
@@ -254,7 +254,7 @@ class StreamFiles:
     def open_consumers(
         self,
     ) -> Iterator[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport] | Unreadable]:
-        """Open one consumer after the other; those that cannot be read, too, with the reason."""
+        """Open each consumer in turn; yield the reason for each that cannot be read."""
         for file in self._consumers.files():
             if not file.endswith(META_SUFFIX):
                 continue
@@ -268,7 +268,7 @@ class StreamFiles:
                 yield found
 
     def refuse_consumer(self, directory_name: str, error: Exception) -> None:
-        """The consumer with this file name is not served: its files stay as they are."""
+        """Record that the consumer with this file name is not served; its files stay unchanged."""
         self.unserved[directory_name] = why_unserved(error)
 
     def _open_consumer(self, name: str) -> tuple[ConsumerMeta, ConsumerFiles, RecoveryReport]:
@@ -287,18 +287,18 @@ class StreamFiles:
         self._meta.close()
 
     def publish(self, name: str) -> None:
-        """Makes a staged stream exist under its name, durably; nothing of that name may exist."""
+        """Rename a staged stream to its name, durably; no stream of that name may exist."""
         self._account.rename(self.name, name)
         self.name = name
         self._account.sync_dir()
 
     def discard(self) -> None:
-        """Removes a staged stream; what was open in it has been closed."""
+        """Remove a staged stream; the caller has closed its open files."""
         self._meta.close()
         remove_tree(self._account, self.name)
 
     def doom(self) -> str:
-        """Makes the stream not exist, durably; `AccountDirectory.sweep` takes away what is left."""
+        """Delete the stream durably by renaming it; `AccountDirectory.sweep` removes the files."""
         gone = f"{GONE_PREFIX}{self.incarnation:x}"
         self._account.rename(self.name, gone)
         self._account.sync_dir()
@@ -314,24 +314,24 @@ class AccountDirectory:
         self._make_incarnation = make_incarnation
 
     def create_stream(self, name: str, config: bytes, created_ns: int) -> StreamFiles:
-        """Makes the directory of a new stream, durably. Blocks for a few syncs."""
+        """Create the directory of a new stream, durably. Blocks for several syncs."""
         directory = file_name(name)
         self._clear(directory)
         return self._create(directory, config, created_ns, self._make_incarnation())
 
     def stage_stream(self, config: bytes, created_ns: int) -> StreamFiles:
-        """As `create_stream`, but the stream does not exist before `publish`."""
+        """As `create_stream`, but the stream does not exist until `publish`."""
         incarnation = self._make_incarnation()
         directory = f"{STAGED_PREFIX}{incarnation:x}"
         try:
             return self._create(directory, config, created_ns, incarnation)
         except StoreError:
-            with contextlib.suppress(StoreError):  # else the next start removes it
+            with contextlib.suppress(StoreError):  # otherwise the next start removes it
                 remove_tree(self.disk, directory)
             raise
 
     def publish(self, staged: StreamFiles, name: str) -> None:
-        """A staged stream is whole: it exists from now on. Blocks for a sync."""
+        """Make a complete staged stream exist under its name. Blocks for a sync."""
         directory = file_name(name)
         self._clear(directory)
         staged.publish(directory)
@@ -342,7 +342,7 @@ class AccountDirectory:
         self.disk.mkdir(directory)
         inside = self.disk.subdir(directory)
         for part in (MESSAGES_NAME, CONSUMERS_NAME):
-            inside.mkdir(part)  # durable with the name of what follows, or there is no stream
+            inside.mkdir(part)  # durable with the entry of `meta`, which follows
         meta = StreamMeta(
             config=msgspec.Raw(config), created_ns=created_ns, incarnation=incarnation
         )
@@ -354,13 +354,13 @@ class AccountDirectory:
         return StreamFiles(self.disk, directory, slots, incarnation)
 
     def open_streams(self) -> Iterator[tuple[StreamMeta, StreamFiles] | Unreadable]:
-        """Open one stream after the other; those that cannot be read, too, with the reason."""
+        """Open each stream in turn; yield the reason for each that cannot be read."""
         for directory in self.disk.directories():
             if directory.startswith((GONE_PREFIX, STAGED_PREFIX)):
                 continue
             try:
                 if not self._is_stream(directory):
-                    continue  # a crash cut its creation short
+                    continue  # a crash interrupted its creation
                 found = self._open_stream(directory)
             except Exception as error:  # one bad stream must not keep others from being served
                 yield Unreadable(directory, why_unserved(error))
@@ -368,7 +368,7 @@ class AccountDirectory:
                 yield found
 
     def _is_stream(self, directory: str) -> bool:
-        """Whether a directory holds a stream, sound or not, and no remains of a creation."""
+        """Whether a directory holds a stream, even a damaged one, not an unfinished creation."""
         return META_NAME in self.disk.subdir(directory).files()
 
     def _open_stream(self, directory: str) -> tuple[StreamMeta, StreamFiles]:
@@ -383,16 +383,16 @@ class AccountDirectory:
             raise
 
     def sweep(self, *, staged: bool = False) -> None:
-        """Removes what is left of streams that were deleted, and with `staged` (when none is being
-        restored) of those that never came to be. Slow; nothing depends on it."""
+        """Remove the files of deleted streams; with `staged`, which requires that no restore runs,
+        also those of unfinished ones. Slow; no other operation depends on it."""
         prefixes = (GONE_PREFIX, STAGED_PREFIX) if staged else (GONE_PREFIX,)
         for directory in self.disk.directories():
             if directory.startswith(prefixes):
                 remove_tree(self.disk, directory)
 
     def _clear(self, directory: str) -> None:
-        """Removes what a creation that never ended left. Raises StoreError if a stream is there:
-        one that is not served must not be lost because another one gets its name."""
+        """Remove what an unfinished creation left. Raises StoreError if a stream is there: a stream
+        that is not served must not be lost because a new one gets its name."""
         try:
             if self._is_stream(directory):
                 path = f"{self.disk.path}/{directory}"
@@ -403,7 +403,7 @@ class AccountDirectory:
 
 
 def remove_tree(disk: Disk, name: str) -> None:
-    """Removes a directory with all that is in it."""
+    """Remove a directory and its contents."""
     inside = disk.subdir(name)
     for file in inside.files():
         inside.unlink(file)

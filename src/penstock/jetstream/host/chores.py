@@ -1,10 +1,10 @@
-"""What a stream's host has begun and finishes in later turns, a slice at a time.
+"""Long work of a stream host, done in later turns, one slice per turn.
 
-Rollups of many messages, limits that take many out at once, acknowledgements and deleted consumers
-that free many, memory of a purge. The driver asks for one slice per turn, so that other streams and
-clients are served in between. A crash between two slices loses nothing that was answered for: the
-reply to a rollup waits for its last slice, and what limits or consumers have not taken out yet is
-taken out when the stream is opened.
+Rollups of many messages, limits that remove many messages at once, acks and deleted consumers that
+free many messages, and releasing the memory of a purge. The stream driver requests one slice per
+turn, so other streams and clients are served in between. Invariant: a crash between two slices
+breaks no promise to a client. The reply to a rollup waits for its last slice, and opening the
+stream removes whatever limits or consumers had not removed yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RollUp:
-    """The slices of a rollup that are left, and the effects that follow the last."""
+    """The remaining slices of one rollup, and the effects to release after the last."""
 
     __slots__ = ("effects", "rest")
 
@@ -36,19 +36,19 @@ class RollUp:
 
 
 class Chores:
-    """The work of one host that is left."""
+    """The unfinished work of one host."""
 
     __slots__ = ("_host", "_roll_ups", "_settled", "_sweep_from")
 
     def __init__(self, host: StreamHost) -> None:
         self._host = host
         self._roll_ups: deque[RollUp] = deque()
-        self._settled: deque[Range] = deque()  # by consumers; not looked at yet
-        self._sweep_from = 0  # where the sweep for what no consumer needs goes on; 0: none
+        self._settled: deque[Range] = deque()  # ranges consumers finished with, not examined yet
+        self._sweep_from = 0  # where the sweep for unneeded messages resumes; 0: no sweep runs
 
     @property
     def are_left(self) -> bool:
-        """Whether `go_on` has something to do."""
+        """Whether `go_on` has work to do."""
         host = self._host
         store = host.stream.store
         return host.failure is None and bool(
@@ -60,26 +60,26 @@ class Chores:
         )
 
     def roll_up(self, rest: tuple[Purge, ...], effects: tuple[Effect, ...]) -> None:
-        """These slices of a rollup follow, then the effects."""
+        """Queue the remaining slices of a rollup, and the effects to release after the last."""
         self._roll_ups.append(RollUp(rest, effects))
 
     def settle(self, spans: tuple[Range, ...]) -> None:
-        """A consumer has settled these."""
+        """Queue ranges that a consumer finished with, to find messages that no consumer needs."""
         self._settled.extend(spans)
 
     def sweep(self, now_ns: int) -> None:
-        """Look for messages that no consumer needs; the first slice now."""
+        """Start a sweep for messages that no consumer needs, and run its first slice."""
         self._sweep_from = max(1, self._host.stream.store.state().first_seq)
         self._sweep_on(now_ns)
 
     def finish(self, now_ns: int) -> Generator[None, None, None]:
-        """Do everything that is left, with a pause after each slice."""
+        """Do all remaining work; yield after each slice."""
         while self.are_left:
             self.go_on(now_ns)
             yield
 
     def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
-        """Take messages out, with a pause after each slice; returns how many."""
+        """Purge messages, yielding after each slice; return how many were removed."""
         host = self._host
         yield from self.finish(now_ns)
         total = 0

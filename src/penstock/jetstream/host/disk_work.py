@@ -1,11 +1,11 @@
-"""File work of an API request: run on a disk thread while the request waits.
+"""File work of an API request, run on a disk thread while the request waits.
 
-A handler makes one, yields it, and takes the result when it is resumed. The work must touch nothing
-that the event loop may touch meanwhile: files that no other request knows yet, or that the handler
-has made sure nothing else uses.
+A handler creates a `DiskWork`, yields it, and reads the result when it is resumed. Invariant: the
+work touches nothing that the event loop may touch at the same time. The handler's duty is to use
+only files that no other request knows yet, or files it has made sure nothing else uses.
 
-`FileGate` is for files that work outside of requests uses, too: a handler takes it before it makes
-its work, and yields a `Vacancy` as long as the other work is out.
+`FileGate` guards files that work outside of requests uses, too. A handler takes the gate before it
+creates its work, and yields a `Vacancy` while other work holds the gate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DiskWork(Generic[T]):
     __slots__ = ("_call", "_failure", "_value")
 
     host = None
-    """It waits for no stream's block."""
+    """The work does not wait for a block of any stream."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -32,7 +32,7 @@ class DiskWork(Generic[T]):
         self._failure: Exception | None = None
 
     def run(self) -> None:
-        """Do it; on any thread, once."""
+        """Run the call, once, on any thread; keep its result or its exception."""
         try:
             self._value = self._call()
         except Exception as failure:
@@ -46,7 +46,7 @@ class DiskWork(Generic[T]):
 
 
 class FileGate:
-    """Lets one piece of work at a time have some files; the event loop asks, works never do."""
+    """Admits one piece of work at a time to some files. Only the event loop calls it."""
 
     __slots__ = ("_waiting", "is_taken")
 
@@ -55,30 +55,30 @@ class FileGate:
         self._waiting: list[Callable[[], None]] = []
 
     def take(self) -> None:
-        """Work on the files is out from now on; it must not be already."""
+        """Take the gate; it must be free."""
         assert not self.is_taken, "other work on the files is out"
         self.is_taken = True
 
     def leave(self) -> None:
-        """The work has ended: those that wait may try again."""
+        """Release the gate after the work has ended, and call those that wait."""
         self.is_taken = False
         waiting, self._waiting = self._waiting, []
         for again in waiting:
             again()
 
     def when_free(self, again: Callable[[], None]) -> None:
-        """Call this when the work that is out has ended."""
+        """Call `again` when the current work has ended."""
         self._waiting.append(again)
 
     def taken(self) -> Generator[Vacancy, None, None]:
-        """Take it, as soon as it is free."""
+        """Wait until the gate is free, then take it."""
         while self.is_taken:
             yield Vacancy(self)
         self.take()
 
 
 class Vacancy:
-    """A step waits until work that is out on some files has ended."""
+    """Yielded by a step that waits until a gate is free."""
 
     __slots__ = ("gate",)
 
@@ -89,11 +89,11 @@ class Vacancy:
 
 
 FileSteps: TypeAlias = "Generator[DiskWork[None] | Vacancy, None, None]"
-"""A part of a handler that waits for its files, and raises StoreError if they fail."""
+"""Part of a handler that yields while it waits for its files; raises StoreError if they fail."""
 
 
 def run_all(steps: FileSteps) -> None:
-    """Run the works that steps wait for here, one after the other. Blocks."""
+    """Run each yielded work here, in order. Blocks."""
     for work in steps:
         assert isinstance(work, DiskWork), "other work on the files is out"
         work.run()

@@ -1,7 +1,7 @@
-"""Which messages of a stream that keeps them for its consumers are needed no more.
+"""Decides which messages of an interest or work-queue stream no consumer needs any more.
 
-Pure questions over a store and the consumers of its stream; the caller takes the messages out. Both
-look at the index alone, so it does not matter whether a message is in memory.
+Pure functions over a store and its consumers; the caller removes the messages. They read only the
+index, so the result does not depend on which blocks are in memory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from penstock.store.contract import Range, Store
 
 SWEEP_LOOKS: Final = 1_024
-"""Messages that one slice of a sweep looks at: about two milliseconds."""
+"""Messages examined by one slice of a sweep: about two milliseconds."""
 
 
 def settled_by_all(
     store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
 ) -> tuple[int, ...]:
-    """Those of some sequences, settled by one consumer, that no other needs."""
+    """Return those sequences, all finished by one consumer, that no other consumer needs."""
     if len(consumers) == 1:
-        # Its filters let through what it settled, so the subject need not be looked up.
+        # No other consumer can need them, so their subjects are not looked up.
         (only,) = consumers
         return tuple(chain.from_iterable(_let_go(only, *span) for span in settled))
     return tuple(
@@ -54,11 +54,11 @@ def needed_by_none(
     *,
     only_wanted: bool = False,
 ) -> tuple[tuple[int, ...], int]:
-    """One slice of a sweep: what no consumer needs from `first` to `last`, and where the next slice
-    goes on; after `last` if there is none.
+    """Run one slice of a sweep: return the unneeded sequences from `first` to `last`, and the
+    sequence at which the next slice begins (`last + 1` if the sweep is complete).
 
-    With `only_wanted` a message that no consumer's filters let through stays, too: a consumer may
-    come for it.
+    With `only_wanted`, a message that matches no consumer's filters also stays: a consumer for it
+    may be created later.
     """
     stop = min([last + 1, *(each.holds_all_from for each in consumers if each.holds_all_from)])
     gone: list[int] = []
@@ -75,5 +75,5 @@ def needed_by_none(
 
 
 def has_unserved(files: StreamFiles | None) -> bool:
-    """Whether there are consumers on disk that cannot be served: they may want any message."""
+    """Whether the disk holds consumers that cannot be served: they may need any message."""
     return files is not None and bool(files.unserved)

@@ -1,9 +1,10 @@
-"""The state of a consumer that has no files of its own until it changes.
+"""The state of a consumer that gets its own state files only when it first changes.
 
-Most consumers are made long before they are used, and some never are. Where such a one begins is
-written with its configuration; files for what it is given and acknowledges are made when there is
-something to write in them, on a disk thread, with a copy of the state; what changes meanwhile
-follows with the next checkpoint. Invariant: nothing is called durable before those files are.
+Many consumers are created long before they are used, and some are never used. Until then, the
+consumer's initial state is stored with its configuration. The first change that must be persisted
+creates the state files on a disk thread from a copy of the state; changes made meanwhile follow
+with the next checkpoint. Invariant: no change counts as durable before it is durable in those files
+or with the configuration.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class StateMaking:
-    """The files of a state are made: `run` on any thread, then give it back to `synced`.
+    """Creates the state files: call `run` on any thread, then pass this object to `synced`.
 
-    After an error it can be run again.
+    `run` may be called again after an error.
     """
 
     __slots__ = ("_make", "_value", "store", "upto")
@@ -37,17 +38,17 @@ class StateMaking:
         self._make = make
         self._value = value
         self.upto = upto
-        """The last change that the files begin with."""
+        """The number of the last change that the new files include."""
         self.store: ConsumerStateStore | None = None
 
     def run(self) -> None:
-        """Make the files, durably. Blocks for some syncs."""
+        """Create the files, durably. Blocks for several syncs."""
         if self.store is None:
             self.store = self._make(ConsumerState.decode(self._value)[0])
 
 
 class LateLog:
-    """A consumer's state, in memory or in files; its calls are `ConsumerStateStore`'s."""
+    """A consumer's state, in memory or in files; has the methods of `ConsumerStateStore`."""
 
     __slots__ = (
         "_before",
@@ -68,17 +69,17 @@ class LateLog:
         gate: FileGate,
         store: ConsumerStateStore | None = None,
     ) -> None:
-        """`make` makes the files, durably, with a state to begin with, while nothing else has
-        `gate`; `store`: they are there."""
+        """`make` creates the files durably from an initial state while the caller holds `gate`.
+        Pass `store` if the files exist already."""
         self.state = state
         self._make = make
         self._gate = gate
         self._store = store
         self._log: StateLog = MemoryLog(state) if store is None else store
         self._changes = 0
-        self._durable = 0  # of these
+        self._durable = 0  # how many of the changes are durable
         self._failure: SyncFailed | None = None
-        self._before = 0  # changes before those that the store counts
+        self._before = 0  # changes made before the store began to count
 
     @property
     def has_files(self) -> bool:
@@ -86,11 +87,11 @@ class LateLog:
 
     @property
     def needs_files(self) -> bool:
-        """Whether there are changes and no files yet that could hold them."""
+        """Whether there are changes that are not durable and no files to hold them."""
         return self._store is None and self._changes > self._durable
 
     def written_elsewhere(self, upto: int) -> None:
-        """The state as it was after this change is durable, with the configuration."""
+        """Record that the state after change `upto` is durable, stored with the configuration."""
         self._durable = max(self._durable, upto)
 
     # -- changes
@@ -146,13 +147,13 @@ class LateLog:
         return self._durable if store is None else self._before + store.durable_seq
 
     def flush(self) -> None:
-        """Write what is not written, if there are files for it (`needs_files`)."""
+        """Write unwritten changes if the files exist; see `needs_files` otherwise."""
         if self._store is not None:
             self._store.flush()
 
     def pending_sync(self) -> ConsumerSync | StateMaking | None:
-        """Return what must run for the state to be durable; None if nothing, or not now: other work
-        on the files is out, and it must be asked again when that has ended."""
+        """Return the work that makes the state durable; None if there is nothing to do, or if other
+        work on the files is running: the caller must then call again when that has ended."""
         if self._store is not None:
             return self._store.pending_sync()
         if self._failure is not None:
@@ -163,7 +164,7 @@ class LateLog:
         return StateMaking(self._make, self.state.encode(0), self._changes)
 
     def synced(self, work: ConsumerSync | StateMaking, failure: Exception | None = None) -> None:
-        """The work has run."""
+        """Take back finished work, with its failure if there was one."""
         if isinstance(work, StateMaking):
             self._made(work, failure)
         else:
@@ -177,11 +178,11 @@ class LateLog:
             self._log = self._store = store
             self._before = work.upto
         if isinstance(failure, SyncFailed):
-            self._failure = failure  # what a sync lost is not written again by another one
+            self._failure = failure  # a later sync does not rewrite what a failed one lost
         self._gate.leave()
 
     def close(self) -> None:
-        """Write and sync what is open, and let go of the files. Blocks."""
+        """Write and sync pending changes, and close the files. Blocks."""
         work = None if self._store is not None else self.pending_sync()
         if isinstance(work, StateMaking):
             try:
@@ -194,6 +195,6 @@ class LateLog:
             self._store.close()
 
     def abandon(self) -> None:
-        """Let go of the files as they are: the consumer is deleted."""
+        """Close the files without writing: the consumer is deleted."""
         if self._store is not None:
             self._store.abandon()

@@ -1,9 +1,10 @@
-"""What a host has decided and may not say yet: it waits for the disk.
+"""Effects of a host, such as publish acks, that may leave only after a sync.
 
-`held` leaves when everything done before it is durable. `begin` gives out what must run for that
-and takes along all that is held so far; `end` tells what may leave. Invariants: nothing leaves
-before a sync that began after it was put here has returned; when one fails, nothing that waited
-leaves, ever. A full disk is no failure: the same works are run again until there is space.
+`held` collects effects. `begin` returns the work that makes everything done so far durable, and
+takes all held effects along; `end` returns the effects that may leave. Invariants: no effect leaves
+before a sync has returned that began after the effect was added; after a failed sync, none of the
+waiting effects ever leaves. A full disk is not a failure: the server runs the same work again until
+there is space. `StreamHost` calls this on the event loop; the work runs on disk threads.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class Commit(NamedTuple):
-    """One piece of a group commit."""
+    """One piece of work of a group commit."""
 
     work: Work
     told: Callable[[Exception | None], None]
-    """Called when it has run, with what made it fail."""
+    """Called after the work has run, with its failure if there was one."""
     is_long: bool = False
-    """It may take long however quick syncs are: never to be waited for."""
+    """The work may take long even where syncs are fast: the event loop must never wait for it."""
 
 
 class Commits:
-    """The promises of one host, and what they wait for."""
+    """The effects of one host that wait for its disk, and the work they wait for."""
 
     def __init__(
         self,
@@ -51,24 +52,24 @@ class Commits:
         self._consumer_files = consumer_files
         self.held: list[Effect] = []
         self.failure: Exception | None = None
-        """Nothing can be written any more."""
+        """Why nothing can be written any more; never cleared."""
         self.full: DiskFull | None = None
-        """Nothing can be written until there is space."""
+        """Nothing can be written until the disk has space."""
         self.unsynced: set[str] = set()
-        """Consumers whose state somebody waits for."""
+        """Consumers with state changes that a client waits for."""
         self.changed: set[str] = set()
-        """Consumers whose state may not be written."""
+        """Consumers with state changes that may not be written yet."""
         self._unmade: dict[str, None] = {}  # consumers whose state needs files
         self._releasing: list[Effect] = []
         self._awaited: dict[str, int] = {}  # consumer -> the change that must be durable
 
     def promise(self, effects: Iterable[Effect]) -> None:
-        """May leave when what is stored is durable: after a failure never."""
+        """Hold effects until everything stored so far is durable; drop them after a failure."""
         if self.failure is None:
             self.held.extend(effects)
 
     def begin(self, lane: StreamLane | None) -> list[Commit]:
-        """What must run for `held` to be true; it is taken, and comes back with `end`."""
+        """Return the work that makes `held` durable; take its effects, which `end` returns."""
         commits = [] if self.failure is not None else self._of_stream()
         try:
             self._add_consumers(commits)
@@ -86,13 +87,13 @@ class Commits:
     def _of_stream(self) -> list[Commit]:
         commits: list[Commit] = []
         store = self._stream.store
-        # What is not synced now is written at least, so that a kill costs nothing.
+        # If the store does not sync now, write at least, so that a killed process loses nothing.
         work = store.pending_sync(write_only=not store.sync_wanted)
         if work is not None:
             commits.append(Commit(work, partial(store.synced, work), work.is_long))
         positions = self._positions
         keep = None if positions is None else positions.pending_sync(self._stream)
-        if positions is not None and keep is not None:  # behind all that it speaks of
+        if positions is not None and keep is not None:  # after the messages it refers to
             commits.append(Commit(keep, partial(positions.synced, keep)))
         return commits
 
@@ -110,7 +111,7 @@ class Commits:
     def end(
         self, commits: list[Commit], failure: Exception | None, lane: StreamLane | None
     ) -> list[Effect]:
-        """The works have run: what waited for them and may leave now."""
+        """Take back work that has run; return the effects that waited for it and may leave."""
         for commit in commits:
             commit.told(failure)
         if failure is not None:
@@ -128,7 +129,7 @@ class Commits:
         return released
 
     def end_by_deletion(self, lane: StreamLane | None) -> list[Effect]:
-        """Return everything that waits for the disk: the stream is deleted, and that is durable."""
+        """Return all waiting effects: the stream is deleted, and the deletion is durable."""
         released = [*self._releasing, *self.held]
         self._releasing, self.held = [], []
         self.unsynced.clear()
@@ -143,7 +144,7 @@ class Commits:
         return files is None or files.state.durable_seq >= seq
 
     def fail(self, failure: Exception, lane: StreamLane | None) -> None:
-        """The disk has failed: whoever waits for it will never be told that all is well."""
+        """Record that the disk failed; drop the waiting effects: no client gets a success."""
         self.failure = self.failure or failure
         self._releasing, self.held = [], []
         self.unsynced.clear()
@@ -153,7 +154,7 @@ class Commits:
             lane.forget()
 
     def flush_consumers(self) -> None:
-        """Writes what consumers' states lack on disk, without a sync; `next_making` follows."""
+        """Write the consumers' pending state without a sync; call `next_making` afterwards."""
         while self.changed:
             name = self.changed.pop()
             files = self._consumer_files.get(name)
@@ -168,7 +169,7 @@ class Commits:
                 self._unmade[name] = None
 
     def next_making(self) -> Commit | None:
-        """Return what makes the files of one consumer's state; None if no other needs any now."""
+        """Return the work that creates one consumer's state files; None if none needs it now."""
         while self._unmade:
             name = next(iter(self._unmade))
             del self._unmade[name]
@@ -178,7 +179,7 @@ class Commits:
             sync = files.state.pending_sync()
             if sync is not None:
                 return Commit(sync, partial(self._made, name, files.state, sync), is_long=True)
-            self.changed.add(name)  # its files are in use: the next flush asks again
+            self.changed.add(name)  # other work uses its files: the next flush tries again
         return None
 
     def _made(

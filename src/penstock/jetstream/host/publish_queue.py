@@ -1,7 +1,7 @@
-"""What was published and cannot be planned yet, in its order: a block must be read before.
+"""Published messages that wait for a block to be read before the stream can plan them, in order.
 
-Bounded by number and by bytes, as the reference bounds what waits to be stored. What comes on top
-is not taken, and whoever sent it is told at once (429), instead of waiting for an answer in vain.
+Bounded by count and by bytes, as the reference bounds messages that wait to be stored. The host
+refuses a message beyond the bound at once with a 429 reply, so the publisher need not time out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOO_MANY_HEADER: Final = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 
 class PublishQueue:
-    """The messages of one stream that wait."""
+    """The waiting messages of one stream."""
 
     def __init__(self) -> None:
         self._waiting: deque[Inbound] = deque()
@@ -28,7 +28,7 @@ class PublishQueue:
         return bool(self._waiting)
 
     def add(self, msg: Inbound) -> bool:
-        """Whether there was room for one more."""
+        """Append a message; return False if the queue is full."""
         size = _size(msg)
         if len(self._waiting) >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
             return False
@@ -37,7 +37,7 @@ class PublishQueue:
         return True
 
     def put_back(self, msg: Inbound) -> None:
-        """It could not be planned after all, and is the next one again."""
+        """Put a message that still cannot be planned back at the head of the queue."""
         self._waiting.appendleft(msg)
         self._bytes += _size(msg)
 

@@ -1,8 +1,9 @@
-"""The seam every change goes through: planned, proposed, applied.
+"""Replicator interface: every change of a stream is planned, proposed and then applied.
 
-An entry says all there is to say about a change, its time included. With one copy, what is
-proposed is applied at once; with several, a replicator would write it to a log, send it to the
-others and apply it when enough of them have it. Who proposes does not know the difference.
+Invariant: an entry describes a change completely, including its timestamp, so applying it needs no
+other input. With one replica, `propose` applies the entry at once. With several, a replicator would
+append the entry to a log, send it to the peers and apply it once a quorum has it. The caller that
+proposes does not depend on which of the two happens.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ EntryC = TypeVar("EntryC", contravariant=True)
 
 
 class Replicator(Protocol[EntryC]):
-    """Takes entries in order; each is applied once, in that order, on every copy."""
+    """Accept entries in order; every replica applies each entry once, in that order."""
 
     def propose(self, entry: EntryC) -> None:
-        """Have the entry applied, now or later."""
+        """Apply the entry, now or later."""
 
 
 class LocalReplicator(Generic[EntryT]):
-    """The one copy there is: proposed is decided."""
+    """The replicator of a single replica: a proposed entry is decided and applied at once."""
 
     def __init__(self, apply: Callable[[EntryT], None]) -> None:
         self._apply = apply

@@ -1,9 +1,10 @@
-"""One stream with its consumers: where appended becomes a wake, and acknowledged a removal.
+"""One stream with its consumers: stored messages wake consumers, acks may remove messages.
 
-A host owns its stream and consumers and is the only one to call them. What they decide gathers
-in two lists: `now`, which may leave at once, and `held`, which may leave when everything done so
-far is durable (`commits`). The edge takes what leaves, runs the syncs and calls `turn` when there
-is something to pass on.
+Invariant: a host owns its stream and consumers; all calls to them go through it or are reported to
+it (`touched`, `acked`). Their effects collect in two lists: `now` may leave at once, `held` may
+leave when everything done so far is durable (`commits`). The stream driver is the caller. It
+performs the effects, runs the syncs (`begin_commit`, `end_commit`), calls `turn` and `flow` when
+the host may have something to deliver, and `tick` when a deadline is due.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ if TYPE_CHECKING:
 
 
 class StreamHost:
-    """A stream, its consumers, and what waits for their disk."""
+    """A stream, its consumers, and the effects that wait for their disk."""
 
     def __init__(self, stream: Stream, files: StreamFiles | None, *, incarnation: str = "") -> None:
         self.stream = stream
         self.files = files
         self.incarnation = incarnation
-        """What no other stream has, of whatever name."""
+        """Identifies this stream; unlike that of any other stream, even of the same name."""
         self.consumers: dict[str, Consumer] = {}
-        self._listed: list[str] = []  # names of consumers that requests may name
+        self._listed: list[str] = []  # consumers that API requests may name
         self._is_listed_sorted = True
         self.consumer_files: dict[str, ConsumerFiles] = {}
         self.now: list[Effect] = []
@@ -71,12 +72,12 @@ class StreamHost:
         self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.is_watched = False
-        """Whether what it holds must be known after every message."""
+        """Whether the account must know the stream's size after every message."""
         self.upstream: StreamSources | None = None
         self.positions = None if files is None else files.positions()
         self.commits = Commits(stream, self.positions, self.consumer_files)
         self.chores = Chores(self)
-        """What was begun and goes on in later turns."""
+        """Work that was started and continues in later turns."""
         self._intake = PublishQueue()
         self._waking = Waking(self.consumers)
 
@@ -86,12 +87,12 @@ class StreamHost:
 
     @property
     def held(self) -> list[Effect]:
-        """What may leave when everything done so far is durable."""
+        """Effects that may leave when everything done so far is durable."""
         return self.commits.held
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing can be written any more."""
+        """Why nothing can be written any more; None while the disk works."""
         return self.commits.failure
 
     @property
@@ -102,7 +103,7 @@ class StreamHost:
     # -- messages in
 
     def publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> None:
-        """A message for the stream. What it brings about is in `now` and `held` afterwards."""
+        """Plan and store a message, or queue or refuse it; the effects go to `now` and `held`."""
         if self._intake:
             if not self._intake.add(msg):
                 self._refuse(msg, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
@@ -123,7 +124,7 @@ class StreamHost:
                 self.commits.promise(planned.effects)
             elif isinstance(planned, NotLoaded):
                 self._intake.put_back(msg)
-                self.open_lane()  # which stays closed while something waits
+                self.open_lane()  # the lane stays closed while the queue is not empty
                 self.now.append(Fetch(planned.cold))
                 return False
             else:
@@ -138,7 +139,7 @@ class StreamHost:
             self.now.append(Send(msg.reply, PubAcks(self.name).refused(why), header))
 
     def hear_lane(self) -> None:
-        """Takes note of what the fast lane did since it was last asked."""
+        """Take over what the publish lane did since the last call."""
         if self.lane is None:
             return
         taken, gone = self.lane.take_news()
@@ -151,13 +152,13 @@ class StreamHost:
             self.tell_removed(removed_one_by_one(gone))
 
     def broken(self, error: StoreError) -> None:
-        """The store cannot be written any more."""
+        """Record that the store can no longer be written."""
         self.commits.fail(error, self.lane)
 
     def _apply(self, entry: Entry) -> None:
         applied = self.stream.apply(entry)
         if type(entry) is Publish and entry.special is not None and entry.special.rollup:
-            # To consumers, what a message rolls up is purged.
+            # Consumers see messages removed by a rollup as purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
             if applied.by_limit.msgs:
                 self.tell_removed(applied.by_limit)
@@ -179,12 +180,12 @@ class StreamHost:
             self.tell_removed(applied.removed)
 
     def propose(self, entry: Entry) -> None:
-        """A change that was planned by whoever answers a request."""
+        """Apply a change that an API handler planned."""
         self.hear_lane()
         self.replicator.propose(entry)
 
     def tell_removed(self, removed: Removed) -> None:
-        """Consumers must know what limits or deletions took out."""
+        """Report messages removed by limits or deletions to the consumers."""
         now_ns = self.stream.last_ts_ns
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.removed(removed.seqs, now_ns))
@@ -203,7 +204,7 @@ class StreamHost:
         self.note(consumer)
 
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
-        """Takes a consumer out; its files are the caller's to remove."""
+        """Remove a consumer; the caller removes its files."""
         consumer = self.consumers.pop(name)
         if not consumer.cfg.direct:
             self._listed.remove(name)
@@ -216,7 +217,7 @@ class StreamHost:
             self.sweep_unwanted(now_ns)
 
     def touched(self, consumer: Consumer, effects: Iterable[Effect]) -> None:
-        """A consumer was called by somebody else; it may want to deliver, or be woken later."""
+        """Take the effects of a call made directly on a consumer, and wake the consumer."""
         self._take(consumer, effects)
         self._waking.add(consumer.name)
 
@@ -245,7 +246,7 @@ class StreamHost:
         *,
         is_awaited: bool,
     ) -> None:
-        """An acknowledgement was taken; with `is_awaited` somebody waits for it to be durable."""
+        """Take the effects of an ack; with `is_awaited`, hold them until the ack is durable."""
         if is_awaited:
             self.held.extend(effects)
             self.commits.unsynced.add(consumer.name)
@@ -259,7 +260,7 @@ class StreamHost:
     # -- retention by interest
 
     def wants(self, subject: str) -> bool:
-        """Whether some consumer is interested in the subject; one that is not served may be."""
+        """Whether a consumer is interested in the subject; an unserved consumer may be."""
         is_wanted = any(consumer.wants(subject) for consumer in self.consumers.values())
         return is_wanted or interest_retention.has_unserved(self.files)
 
@@ -275,9 +276,9 @@ class StreamHost:
         self.take_out(gone, self.stream.last_ts_ns)
 
     def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
-        """Nobody needs these. If they cannot be taken out now, the next start does it."""
+        """Remove messages that no consumer needs; if that fails, the next start removes them."""
         if not seqs or self.failure is not None or interest_retention.has_unserved(self.files):
-            return  # a consumer that is not served may need them
+            return  # an unserved consumer may need them
         try:
             self.replicator.propose(Remove(now_ns, seqs))
         except StoreError as error:
@@ -285,13 +286,13 @@ class StreamHost:
         self.note(self.stream)
 
     def sweep_unwanted(self, now_ns: int) -> None:
-        """Take out what no consumer needs any more: a slice at once, what is left as a chore."""
+        """Remove what no consumer needs any more: one slice now, the rest as a chore."""
         self.chores.sweep(now_ns)
 
     # -- turns
 
     def turn(self, now_ns: int) -> None:
-        """Passes on what has become visible; lets consumers deliver."""
+        """Report newly visible messages to the consumers, and let them deliver."""
         if self.is_closed:
             return
         self.hear_lane()
@@ -308,15 +309,15 @@ class StreamHost:
 
     @property
     def waits_for_sync(self) -> bool:
-        """Whether nothing can be passed on before the next sync: the lane took some, no more."""
+        """Whether nothing can be delivered before the next sync: only the lane stored something."""
         is_idle = self._waking.is_idle and not (self.now or self.upstream)
         return is_idle and self.stream.store.sync_wanted
 
     def flow(self, now_ns: int) -> bool:
-        """Lets a consumer deliver into outboxes at once; False if there is none that may.
+        """Let one consumer deliver straight into outboxes; return False if no consumer may.
 
-        To be called after `turn` until it answers so, each time when everything in `now` has left:
-        what was decided before must not come after.
+        After `turn`, the caller repeats this until it returns False. Before each call, every effect
+        in `now` must have left: direct deliveries must not overtake effects decided earlier.
         """
         consumer = None if self.is_closed else self._waking.take_direct()
         if consumer is None:
@@ -330,7 +331,7 @@ class StreamHost:
         return self._waking.is_busy
 
     def tick(self, now_ns: int) -> list[Consumer]:
-        """Time has passed. Answers the consumers that nobody uses any more."""
+        """Handle the deadlines that are due; return consumers that were inactive too long."""
         abandoned = []
         for machine in self.agenda.due(now_ns):
             if isinstance(machine, Stream):
@@ -359,7 +360,7 @@ class StreamHost:
         self.note(self.stream)
 
     def fetched(self, now_ns: int) -> None:
-        """A block that something waited for is in memory."""
+        """Retry what waited for a block: the block is in memory now."""
         while self._intake and self._publish(self._intake.take(), now_ns):
             continue
         if self.upstream is not None:
@@ -372,9 +373,9 @@ class StreamHost:
     def tell_purged(
         self, subject: str | None, removed: Removed, now_ns: int, *, is_single: bool = False
     ) -> None:
-        """Consumers must know what a purge or a rollup took out.
+        """Report messages removed by a purge or a rollup to the consumers.
 
-        With `is_single` it took one message, which counts as deleted, as in the reference.
+        With `is_single` exactly one message was removed; it counts as deleted, as in the reference.
         """
         if is_single:
             self.tell_removed(removed)
@@ -384,7 +385,7 @@ class StreamHost:
             self._waking.add(consumer.name)
 
     def open_lane(self) -> None:
-        """Lets the fast lane take what the configuration allows, unless something must wait."""
+        """Let the lane take what the configuration allows; close it while messages must wait."""
         if self.lane is not None:
             is_bound = self._intake or self.is_hindered or self.stream.store.is_over
             is_free = not (is_bound or self.is_closed)
@@ -392,8 +393,8 @@ class StreamHost:
             self._tend_lane(self.stream.next_deadline_ns())
 
     def _tend_lane(self, due_ns: int | None) -> None:
-        """Lets the lane work alone if nobody waits for its messages, and none of them will be due
-        before what is noted already."""
+        """Let the lane run without Python if no consumer, limit or source needs its messages at
+        once, and none of them expires before the deadline that is already set."""
         if self.lane is not None:
             age_ns, last_ns = self.stream.cfg.max_age, self.stream.last_ts_ns
             is_timed = not age_ns or (due_ns is not None and due_ns <= last_ns + age_ns)
@@ -401,7 +402,7 @@ class StreamHost:
             self.lane.leave_alone(is_alone and is_timed)
 
     def config_changed(self, now_ns: int) -> None:
-        """The stream has another configuration; its consumers may have to know."""
+        """Apply a new stream configuration to the lane and the consumers."""
         self.open_lane()
         by_interest = self.stream.cfg.retention is not Retention.LIMITS
         for consumer in self.consumers.values():
@@ -412,17 +413,18 @@ class StreamHost:
             self.sweep_unwanted(now_ns)
 
     def filters_changed(self, now_ns: int) -> None:
-        """A consumer wants other messages than before."""
+        """Remove messages that are no longer needed after a consumer changed its filters."""
         if self.stream.cfg.retention is Retention.INTEREST:
             self.sweep_unwanted(now_ns)
 
     def await_state(self, consumer: Consumer) -> None:
-        """What is held next waits for this consumer's state, too."""
+        """Make effects that are held from now on wait for this consumer's state, too."""
         self.commits.unsynced.add(consumer.name)
 
     @property
     def listed_consumers(self) -> list[str]:
-        """Return the consumers that requests name, in order; those that feed copies are not."""
+        """Return the sorted names of consumers that API requests may name; consumers that feed
+        mirrors and sources are left out."""
         if not self._is_listed_sorted:
             self._listed.sort()
             self._is_listed_sorted = True
@@ -430,18 +432,18 @@ class StreamHost:
 
     @property
     def num_listed(self) -> int:
-        """Return how many consumers requests may name."""
+        """Return how many consumers API requests may name."""
         return len(self._listed)
 
     def deleted(self) -> None:
-        """Reply to everything that waits: the stream is deleted, and that is durable."""
+        """Release and refuse everything that waits: the stream is deleted, and that is durable."""
         self.is_closed = self.is_deleted = True
         self.now[:0] = self.commits.end_by_deletion(self.lane)
         while self._intake:
             self._refuse(self._intake.take(), refusals.STREAM_NOT_FOUND)
 
     def let_go(self) -> None:
-        """Writes what is open and closes the files. Blocks."""
+        """Write pending changes and close the files. Blocks."""
         for files in self.consumer_files.values():
             with contextlib.suppress(StoreError):
                 (files.abandon if self.is_deleted else files.close)()
@@ -458,25 +460,25 @@ class StreamHost:
 
     @property
     def wants_commit(self) -> bool:
-        """Whether something waits, or has changed that should be durable soon."""
+        """Whether effects wait for a commit, or changes should be durable soon."""
         lane = self.lane
         return bool(self.held or self.commits.unsynced or (lane is not None and lane.waiting)) or (
             self.failure is None and self.stream.store.sync_wanted
         )
 
     def begin_commit(self) -> list[Commit]:
-        """What must run for `held` to be true; it is taken, and comes back with `end_commit`."""
+        """Return the work that makes `held` durable; `end_commit` releases the effects."""
         return self.commits.begin(self.lane)
 
     def end_commit(self, commits: list[Commit], failure: Exception | None) -> None:
-        """The works have run: what waited for them may leave, if none of them failed."""
+        """Take back work that has run; move the effects that waited to `now` unless it failed."""
         self.now.extend(self.commits.end(commits, failure, self.lane))
 
     def hindered(self, full: DiskFull | None) -> None:
-        """The disk is full, or has space again."""
+        """Record that the disk is full, or (None) that it has space again."""
         self.commits.full = full
         self.open_lane()
 
     def flush_consumers(self) -> None:
-        """Writes what consumers' states lack on disk, without a sync."""
+        """Write the consumers' pending state, without a sync."""
         self.commits.flush_consumers()

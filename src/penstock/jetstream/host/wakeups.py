@@ -1,8 +1,10 @@
-"""Which consumers of a stream may have something to deliver.
+"""The consumers of one stream that may have something to deliver.
 
-Messages that were stored are passed on when they are visible: one by one where the stream knows
-them, or as "there is more" where the fast lane stored them. Consumers that deliver through a
-compiled lane are set apart, for they must not overtake what was decided before.
+The host reports stored messages: one by one if the stream planned them, or only as "there are more"
+if the publish lane stored them. Consumers hear of a message once it is visible. Invariant:
+consumers that deliver through a compiled lane are kept apart, so that their deliveries do not
+overtake effects decided earlier. `StreamHost` calls `announce`, then `take_ready`, then
+`take_direct`.
 """
 
 from __future__ import annotations
@@ -18,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class Waking:
-    """The consumers of one stream that are to be woken; who they are is the host's to say."""
+    """The consumers of one stream to wake next; the host owns `consumers` and changes it."""
 
     def __init__(self, consumers: dict[str, Consumer]) -> None:
         self._consumers = consumers
         self._fresh: deque[tuple[int, str]] = deque()  # stored, not yet visible
-        self._is_taken = False  # by the fast lane, and not all of it visible yet
+        self._is_taken = False  # the lane stored messages that are not all visible yet
         self._ready: set[str] = set()
-        self._direct: set[str] = set()  # those of them that use a compiled lane
+        self._direct: set[str] = set()  # woken consumers that deliver through a compiled lane
 
     @property
     def is_busy(self) -> bool:
-        """Whether some consumer is to be woken in the next turn."""
+        """Whether `take_ready` has a consumer to wake."""
         return bool(self._ready)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is to be woken, and nothing will be visible that somebody waits for."""
+        """Whether no consumer is to be woken and no message of `stored` waits to become visible."""
         return not (self._ready or self._direct or self._fresh)
 
     def add(self, name: str) -> None:
@@ -48,15 +50,15 @@ class Waking:
         self._direct.discard(name)
 
     def stored(self, messages: Iterable[tuple[int, str]]) -> None:
-        """Sequences and subjects that will be visible."""
+        """Record sequences and subjects that will become visible."""
         self._fresh.extend(messages)
 
     def taken(self) -> None:
-        """The fast lane stored some. It does not say what; consumers look for themselves."""
+        """Record that the lane stored messages; consumers look up which."""
         self._is_taken = True
 
     def announce(self, store: Store, now_ns: int) -> None:
-        """Tells consumers what has become visible."""
+        """Pass newly visible messages to the consumers."""
         if not (self._fresh or self._is_taken):
             return
         fresh, visible = self._fresh, store.visible_seq
@@ -75,7 +77,7 @@ class Waking:
                     self._ready.add(consumer.name)
 
     def take_ready(self) -> Iterator[Consumer]:
-        """Those that decide for themselves; the others are for `take_direct`."""
+        """Yield the woken consumers without a compiled lane; keep the others for `take_direct`."""
         ready, self._ready = self._ready, set()
         for name in ready:
             consumer = self._consumers.get(name)
@@ -87,7 +89,7 @@ class Waking:
                 yield consumer
 
     def take_direct(self) -> Consumer | None:
-        """One that delivers into outboxes at once."""
+        """Return one consumer that delivers straight into outboxes; None if there is none."""
         while self._direct:
             consumer = self._consumers.get(self._direct.pop())
             if consumer is not None:

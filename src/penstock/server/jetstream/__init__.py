@@ -1,1 +1,1 @@
-"""The edge of JetStream: what its machines decide is carried out here."""
+"""JetStream in the server: performs the effects that streams and consumers return."""

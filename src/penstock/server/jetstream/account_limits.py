@@ -1,7 +1,7 @@
-"""What each account may use of JetStream, by the configuration or by its claims.
+"""Computes each account's JetStream limits from the configuration or its claims.
 
-Pure functions of the options. An account has one set of limits, or one for each tier; None is an
-account without JetStream.
+Pure functions of the options. An account has one set of limits, or one per tier; None means that
+JetStream is disabled for the account.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def granted(
     service: ServerState, account: Account
 ) -> tuple[AccountLimits | None, dict[str, AccountLimits]]:
-    """Return the limits of an account, None if it has no JetStream, and those of its tiers."""
+    """Return an account's limits (None: JetStream is disabled), and the limits of its tiers."""
     if account.name == service.system_account:
         return None, {}
     options = service.options
     configured = {entry.name: entry for entry in options.accounts}
     if account.name not in configured:
-        # The global account uses JetStream where no other says who does.
+        # Without its own configuration, an account has JetStream only if no other account is
+        # configured and there is no operator.
         others = configured.keys() - {service.system_account}
         is_left_out = others or options.operators or options.trusted_keys
         return None if is_left_out else AccountLimits(), {}

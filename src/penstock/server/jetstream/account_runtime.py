@@ -1,8 +1,9 @@
-"""JetStream in one account: what it subscribes to, and who answers.
+"""JetStream of one account: its subscriptions, and the objects that handle their messages.
 
-The account's API, acknowledgements and flow control have one subscription each; every stream has
-one for each of its subjects. Callbacks run after the data path of a turn, in the order messages
-came, and must not raise.
+The account's API, acks and flow control have one subscription each; every stream has one per
+subject. Callbacks run after the data path of a turn, in the order in which messages arrived, and
+must not raise. Also the `Port` that API handlers call. `JetStreamRuntime` creates it and calls
+`open`, then `start`, and at the end `shut_down` and `close`.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
 
 INFO_SUBJECT: Final = API_PREFIX + "INFO"
 BUCKETS_PREFIX: Final = "$KV."
-"""Who names a domain writes to its buckets under the name of its API, as if that was part of it."""
+"""Clients that use a domain publish KV writes to `$JS.<domain>.API.$KV.<bucket>.<key>`."""
 
 
 class Sweep:
-    """Takes away what is left of deleted streams."""
+    """Removes the files of deleted streams."""
 
     __slots__ = ("_files",)
 
@@ -60,7 +61,7 @@ class Sweep:
 
 
 class AccountRuntime:
-    """One account's JetStream."""
+    """JetStream of one account."""
 
     def __init__(self, edge: JetStreamRuntime, account: Account, assets: Assets) -> None:
         self.edge = edge
@@ -87,14 +88,14 @@ class AccountRuntime:
         self._api = ApiRequests(self, self._called, is_system=is_system)
 
     def start(self) -> Sliced[None]:
-        """Serve the streams that are there, one per slice; requests wait until all are served."""
+        """Serve the existing streams, one per slice; requests wait until all are served."""
         for host in list(self.assets):
             self._serve_recovered(host)
             yield
         self._api.queue.release()
 
     def open(self) -> None:
-        """Take requests and acknowledgements; requests wait for the end of `start`."""
+        """Subscribe to requests and acks; requests wait until `start` has ended."""
         self._api.queue.hold()
         self.listen("$JS.API.>", self._api.reads.lane, lane=True)
         if self.assets.ambient.domain:
@@ -103,7 +104,7 @@ class AccountRuntime:
         self.listen("$JS.FC.>", self._flow_answered)
 
     def _serve_recovered(self, host: StreamHost) -> None:
-        """Serve a stream that was found on disk; one that cannot be served is left there."""
+        """Serve a stream found on disk; if that fails, leave its files there."""
         try:
             self.serve(host)
         except Exception as error:
@@ -116,7 +117,7 @@ class AccountRuntime:
             host.let_go()
 
     def listen(self, subject: str, call: object, *, lane: bool = False) -> Subscription:
-        """Has a function of ours called for every message on a subject, or offered to a lane."""
+        """Call a function for every message on a subject, or offer the messages to a lane."""
         subscription = Subscription(subject, value=call)
         self.interest.insert(subscription, call=True, lane=lane)
         return subscription
@@ -124,7 +125,7 @@ class AccountRuntime:
     # -- streams come and go
 
     def serve(self, host: StreamHost) -> None:
-        """The stream takes messages from now on, on the subjects it has now."""
+        """Route messages to the stream, on its current subjects, from now on."""
         self._api.reads.lane.clear()
         with contextlib.ExitStack() as undo:
             self._listen_for(host, undo)
@@ -132,9 +133,9 @@ class AccountRuntime:
         self._drivers[host.name].mark()
 
     def _listen_for(self, host: StreamHost, undo: contextlib.ExitStack) -> None:
-        """Subscribe to what the stream takes; what was there before goes when all of it is there.
+        """Subscribe to the stream's subjects; remove the old subscriptions once all new ones exist.
 
-        `undo` is told how to take back what was done, for when something raises.
+        `undo` collects the calls that revert this if something raises.
         """
         if host.name not in self._drivers:
             self._drivers[host.name] = StreamDriver(host, self)
@@ -148,7 +149,7 @@ class AccountRuntime:
         crossings = self.edge.service.crossings
         for subject in host.stream.cfg.subjects:
             taken.append(self._take_in(subject, driver))
-            # What other accounts export under the stream's subjects is taken in, too.
+            # Messages that other accounts export under the stream's subjects are stored, too.
             shadows.append(crossings.shadow(self.name, subject, None, driver.published))
         for consumer in host.consumers.values():
             self.watch(host, consumer)
@@ -175,7 +176,7 @@ class AccountRuntime:
         return subscription
 
     def retire(self, host: StreamHost) -> None:
-        """The stream is gone."""
+        """Remove a deleted stream from the routing, and release everything that waits for it."""
         self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
         for consumer in host.consumers.values():
             self.unwatch(consumer)
@@ -191,7 +192,7 @@ class AccountRuntime:
         self._api.retire(host)
 
     def grant(self, limits: AccountLimits, tiers: dict[str, AccountLimits]) -> None:
-        """Set what the account may use from now on; its streams keep what they hold."""
+        """Set the account's limits; its streams keep what they hold."""
         assets = self.assets
         if (assets.limits, assets.tiers) == (limits, tiers):
             return
@@ -207,14 +208,14 @@ class AccountRuntime:
         return list(self._drivers.values())
 
     def delete_abandoned(self, host: StreamHost, consumer: Consumer) -> None:
-        """Nobody used the consumer for as long as its threshold says."""
+        """Delete a consumer that was inactive for its threshold, in order with requests."""
         self._api.in_order(host, consumer.name, self._delete_abandoned(host, consumer))
 
     def _delete_abandoned(self, host: StreamHost, consumer: Consumer) -> FileSteps:
         now_ns = self.edge.now_ns()
         is_there = not host.is_closed and host.consumers.get(consumer.name) is consumer
         if not is_there or not consumer.is_abandoned(now_ns):
-            return  # a request came first
+            return  # a request used or deleted it first
         try:
             yield from delete_consumer(self, host, consumer, now_ns)
         except Exception as error:
@@ -239,7 +240,7 @@ class AccountRuntime:
         self.transfers.begin(transfer)
 
     def sweep(self) -> None:
-        """Remove what is left of deleted streams; one sweep at a time, or they meet."""
+        """Remove the files of deleted streams; one sweep at a time, because two conflict."""
         files = self.assets.files
         self._sweeps_wanted += 1
         if files is not None and self._sweeps_wanted == 1:
@@ -259,13 +260,13 @@ class AccountRuntime:
         log.error("account %s: %s failed", self.name, request.subject, exc_info=error)
 
     def shut_down(self) -> None:
-        """Requests that wait are told that nobody will answer them."""
+        """End the waiting pull requests with a status: the server stops."""
         for host in self.assets:
             for consumer in host.consumers.values():
                 self.performer.perform(consumer.closing(is_deleted=False))
 
     def close(self) -> None:
-        """Makes everything durable and lets go of the files."""
+        """Make everything durable and close the files."""
         self._api.close()
         self.transfers.abandon()
         for driver in self.drivers:
@@ -298,7 +299,7 @@ class AccountRuntime:
             self._watched[key] = kept
 
     def interest_changed(self) -> None:
-        """Tells push consumers whose subscribers came or went."""
+        """Notify push consumers and transfers whose subscribers came or went."""
         for subject, queue, is_there in self.interest.drain_interest_changes():
             if queue is None:
                 self.transfers.interest_changed(subject, is_there)
@@ -321,7 +322,7 @@ class AccountRuntime:
 
     @property
     def _is_elsewhere(self) -> bool:
-        """An account that has no JetStream may import another's, under the usual names."""
+        """Whether the account has JetStream disabled but imports another account's API."""
         crossings = self.edge.service.crossings
         return not self.assets.is_enabled and crossings.serves(self.name, INFO_SUBJECT)
 
@@ -335,9 +336,9 @@ class AccountRuntime:
             self.nobody(Inbound(subject, reply, header, payload), source)
 
     def nobody(self, msg: Inbound, source: ClientLink | None) -> None:
-        """Reply with 503 where JetStream listens and has nobody to hand the request to.
+        """Reply with 503 if JetStream's own subscription matched but cannot handle the request.
 
-        As the router does: only to clients that want to know, and if no other subscription matched.
+        As the router does: only to clients that requested it, and if no other subscription matched.
         """
         client = self.edge.client_of(source)
         if not msg.reply or client is None or not client.options.no_responders:
@@ -349,7 +350,7 @@ class AccountRuntime:
             self.edge.plane.post(self.interest, msg.reply, b"", "", header)
 
     def consumer(self, stream: str, name: str) -> tuple[StreamDriver, Consumer] | None:
-        """A consumer, and who drives it."""
+        """Return a consumer and its stream's driver."""
         driver = self._drivers.get(stream)
         consumer = None if driver is None else driver.host.consumers.get(name)
         return None if driver is None or consumer is None else (driver, consumer)

@@ -1,8 +1,9 @@
-"""Acknowledgements in one account: plain ones as their lane collected them, others one by one.
+"""Acks of one account: plain acks in batches from the ack lane, other acks one by one.
 
-What the lane collected in a turn goes to its consumers at the turn's end, or before anything that
-could tell whether it had: another kind of ack, a request. Consumers are looked up by name then, so
-that an ack never reaches one that is gone. The lane learns of a consumer with its first plain ack.
+Invariant: the acks that the lane collected in a turn reach their consumers at the end of the turn,
+or before anything whose result depends on them: another kind of ack, or a request. Consumers are
+looked up by name then, so an ack never reaches a deleted consumer. The first plain ack of a
+consumer opens the lane for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AckIntake:
-    """Takes acknowledgements in."""
+    """Passes acks to consumers."""
 
     def __init__(self, account: AccountRuntime) -> None:
         self._account = account
@@ -30,11 +31,11 @@ class AckIntake:
         self.lane = AckLane(call=self.received, owner=self, scope=self._scope)
 
     def mark(self) -> None:
-        """The lane has been at work: a turn ends."""
+        """Take the collected acks at the end of a turn in which the lane worked."""
         self.take_collected()
 
     def take_collected(self) -> None:
-        """Hands what the lane collected to the consumers."""
+        """Pass the acks that the lane collected to the consumers."""
         for box in self.lane.take_filled():
             spans = box.take()
             found = self._account.consumer(box.stream, box.consumer)
@@ -47,7 +48,7 @@ class AckIntake:
     def received(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
-        """An ack that the lane did not take. One that no consumer takes has no responders."""
+        """Take an ack that the lane did not take; an ack for no consumer gets no responders."""
         self.take_collected()
         ref = parse_ack_subject(subject)
         found = None
@@ -69,5 +70,5 @@ class AckIntake:
         driver.mark()
 
     def forget(self, consumer: Consumer) -> None:
-        """A consumer is gone, or has another configuration."""
+        """Close the lane for a consumer that was deleted or changed."""
         self.lane.close(consumer.stream_name, consumer.name)

@@ -1,8 +1,8 @@
-"""The API requests of one account: pull requests, direct reads, and all that have an endpoint.
+"""Dispatches the API requests of one account: pull requests, direct gets, and endpoints.
 
-Serves a request in the turn in which it came, unless an earlier request of the same client or on
-the same stream waits, or the turn has spent its budget. Then the request waits in the account's
-queue (`jetstream.request_queue`), and the event loop serves it after other clients had a turn.
+A request is served in the turn in which it arrives, unless an earlier request of the same client or
+on the same stream waits, or the turn has spent its budget. Then it waits in the account's queue
+(`request_queue`), and the event loop serves it after other clients had a turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.net.client_link import ClientLink
 
 PAIR: Final = 2
-"""Names of a consumer: its stream's and its own."""
+"""Tokens that name a consumer: its stream and its name."""
 
 
 class ApiRequests:
@@ -61,21 +61,21 @@ class ApiRequests:
         self.queue.submit(Request(subject, reply, header, payload, client), is_late=is_late)
 
     def retire(self, host: StreamHost) -> None:
-        """Take notice that a stream is closed."""
+        """Resume the requests that wait for a closed stream, and clear the lane."""
         self.reads.lane.clear()
         self.queue.resume_all(host)
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting requests."""
         self.queue.close()
 
     def in_order(self, host: StreamHost, name: str, steps: Generator[Pause, None, None]) -> None:
-        """Run steps about a consumer that no client asked for, in order with requests about it."""
+        """Run the server's own steps about a consumer, in order with requests about it."""
         request = Request(f"inactive consumer {host.name} > {name}", "", b"", b"")
         keys = Keys((host.name, consumer_key(host.name, name)))
         self.queue.run_steps(request, keys, steps)
 
-    # -- what the queue asks
+    # -- calls from the queue
 
     def begin(self, request: Request) -> Running | None:
         self._account.acks.take_collected()
@@ -85,7 +85,7 @@ class ApiRequests:
             serve = self._next if subject.startswith(NEXT_PREFIX) else self._read
             serve(Inbound(subject, reply, header, body), source)
             return None
-        self.reads.lane.clear()  # any request may change who answers reads
+        self.reads.lane.clear()  # any request may change which stream serves a read
         return self._endpoints.handle(request, self._edge.now_ns())
 
     def keys(self, request: Request) -> Keys:

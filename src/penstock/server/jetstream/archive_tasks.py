@@ -1,7 +1,8 @@
-"""Archives on their way, as the edge sees them: steps, disk work, messages, deadlines.
+"""Runs the snapshots and restores of an account: their steps, disk work, messages and deadlines.
 
-A transfer's steps run one by one from the event loop, so clients are served in between, and never
-while its disk work is out. Each has a subscription of its own that ends with it.
+Invariant: the steps of a transfer run one at a time from the event loop, so that clients are served
+in between, and never while its disk work runs. Each transfer has its own subscription, which ends
+with it. `AccountRuntime` owns it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Transfers:
         return len(self._running)
 
     def begin(self, transfer: Transfer) -> None:
-        """It is under way from now on."""
+        """Start a transfer."""
         running = self._running[transfer] = Running(transfer, self._account, self._ended)
         running.wake()
 
@@ -46,21 +47,21 @@ class Transfers:
         self._running.pop(transfer, None)
 
     def interest_changed(self, subject: str, is_there: bool) -> None:
-        """Who listens on a subject has come or gone."""
+        """Report to the transfers that a watched subject gained or lost its subscribers."""
         for transfer, running in list(self._running.items()):
             if transfer.watched == subject:
                 transfer.listening(is_there)
                 running.wake()
 
     def abandon(self) -> None:
-        """The server stops, and no disk work is out any more."""
+        """Release all transfers: the server stops, and no disk work runs any more."""
         for running in self._running.values():
             running.abandon()
         self._running.clear()
 
 
 class Running:
-    """One transfer under way."""
+    """One running transfer."""
 
     def __init__(
         self, transfer: Transfer, account: AccountRuntime, ended: Callable[[Transfer], None]
@@ -79,7 +80,7 @@ class Running:
             transfer.listening(self._interest.watch(transfer.watched, None))
 
     def wake(self) -> None:
-        """Something happened: a step is due."""
+        """Schedule a step."""
         if not (self._is_due or self._is_working or self._transfer.is_over):
             self._is_due = True
             self._edge.loop.call_soon(self._go)
@@ -104,7 +105,7 @@ class Running:
         self._edge.settle()
 
     def _step(self) -> TransferStep:
-        """One step; if it raises, the other side is told, and if that raises too it just ends."""
+        """Run one step. If it raises, the transfer fails and notifies the client; twice ends it."""
         try:
             return self._transfer.step(self._edge.now_ns())
         except Exception as error:
@@ -141,7 +142,7 @@ class Running:
         self._timer = self._edge.loop.call_later(delay, self._due)
 
     def _due(self) -> None:
-        """The deadline may have moved since the timer was set: then it is set anew."""
+        """Wake the transfer if its deadline has come; set the timer again if the deadline moved."""
         self._timer = None
         due_ns = self._transfer.next_deadline_ns()
         if due_ns is not None and due_ns <= self._edge.now_ns():
@@ -162,7 +163,7 @@ class Running:
         self._ended(self._transfer)
 
     def abandon(self) -> None:
-        """Lets go of everything."""
+        """Release everything."""
         if self._timer is not None:
             self._timer.cancel()
         try:

@@ -1,8 +1,8 @@
-"""Direct reads of one account: in pieces, and the simple ones by their lane.
+"""Direct gets of one account: replies in pieces; simple ones go through the direct-get lane.
 
-The lane is told of a stream with the first read of it, if nobody else may answer in its place, and
-forgets all of them as soon as anything is asked of the API that could change that. So it never has
-to be kept in step with configurations.
+The first read of a stream opens it in the lane, unless a mirror may reply in its place. The server
+clears the lane before every API request that could change this, so the lane never has to follow
+configuration changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class DirectReads:
-    """Answers direct reads. `call` gets what the lane leaves, which is most of the API."""
+    """Serves direct gets. `call` gets every request that the lane leaves, which is most of the
+    API."""
 
     def __init__(self, account: AccountRuntime, call: object) -> None:
         self._account = account
@@ -34,12 +35,12 @@ class DirectReads:
         )
 
     def mark(self) -> None:
-        """The lane has left something to its callback: nothing is to be done for it."""
+        """Do nothing: messages that the lane leaves to its callback need no follow-up."""
 
     def read(self, msg: Inbound, *, may_open: bool) -> bool:
-        """Answer a read; return False if there is no such stream, or it allows no direct reads.
+        """Serve a read; return False if the stream does not exist or allows no direct reads.
 
-        With `may_open` the lane answers later reads of the stream; nothing may wait before them.
+        With `may_open`, the lane serves later reads of the stream; no request may wait before them.
         """
         account = self._account
         name = msg.subject.removeprefix(DIRECT_GET_PREFIX).split(".", 1)[0]
@@ -53,7 +54,7 @@ class DirectReads:
         return True
 
     def _send(self, driver: StreamDriver, reply: str, reading: Reading) -> None:
-        """Sends a piece of an answer; the next when its block is there, or others had a turn."""
+        """Send one piece; send the next when its block is loaded, or after others had a turn."""
         self._account.performer.perform(reading.effects)
         more = reading.again
         if more is None:
@@ -70,7 +71,7 @@ class DirectReads:
         self._account.edge.settle()
 
     def _send_next(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
-        """Send the next piece, or the end if the stream was deleted meanwhile."""
+        """Send the next piece, or a final status if the stream was deleted meanwhile."""
         if driver.host.is_closed:
             self._account.performer.perform([Send(reply, b"", MISSING_STATUS)])
         else:

@@ -1,8 +1,8 @@
-"""File work of API requests and of upkeep, which waits so that syncs of messages need not.
+"""Queues the file work of API requests and maintenance, so that it does not delay message syncs.
 
-The disk threads serve whatever comes first. A client that creates thousands of consumers at once
-must not put their files before the messages of others, so at most `WORKS_AT_ONCE` such works are
-with the threads at a time. The rest waits here, and accounts take turns.
+The disk threads run work in arrival order. A client that creates thousands of consumers at once
+must not put their files before the messages of others. Invariant: the threads have at most
+`WORKS_AT_ONCE` pieces of such work at a time. The rest waits here, and accounts take turns.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Done: TypeAlias = Callable[[Exception | None], None]
 
 WORKS_AT_ONCE: Final = 2
-"""Works of requests and of upkeep that disk threads have at a time; commits have the others."""
+"""Pieces of work of requests and maintenance at a time; the other threads are for commits."""
 
 
 class DiskQueue:
-    """The works that wait, by account."""
+    """The waiting work, by account."""
 
     def __init__(self, committer: GroupCommitter) -> None:
         self._committer = committer
@@ -32,7 +32,7 @@ class DiskQueue:
         self._running = 0
 
     def run(self, account: str, work: Work, done: Done) -> None:
-        """Run the work on a disk thread when it is its turn, then `done` on the event loop."""
+        """Run the work on a disk thread when its turn comes, then `done` on the event loop."""
         self._waiting.setdefault(account, deque()).append((work, done))
         self._begin()
 
@@ -42,7 +42,7 @@ class DiskQueue:
             line = self._waiting.pop(account)
             work, done = line.popleft()
             if line:
-                self._waiting[account] = line  # behind the other accounts
+                self._waiting[account] = line  # after the other accounts
             self._running += 1
             self._committer.run(work, partial(self._ended, done))
 

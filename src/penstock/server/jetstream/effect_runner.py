@@ -1,7 +1,7 @@
-"""Effects become messages: the only way from a machine's decision to the subscribers.
+"""Performs effects: the only path from a state machine's decision to subscribers.
 
-Nothing is flushed here; that is done once for all that a turn brought about. An event that nobody
-listens for is not even encoded.
+Nothing is flushed here; the caller flushes once for all effects of a turn. An advisory without
+subscribers is not even encoded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Performer:
-    """Carries out the effects of one account's machines."""
+    """Performs the effects of one account's streams and consumers."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Performer:
     def perform(self, effects: Iterable[Effect]) -> None:
         post, interest = self._plane.post, self._interest
         for effect in effects:
-            # Asked for its type, not whether it is an instance: this runs per message.
+            # type() is faster than isinstance(), and this runs per message.
             kind = type(effect)
             if kind is Deliver:
                 to, subject, reply, header, payload = effect  # type: ignore[misc]
@@ -52,7 +52,7 @@ class Performer:
                 self.advise(effect)
 
     def advise(self, advice: Advise) -> None:
-        """Tells an event to those who listen for it."""
+        """Publish an advisory if it has subscribers."""
         if self._interest.has_interest(advice.subject):
             event = stamp(
                 advice.event, id=self._nuid(), timestamp_ns=self._now_ns(), domain=self._domain

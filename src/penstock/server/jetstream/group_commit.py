@@ -1,9 +1,9 @@
-"""Group commit: everything that waits for a store's disk waits for one sync.
+"""Group commit: one sync makes all waiting changes of a store durable.
 
-Where syncs are quick, they run in place: waking a thread and being woken by it costs more than the
-wait, and what comes meanwhile waits in the kernel. Where they are slow, they run on a thread, and
-what comes meanwhile makes up the next one. Which it is, is measured all the time. Nothing is
-released before its sync has returned without an error.
+Fast syncs run on the event loop: handing them to a thread costs more than the wait, and input that
+arrives meanwhile waits in the kernel. Slow syncs run on a thread, and changes that arrive meanwhile
+form the next commit. The committer measures sync times continuously to choose between the two.
+Invariant: the callers release effects only after their sync has returned without an error.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 SYNC_THREADS_MAX: Final = 4
 QUICK_NS: Final = 1_000_000
-"""A sync that takes longer, on average, is not waited for in place."""
+"""A sync runs on the event loop only while the average duration is at most this."""
 SMOOTHING: Final = 8
-"""How many syncs the average follows; one that is far too slow counts for all of them."""
+"""Number of syncs the average follows; one above SMOOTHING * QUICK_NS counts for all of them."""
 
 
 class GroupCommitter:
@@ -37,11 +37,11 @@ class GroupCommitter:
         self._waiting = SimpleQueue()  # None ends a thread
         self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.running = 0
-        """Pieces of work that are out."""
+        """Pieces of work that threads have, or that wait for one."""
         self._usual_ns = 0
 
     def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
-        """Runs the work on a thread, then `done` on the loop."""
+        """Run the work on a thread, then `done` on the loop."""
         self.running += 1
         self._waiting.put((work, done))
         if len(self._threads) < min(self.running, SYNC_THREADS_MAX):
@@ -51,18 +51,18 @@ class GroupCommitter:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a sync may be waited for in place."""
+        """Whether the event loop may wait for a sync itself."""
         return self._usual_ns <= QUICK_NS and not self.running
 
     def run_in_place(self, work: Work) -> Exception | None:
-        """Runs the work here; answers what went wrong."""
+        """Run the work on the event loop; return its failure."""
         began_ns = time.monotonic_ns()
         failure = run_here(work)
         self.took(time.monotonic_ns() - began_ns)
         return failure
 
     def took(self, span_ns: int) -> None:
-        """So long a sync has taken."""
+        """Record the duration of a sync."""
         if span_ns > SMOOTHING * QUICK_NS:
             self._usual_ns = span_ns // SMOOTHING
         else:
@@ -75,7 +75,7 @@ class GroupCommitter:
             try:
                 self._loop.call_soon_threadsafe(self._tell)
             except RuntimeError:
-                continue  # the loop is closed: nobody waits any more
+                continue  # the loop is closed, so there is no caller to notify
 
     def _tell(self) -> None:
         while self._finished:
@@ -95,7 +95,7 @@ class GroupCommitter:
 
 
 def run_here(work: Work) -> Exception | None:
-    """Runs the work on this thread; answers what went wrong."""
+    """Run the work on this thread; return its failure."""
     try:
         work.run()
     except Exception as error:

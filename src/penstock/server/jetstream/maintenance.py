@@ -1,8 +1,7 @@
-"""What nobody waits for is written all the same, and soon: acknowledgements without a reply above
-all, and blocks that are half dead are written anew.
+"""Background flush: persists unconfirmed acks and compacts half-empty blocks within UPKEEP_S.
 
-Invariant: from the first change on no more than UPKEEP_S pass until the writing begins. What
-changes meanwhile is written with it, and never puts it off.
+Invariant: writing begins at most UPKEEP_S after the first change. Later changes join that write and
+never postpone it. A stream driver calls `want` whenever its host changed; the runtime calls `stop`.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UPKEEP_S: Final = 0.25
-"""How long a change that nobody waits for may stay in memory."""
+"""How long a change that no client waits for may stay only in memory."""
 
 
 class Tidied(Protocol):
-    """What has something to write now and then."""
+    """An object with something to write from time to time."""
 
     def compact(self) -> None:
-        """Space of removed messages is won back."""
+        """Reclaim the space of removed messages."""
 
     def flush_consumers(self) -> None:
-        """Consumers' states are written."""
+        """Write the consumers' states."""
 
 
 class Timer(Protocol):
@@ -31,7 +30,7 @@ class Timer(Protocol):
 
 
 class Maintenance:
-    """The hosts that changed since the last time."""
+    """The hosts that changed since the last flush."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer]) -> None:
         self._call_later = call_later
@@ -39,7 +38,7 @@ class Maintenance:
         self._untidy: dict[Tidied, None] = {}
 
     def want(self, host: Tidied) -> None:
-        """Something happened to it that should be written some time soon."""
+        """Flush this host within UPKEEP_S."""
         if not self._untidy:
             self._timer = self._call_later(UPKEEP_S, self._due)
         self._untidy[host] = None
@@ -51,6 +50,6 @@ class Maintenance:
             host.flush_consumers()
 
     def stop(self) -> None:
-        """Others write what is left."""
+        """Cancel the flush: closing the streams writes the rest."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""Names that nobody else has: 22 letters and digits, as clients of NATS make them.
+"""Unique names (NUIDs): 22 letters and digits, as NATS clients generate them.
 
-A random prefix and a counter that starts and steps at random, so a name costs no system call and
-tells nothing of the next; the prefix is drawn anew when the counter has gone round.
+A random prefix and a counter that starts and steps at random: a name costs no system call and does
+not reveal the next one. The prefix is drawn again when the counter overflows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEP_MAX: Final = 333
 
 
 class Nuids:
-    """A source of names."""
+    """Generates unique names."""
 
     def __init__(self) -> None:
         self._restart()

@@ -1,8 +1,8 @@
-"""Recovers accounts that a running server begins to serve, in slices between clients.
+"""Recovers accounts that a running server begins to serve, in slices between client turns.
 
-Each account is a generator that opens its streams and then begins to serve them; it does not raise.
-Accounts take turns, and a turn of the event loop ends after RECOVERY_BUDGET_NS. The edge calls
-`begin` for an account, and `close` when the server stops: what is left is then not opened.
+Each account is a generator that opens its streams and then begins to serve them; it must not raise.
+Accounts take turns, and a turn of the event loop ends after RECOVERY_BUDGET_NS. The runtime calls
+`begin` for an account, and `close` when the server stops: accounts that are left stay unopened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.base.slices import Sliced
 
 RECOVERY_BUDGET_NS: Final = 3_000_000
-"""How long accounts are recovered in one turn of the loop; one slice may take longer."""
+"""How long one turn of the loop recovers accounts; a single slice may take longer."""
 
 
 class AccountRecoveries:
@@ -28,7 +28,7 @@ class AccountRecoveries:
         self._soon = soon
         self._waiting: deque[Sliced[None]] = deque()
         self.slices = 0
-        """How many have been run."""
+        """Number of slices run so far."""
 
     def begin(self, steps: Sliced[None]) -> None:
         """Recover an account from the next turn on."""
@@ -50,7 +50,7 @@ class AccountRecoveries:
             self._soon(self._run)
 
     def close(self) -> None:
-        """Leave the rest on disk as it is."""
+        """Stop; the remaining files stay as they are."""
         for steps in self._waiting:
             steps.close()
         self._waiting.clear()

@@ -1,8 +1,9 @@
 """JetStream as part of a running server: its accounts, its clock, its disk.
 
 Owns everything of JetStream that is not pure: the store directory (locked, so that no other server
-uses it), the threads that sync, one timer for all deadlines. After the internal subscribers of a
-turn have run, `_after_turn` lets every host that something happened to pass on what it decided.
+uses it), the sync threads, and one timer for all deadlines. Invariant: after the internal
+subscribers of a turn have run, `_after_turn` runs every host that changed. The server calls `start`
+before it serves clients, then `shut_down` and `close` when it stops.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ if TYPE_CHECKING:
 
 SEED_BITS: Final = 63
 ROUNDS_MAX: Final = 16
-"""Of hosts waking each other within one turn."""
+"""Rounds in one turn in which hosts wake each other."""
 ROUNDS_BUDGET_NS: Final = 4_000_000
-"""How long hosts are run in one turn of the loop; then clients come first."""
+"""How long one turn of the loop runs hosts before it returns to clients."""
 ROOM_SHARE: Final = 0.75
-"""Of the machine's memory, or the disk's free space, unless configured."""
+"""Default limit: this share of the machine's memory, or of the disk's free space."""
 SETTLE_FROM: Final = 100
-"""Streams from which on syncing the whole file system is quicker than each of their files."""
+"""Number of streams above which one sync of the file system is faster than a sync per file."""
 SPARE_BYTES: Final = 32 * 1024 * 1024
 SPARE_PART: Final = 32
-"""Of the disk, kept free of messages: no more than this part of what was free at the start."""
+"""Messages leave SPARE_BYTES of the disk free, or 1/SPARE_PART of the free space if less."""
 SPACE_EVERY_NS: Final = 10_000_000
-"""How often it is asked how much is free, while something is stored. On a small disk, always."""
+"""How often storing checks the free space; on a small disk, it checks every time."""
 NS: Final = 1_000_000_000
 
 
@@ -83,7 +84,7 @@ class JetStreamRuntime:
         self.committer = GroupCommitter(service.loop)
         self.disk_queue = DiskQueue(self.committer)
         self.has_lanes = True
-        """Whether streams made from now on have fast lanes; tests compare both."""
+        """Whether new streams get publish lanes; tests compare both ways."""
         self.dirty: dict[StreamDriver, None] = {}
         self.agenda: DeadlineQueue[StreamDriver] = DeadlineQueue()
         self.requests = ServerQueue(time.monotonic_ns, self._wake_requests, service.watch.note)
@@ -94,7 +95,7 @@ class JetStreamRuntime:
         self.recoveries = AccountRecoveries(self._recover_soon)
         self.is_started = False
         self.unserved: list[str] = []
-        """What is on disk and cannot be served, each with the reason."""
+        """Streams and consumers on disk that cannot be served, each with the reason."""
         self.room = ServerRoom(
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
@@ -116,7 +117,7 @@ class JetStreamRuntime:
         self._resume_due = False
 
     def _num_found(self) -> int:
-        """Streams that are on disk, more or less."""
+        """Return roughly how many streams are on disk."""
         return sum(
             len(self._disk.subdir(account).directories()) for account in self._disk.directories()
         )
@@ -132,10 +133,10 @@ class JetStreamRuntime:
             return self.options.max_store
         return int(self._disk.free_bytes() * ROOM_SHARE)
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
-        """Recovers what the directory holds and begins to answer."""
+        """Recover what the directory holds, and begin to serve it."""
         started_ns = time.monotonic_ns()
         with no_collections():
             self.serve_accounts()
@@ -153,7 +154,7 @@ class JetStreamRuntime:
         self._after_turn()
 
     def serve_accounts(self) -> None:
-        """Answer in every account that is not served yet; others may have other limits now."""
+        """Serve every account that is not served yet; apply new limits to the others."""
         for account in self.service.accounts:
             served = self.accounts.get(account.name)
             if served is None:
@@ -164,7 +165,7 @@ class JetStreamRuntime:
                 served.grant(limits, tiers)
 
     def _serve(self, account: Account) -> None:
-        """JetStream in one account: all of it, or the answer that there is none."""
+        """Serve JetStream in one account, or the reply that it is disabled there."""
         limits, tiers = granted(self.service, account)
         assets = Assets(
             ambient=self._ambient(account),
@@ -257,7 +258,7 @@ class JetStreamRuntime:
         return secrets.randbits(SEED_BITS)
 
     def shut_down(self) -> None:
-        """Tells waiting requests that nobody will answer them; clients are still there."""
+        """End the waiting pull requests with a status, while clients are still connected."""
         self.upkeep.stop()
         for timer in (self._timer, self._interval):
             if timer is not None:
@@ -266,7 +267,7 @@ class JetStreamRuntime:
             account.shut_down()
 
     def close(self) -> None:
-        """Makes everything durable, and lets go of the directory."""
+        """Make everything durable, and release the directory."""
         self.recoveries.close()
         self.committer.close()
         for account in self.accounts.values():
@@ -276,7 +277,7 @@ class JetStreamRuntime:
     # -- time
 
     def now_ns(self) -> int:
-        """The time; it never falls, whatever the clock does."""
+        """Return the time; it never decreases, even if the clock does."""
         self._last_ns = max(self._last_ns, time.time_ns())
         return self._last_ns
 
@@ -310,10 +311,10 @@ class JetStreamRuntime:
         self._arm_interval()
 
     def _soon(self, operation: str, call: Callable[[], None]) -> None:
-        """Have something run when other clients had a turn; what it takes is watched."""
+        """Run a call after other clients had a turn; the loop watch records its duration."""
         self.loop.call_soon(self.service.watch.run, operation, call)
 
-    # -- requests that wait
+    # -- waiting requests
 
     def _wake_requests(self) -> None:
         if not self._requests_due:
@@ -334,7 +335,7 @@ class JetStreamRuntime:
     # -- space
 
     def look_at_space(self, now_ns: int) -> None:
-        """Sees, now and then, whether the disk has space for more messages."""
+        """Check from time to time whether the disk has space for more messages."""
         if self.is_ample and now_ns - self._looked_ns < SPACE_EVERY_NS:
             return
         self._looked_ns = now_ns
@@ -344,7 +345,7 @@ class JetStreamRuntime:
 
     @property
     def is_ample(self) -> bool:
-        """Whether the disk is so large that it need not be looked at every turn."""
+        """Whether the disk is so large that a check in every turn is unnecessary."""
         return self._spare_bytes == SPARE_BYTES
 
     def _space_changed(self, is_low: bool) -> None:
@@ -358,14 +359,14 @@ class JetStreamRuntime:
             log.info("%s: there is space for messages again", self.store_dir)
 
     def count_assets(self) -> int:
-        """Streams and consumers; any thread may ask."""
+        """Return the number of streams and consumers; may be called on any thread."""
         accounts = list(self.accounts.values())
         return sum(len(each.assets.hosts) + each.assets.consumers for each in accounts)
 
     # -- turns
 
     def _after_turn(self) -> None:
-        """Everything that happened in this turn is passed on."""
+        """Run the hosts that changed in this turn."""
         self._interest_changed()
         for lane in self.service.router.take_lanes():
             lane.owner.mark()
@@ -374,7 +375,7 @@ class JetStreamRuntime:
         self._arm()
 
     def _run_hosts(self, until_ns: int) -> None:
-        """Run the hosts that something happened to, and those they wake, within the budget."""
+        """Run the hosts that changed, and those they wake, within the budget."""
         began_ns = until_ns - ROUNDS_BUDGET_NS
         for _ in range(ROUNDS_MAX):
             dirty, self.dirty = self.dirty, {}
@@ -389,7 +390,7 @@ class JetStreamRuntime:
                 if now_ns >= until_ns:
                     break
             self.plane.settle_spent()
-            self._interest_changed()  # copies have begun to listen
+            self._interest_changed()  # mirrors and sources have subscribed
             if dirty or time.monotonic_ns() >= until_ns:
                 self.dirty = {**dirty, **self.dirty}
                 break
@@ -403,12 +404,12 @@ class JetStreamRuntime:
             self._by_interest[interest].interest_changed()
 
     def settle(self) -> None:
-        """Outside a turn: passes on what happened, and flushes."""
+        """Run changed hosts and flush, outside a turn."""
         self._after_turn()
         self.plane.settle()
 
     def resume_soon(self, driver: StreamDriver) -> None:
-        """Run a host again when other clients had a turn."""
+        """Run a host again after other clients had a turn."""
         self._resuming[driver] = None
         self._resume_later()
 
@@ -424,15 +425,15 @@ class JetStreamRuntime:
         self.settle()
 
     def client_of(self, source: ClientLink | None) -> ClientSession | None:
-        """Who sent a message; None if it was this server."""
+        """Return the client that sent a message; None if this server sent it."""
         handler = None if source is None else source.handler
         return handler if isinstance(handler, ClientSession) else None
 
 
 @contextlib.contextmanager
 def no_collections() -> Iterator[None]:
-    """Nothing that is made meanwhile is garbage: looking through all of it again and again would
-    take longer than making it."""
+    """Disable garbage collection while many long-lived objects are created: collections would find
+    no garbage and take longer than the creation."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

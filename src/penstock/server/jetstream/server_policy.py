@@ -1,7 +1,7 @@
-"""What the options of the server say about the streams and consumers of all its accounts.
+"""Derives the settings for all accounts' streams and consumers from the server options.
 
-The edge calls `policy_of` once, before it opens the first account. The salt of the encryption key
-is kept in the store directory.
+The runtime calls `policy_of` once, before it opens the first account. The salt of the encryption
+key is stored in the store directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SALT_FILE: Final = "salt"
 
 
 def policy_of(options: Options, disk: Disk) -> Policy:
-    """What the options say about all accounts."""
+    """Return the settings that apply to all accounts."""
     jetstream = options.jetstream_options
     limits = jetstream.limits
     key, former = server_keys(jetstream)
@@ -47,7 +47,7 @@ def policy_of(options: Options, disk: Disk) -> Policy:
 
 
 def server_keys(options: JetStreamOptions) -> tuple[ServerKey | None, tuple[ServerKey, ...]]:
-    """The key to encrypt with, and the one that was used before."""
+    """Return the key to encrypt with, and the previous one."""
     if not options.key:
         return None, ()
     from penstock.store.format.encryption import ServerKey
@@ -57,9 +57,9 @@ def server_keys(options: JetStreamOptions) -> tuple[ServerKey | None, tuple[Serv
 
 
 def key_salt(disk: Disk) -> bytes:
-    """The server's salt: made once, so that the key is derived once however many streams there are.
+    """Return the server's salt. It is created once, so that one key derivation serves all streams.
 
-    Every store keeps what it needs to be opened, so losing this costs only time.
+    Every store keeps what it needs to be opened, so a lost salt costs only time.
     """
     from penstock.store.format.encryption import SALT_BYTES
 

@@ -1,8 +1,9 @@
-"""The wires of mirrors and sources: where they listen in their account, and for whom they answer.
+"""The subscriptions of mirrors and sources in one account.
 
-Feeds say what they want to hear; this subscribes for them and hands them what comes. A mirror that
-has caught up stands in for its origin where messages are read directly: it is known here by the
-name of its origin. Decides nothing else.
+Source readers request subscriptions; this module creates them and passes on the messages. A mirror
+that has caught up also serves direct gets for its origin, so it is registered here under the
+origin's name. Makes no other decisions. `AccountRuntime` calls `follow` and `drop` as streams come
+and go; the stream driver calls `tune`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Copying:
         self._interest = account.interest
         self._subscriptions: dict[str, Subscription] = {}
         self._shadows: dict[str, Shadow] = {}
-        """Of each: origins may be in other accounts."""
+        """One per subscription: origins may be in other accounts."""
         self._copies: dict[str, list[StreamHost]] = {}
-        """By the name of an origin, who copies from it."""
+        """The streams that copy from an origin, by the origin's name."""
         self._turn = 0
 
     def follow(self, host: StreamHost) -> None:
-        """A stream is there, or has another configuration."""
+        """Register a new stream, or one with a new configuration."""
         now_ns = self._account.edge.now_ns()
         self._forget(host)
         if host.upstream is None and copies_of(host.stream.cfg):
@@ -50,7 +51,7 @@ class Copying:
             self._account.mark(copy)
 
     def drop(self, host: StreamHost) -> None:
-        """A stream is deleted."""
+        """Unregister a deleted stream."""
         self._forget(host)
         if host.upstream is not None:
             host.upstream.close()
@@ -73,7 +74,7 @@ class Copying:
                 self._copies.pop(name, None)
 
     def tune(self, upstream: StreamSources, host: StreamHost) -> None:
-        """Subscribes to what the feeds want to hear, and to nothing else."""
+        """Create and remove subscriptions as the source readers requested."""
         wires = upstream.wires[:]
         upstream.wires.clear()
         for wire in wires:
@@ -106,7 +107,7 @@ class Copying:
             self._account.edge.service.crossings.drop(self._shadows.pop(subject))
 
     def reader_of(self, name: str) -> StreamHost | None:
-        """Who answers a direct read of this stream: itself, or in turns with it a mirror."""
+        """Return the stream that serves a direct get: the named one, or in rotation a mirror."""
         host = self._account.assets.hosts.get(name)
         able = [] if host is None or not host.stream.cfg.allow_direct else [host]
         able += [copy for copy in self._copies.get(name, ()) if _stands_in(copy)]
@@ -115,7 +116,7 @@ class Copying:
         return able[self._turn % len(able)] if able else None
 
     def may_stand_in(self, name: str) -> bool:
-        """Whether a mirror may answer for this stream, now or when it has caught up."""
+        """Whether a mirror may serve direct gets for this stream, now or once it has caught up."""
         return any(copy.stream.cfg.mirror_direct for copy in self._copies.get(name, ()))
 
 

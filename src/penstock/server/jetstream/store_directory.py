@@ -1,8 +1,9 @@
-"""The store directory: the one the operator named, or one below the machine's temporary files.
+"""Opens the store directory: the configured one, or one below the system's temporary directory.
 
-A directory belongs to one server at a time, else they would write over each other's files. Who
-names one is refused when it is taken. Who names none gets the reference's place, or if another
-server is there already a place beside it: servers for a quick try run side by side.
+Invariant: a directory belongs to one server at a time, because two would overwrite each other's
+files. If a configured directory is locked, the start fails. Without a configured directory, the
+server uses the reference's default or, if another server holds that, a directory beside it: several
+test servers can run side by side.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from penstock.store.io.disk import RealDisk
 DIRECTORY: Final = "jetstream"
 NAME: Final = "nats"
 PLACES_MAX: Final = 64
-"""Servers without a directory of their own, on one machine."""
+"""Servers without a configured directory on one machine."""
 
 
 class DirectoryTaken(ValueError):
-    """Another server has the directory."""
+    """Another server holds the directory."""
 
 
 def open_store_dir(configured: str) -> tuple[str, RealDisk]:
-    """The directory and its path, ours alone. Raises ValueError, saying why not."""
+    """Return the path and the locked directory. Raises ValueError with the reason."""
     if configured:
         path = os.path.join(configured, DIRECTORY)
         return path, _open(path)
@@ -44,7 +45,7 @@ def open_store_dir(configured: str) -> tuple[str, RealDisk]:
 
 
 def _default(place: int) -> str:
-    """Where the reference keeps its files if nobody says where, or a place beside it."""
+    """Return the reference's default directory, or one beside it."""
     import tempfile
 
     name = NAME if place == 1 else f"{NAME}-{place}"
@@ -52,7 +53,7 @@ def _default(place: int) -> str:
 
 
 def _open(path: str) -> RealDisk:
-    """The directory, made if need be."""
+    """Open and lock the directory; create it if it is missing."""
     try:
         disk = RealDisk.at(path, create=True)
     except StoreError as error:

@@ -1,8 +1,9 @@
-"""Drives one host: its effects to the subscribers, its syncs to the disk, its deadlines to a timer.
+"""Drives one stream host: performs its effects, runs its syncs, and passes on its deadlines.
 
-A driver runs when something happened to its host, once per turn whatever the number of messages.
-Everything here is on the event loop; only `Work.run` is elsewhere. One sync of a host is out at a
-time, so what comes meanwhile is committed together.
+A driver runs once per turn if its host changed in the turn (`mark`), whatever the number of
+messages. Everything here runs on the event loop, except `Work.run`. Invariant: at most one sync of
+a host runs at a time, so that one commit covers all changes that arrive meanwhile.
+`JetStreamRuntime` runs the drivers at the end of a turn; `AccountRuntime` creates and closes them.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 
 SPACE_RETRY_S: Final = 0.5
-"""How often a full disk is tried again."""
+"""Delay before a commit is retried on a full disk."""
 READ_RETRY_S: Final = 0.5
-"""How often a block is tried again that could not be read."""
+"""Delay before an unreadable block is read again."""
 
 
 class Together:
-    """The works of one commit, run one after the other."""
+    """The work of one commit, run in order."""
 
     __slots__ = ("_commits", "span_ns")
 
@@ -65,7 +66,7 @@ class Farewell:
 
 
 class StreamDriver:
-    """What the edge does for one host."""
+    """Runs one stream host inside the server."""
 
     def __init__(self, host: StreamHost, account: AccountRuntime) -> None:
         self.host = host
@@ -84,7 +85,7 @@ class StreamDriver:
         self._fetching: dict[Cold, list[Callable[[], None]]] = {}
 
     def open_lane(self) -> None:
-        """Makes the fast lane of the stream, if its store can have one."""
+        """Create the publish lane of the stream, if its store supports one."""
         host = self.host
         if not self._edge.has_lanes:
             return
@@ -99,7 +100,7 @@ class StreamDriver:
         self.limits_changed()
 
     def limits_changed(self) -> None:
-        """Take over what the account and the server may store."""
+        """Apply the storage limits of the account and the server to the lane."""
         host, assets = self.host, self._account.assets
         if host.lane is not None:
             host.lane.room = assets.room_left(host.stream.cfg.storage)
@@ -109,9 +110,9 @@ class StreamDriver:
     def published(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
-        """A message on one of the stream's subjects."""
+        """Take a message published on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
-        if self.host.is_closed:  # deleted in this turn, after the message was routed
+        if self.host.is_closed:  # the stream was deleted in this turn, after the message was routed
             self._account.nobody(msg, source)
             return
         self.host.publish(msg, self._edge.now_ns())
@@ -127,18 +128,18 @@ class StreamDriver:
         payload: bytes,
         _source: ClientLink | None,
     ) -> None:
-        """A traced message on one of the stream's subjects."""
+        """Take a traced message published on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
         trace_publish(trace, self.host, self._account.name, msg, self._edge.now_ns())
         self.mark()
 
     def mark(self) -> None:
-        """Something happened to the host."""
+        """Schedule a run of the host: it changed."""
         self._edge.dirty[self] = None
         self._account.assets.touch(self.host)
 
     def freeze(self, *, frozen: bool) -> None:
-        """Begin no work on the files, because the stream is about to be deleted; or again."""
+        """Suspend work on the files, because the stream is about to be deleted; or resume it."""
         self._is_frozen = frozen
         if not frozen:
             if self._failed_frozen is not None:
@@ -148,7 +149,7 @@ class StreamDriver:
             self.mark()
 
     def run(self) -> None:
-        """Passes on everything that the host decided."""
+        """Perform the host's effects, do a slice of its chores, and commit."""
         host = self.host
         if host.is_closed:
             self._release()
@@ -170,14 +171,14 @@ class StreamDriver:
         self._edge.agenda.note(self, host.agenda.next_ns)
 
     def recount(self) -> None:
-        """What the stream holds may have changed, and with it what the lane may take."""
+        """Update the account's usage, and the bytes that the lane may still store."""
         host, assets = self.host, self._account.assets
         assets.recount(host)
         if host.lane is not None:
             host.lane.room = assets.room_left(host.stream.cfg.storage)
 
     def _turn(self) -> None:
-        """Lets consumers deliver: first what becomes effects, then what goes out at once."""
+        """Let consumers deliver: first through effects, then straight into outboxes."""
         host, now_ns = self.host, self._edge.now_ns()
         host.turn(now_ns)
         if host.upstream is not None and host.upstream.wires:
@@ -194,14 +195,15 @@ class StreamDriver:
             effects, host.now = host.now, []
             self._account.performer.perform(effects)
             for effect in effects:
-                # `base` cannot name what lives in layers above it, so effects hold objects.
+                # `base` cannot import types of the layers above it, so these effects hold plain
+                # objects.
                 if isinstance(effect, Fetch):
                     self.fetch(effect.cold)  # type: ignore[arg-type]
                 elif isinstance(effect, Begin):
                     self._account.begin(effect.transfer)  # type: ignore[arg-type]
 
     def tick(self) -> None:
-        """A deadline of the host has come."""
+        """Handle the host's deadlines that are due."""
         host = self.host
         if host.is_closed:
             return
@@ -231,7 +233,7 @@ class StreamDriver:
         self._edge.committer.run(together, lambda failure: self._synced(commits, together, failure))
 
     def let_go(self) -> None:
-        """The stream is gone: its files are closed as soon as nobody works on them."""
+        """Close the files of a deleted stream as soon as no work uses them."""
         self._is_leaving = True
         if self._failed_frozen is not None:
             self._syncing = False
@@ -248,7 +250,7 @@ class StreamDriver:
     def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
         self._edge.committer.took(together.span_ns)
         if self._is_frozen and failure is not None and not self.host.is_closed:
-            # The files may be missing because the deletion has removed them. Its end decides.
+            # The deletion may have removed the files. Its outcome decides how to treat the failure.
             self._failed_frozen = (commits, failure)
             return
         self._syncing = False
@@ -289,7 +291,7 @@ class StreamDriver:
     # -- a full disk
 
     def _wait_for_space(self, commits: list[Commit] | None) -> None:
-        """Nothing is lost and nothing is acknowledged; the same works are run again."""
+        """Retry the same work later: nothing is lost, and nothing is acked until it succeeds."""
         if not self._is_told:
             log.error(
                 "stream %s > %s takes nothing until there is space: %s",
@@ -315,7 +317,7 @@ class StreamDriver:
         self._edge.settle()
 
     def give_up(self) -> None:
-        """The server stops: what waits for space will never be acknowledged."""
+        """Fail the commits that wait for space: the server stops, so they are never acked."""
         self._is_waiting = False
         self._fetching.clear()
         commits, self._stuck = self._stuck, None
@@ -323,7 +325,7 @@ class StreamDriver:
             self.host.end_commit(commits, self.host.commits.full)
 
     def sync_now(self) -> None:
-        """The interval of a lazy store has passed."""
+        """Sync a lazy store: its sync interval has passed."""
         store = self.host.stream.store
         is_idle = self.host.failure is None and not self.host.is_closed
         if self._syncing or self._is_frozen or not is_idle:
@@ -333,7 +335,7 @@ class StreamDriver:
             self._sync([Commit(work, partial(store.synced, work))])
 
     def flush_consumers(self) -> None:
-        """Writes acknowledgements that nobody waits for, so that a kill does not undo them."""
+        """Write unconfirmed acks, so that a killed process does not lose them."""
         if self.host.is_closed or self._is_frozen:
             return
         self.recount()
@@ -344,7 +346,7 @@ class StreamDriver:
         self._make_states()
 
     def _make_states(self) -> None:
-        """Has the files of consumers' states made, one consumer after the other."""
+        """Create the consumers' state files, one consumer after the other."""
         if self._making or self._is_frozen or self.host.is_closed:
             return
         making = self.host.commits.next_making()
@@ -365,11 +367,11 @@ class StreamDriver:
             self._edge.upkeep.want(self)
         else:
             self._make_states()
-        self.mark()  # acknowledgements may wait for it
+        self.mark()  # acks may wait for it
         self._edge.settle()
 
     def compact(self) -> None:
-        """Has a block written anew that is half dead, while everything goes on."""
+        """Start to compact a half-empty block; the stream is served meanwhile."""
         store = self.host.stream.store
         is_out = self._compacting or self._is_frozen or self.host.is_closed
         if not isinstance(store, FileStore) or is_out:
@@ -393,7 +395,7 @@ class StreamDriver:
     # -- cold blocks
 
     def fetch(self, cold: Cold, again: Callable[[], None] | None = None) -> None:
-        """Reads a block into memory; the host is told, and whoever else waits for it."""
+        """Read a block into memory, then notify the host and call `again`."""
         is_out = cold in self._fetching
         waiting = self._fetching.setdefault(cold, [])
         if again is not None:
@@ -404,12 +406,12 @@ class StreamDriver:
     def _read(self, cold: Cold) -> None:
         if self.host.is_closed:
             self._end_reads(cold)
-        elif cold in self._fetching:  # nobody waits any more once the server stops
+        elif cold in self._fetching:  # give_up() empties the dict when the server stops
             work = self.host.stream.store.fetch(cold)
             self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
 
     def _end_reads(self, cold: Cold) -> None:
-        """The stream is deleted: let the requests that wait for the block find that out."""
+        """Resume the requests that wait for the block: the stream is deleted."""
         for again in self._fetching.pop(cold, []):
             again()
         self._leave()
@@ -417,7 +419,7 @@ class StreamDriver:
 
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
         if failure is not None and not self.host.is_closed:
-            # Whoever waits would ask again at once, and again, as long as the disk fails.
+            # Retry after a delay: callers that are resumed would request the block again at once.
             log.error("reading a block of stream %s failed: %s", self.host.name, failure)
             self._edge.loop.call_later(READ_RETRY_S, self._read, cold)
             return

@@ -1,7 +1,7 @@
-"""The words in which a trace says why a stream refuses a message: the reference's.
+"""The error texts with which a trace reports that a stream refuses a message, as in the reference.
 
-Most are the refusal and its code. Some differ from what the publisher reads, and name what the
-message expected. Called by `traced_publish` for refused and duplicate messages.
+Most are the text of the refusal and its code. Some differ from what the publisher gets, and include
+the expected value. `traced_publish` calls this for refused and duplicate messages.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _OTHER_WORDS: Final = {
     refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE.err_code: DUPLICATE,
 }
 _NO_NUMBER: Final = 2**64 - 1
-"""What a header stands for that should be a number and is none."""
+"""The value that the reference uses for a header that is not a number."""
 
 
 def trace_error(answer: Answer, header: bytes, batched_in: str) -> tuple[str, bool]:
-    """Return the error, and whether the store finds it: the event then names the subject as well.
+    """Return the error, and whether the store detects it: the event then includes the subject.
 
-    `batched_in` is account and stream of a message of a batch, else empty.
+    `batched_in` is account and stream for a message of a batch, else empty.
     """
     refusal = answer.refusal
     if refusal is None:

@@ -1,10 +1,11 @@
-"""A traced message that a stream stores, refuses, or would store if it were not only traced.
+"""Publishes a traced message to a stream, which stores it, refuses it, or only reports its fate.
 
-The stream plans an ordinary message to learn its fate, and plans it again to store it: a plan
-changes nothing. A message of a batch is planned once, because that changes the batch. A message
-that only joins an atomic batch, and one of a fast batch that is none (a ping, an end, a gap), has
-no trace, as in the reference. One that is only traced counts in its batch: an atomic batch stores
-it if an ordinary message commits, and stores nothing if it commits itself.
+The stream plans a message outside a batch to learn its fate, and plans it again to store it: a plan
+changes nothing. A message of a batch is planned once, because that changes the batch. As in the
+reference, these messages have no trace event: one that only joins an atomic batch, and a control
+message of a fast batch (a ping, an end, a gap). A trace-only message counts in its batch: an atomic
+batch stores it if a message that is not trace-only commits, and stores nothing if a trace-only
+message commits. The stream driver calls `trace_publish`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def trace_publish(
     trace: MessageTrace, host: StreamHost, account: str, msg: Inbound, now_ns: int
 ) -> None:
-    """Add the stream's event, and store the message unless it is only traced."""
+    """Add the stream's event, and store the message unless it is trace-only."""
     stored = (
         msg if trace.only else msg._replace(header=headers.replaced(msg.header, DEST, DISABLED))
     )
@@ -53,7 +54,7 @@ def trace_publish(
 def _publish_batched(
     trace: MessageTrace, host: StreamHost, account: str, stored: Inbound, now_ns: int
 ) -> None:
-    """Publish a message of a batch; one that waits for others has an event without outcome."""
+    """Publish a message of a batch; one that waits in the queue has an event without outcome."""
     plans: list[Planned] = []
     host.publish(stored, now_ns, plans.append)
     if plans:
@@ -71,9 +72,9 @@ def _is_batched(msg: Inbound) -> bool:
 def _add_event(
     trace: MessageTrace, planned: Planned, host: StreamHost, msg: Inbound, account: str
 ) -> bool:
-    """Return whether a publisher is answered; `account` is given for messages of batches.
+    """Add the event; return whether the publisher gets a reply. Batches pass their `account`.
 
-    A single message that is only traced is not asked whether the store has room for it.
+    A single trace-only message does not reach the store, so errors of the store are left out.
     """
     last = planned.items[-1] if isinstance(planned, BatchEntry) else planned
     if isinstance(last, Publish):
