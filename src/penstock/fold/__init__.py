@@ -1,6 +1,6 @@
-"""Folds: durable local copies of key-value buckets, each with the cursor it was read up to.
+"""Folds: durable local replicas of KV buckets, each with the cursor up to which it is complete.
 
-Stores on LMDB and RocksDB need their extras, and ask for the library when one is opened.
+The LMDB and RocksDB stores need their extras; each imports its library when a store is opened.
 """
 
 from penstock.fold.artifact.artifact_import import read_manifest

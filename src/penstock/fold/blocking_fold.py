@@ -4,10 +4,10 @@
         fold.ready(timeout=10)
         print(fold.get("eu.limit"))
 
-A thread of its own runs the event loop of a `Fold`; what waits there blocks here. Many folds may
-share one: `with FoldThread() as thread: BlockingFold.open(..., thread=thread)`. Their `apply` must
-then not wait for another of them. Nothing is decided here, and every error is the one `Fold`
-raises; too long a wait is a `TimeoutError`.
+A separate thread runs the event loop of a `Fold`; methods that await there block here. Several
+folds may share a thread: `with FoldThread() as thread: BlockingFold.open(..., thread=thread)`. The
+`apply` of one must then not wait for another. This module has no logic of its own: errors are those
+of `Fold`, and an exceeded timeout is a `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class FoldThread(LoopThread):
-    """A thread with an event loop for many blocking folds, which are closed before it."""
+    """A thread with an event loop for several blocking folds; close the folds before it."""
 
     def __init__(self) -> None:
         super().__init__("penstock fold loop")
@@ -49,7 +49,8 @@ class FoldThread(LoopThread):
 
 
 class BlockingFold:
-    """A context manager that owns the thread; its methods may be called from any other."""
+    """A blocking `Fold`, used as a context manager. It owns its thread unless one is given.
+    Methods may be called from any other thread."""
 
     def __init__(
         self,
@@ -72,9 +73,10 @@ class BlockingFold:
         thread: FoldThread | None = None,
         **settings: Any,
     ) -> Self:
-        """As `Fold.open`. The bucket is named, since a connection belongs to its event loop.
+        """Return a blocking fold; the arguments are those of `Fold.open`.
 
-        `thread` is one that is running, to be shared with other folds.
+        `bucket` is a name or URL, because an open connection is bound to its event loop. `thread`
+        is a running thread to share with other folds.
         """
         return cls(bucket, path, settings, thread)
 
@@ -132,7 +134,7 @@ class BlockingFold:
         return self._wait(self._opened.read(key), timeout)
 
     def changes(self) -> Iterator[Sequence[KvUpdate]]:
-        """Batches from now on, once they are in the store."""
+        """Return an iterator of batches committed from now on."""
         changes = self._wait(self._ask_for_changes())
         return self._batches(changes)
 

@@ -1,8 +1,8 @@
-"""What can go wrong with a local fold and with the artifacts it is copied by.
+"""Errors of local folds and of artifacts.
 
-The cases are told apart by what one does next: try again, open again, rebuild from the bucket, or
-fetch another artifact. Where the machine said why, its exception is the cause. No error carries a
-value.
+The classes differ in what the caller does next: retry, reopen, rebuild from the bucket, or fetch
+another artifact. If the operating system or the engine raised an exception, it is the cause. No
+error contains a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class FoldStoreError(FoldError):
-    """`path` is the store's, or the artifact's."""
+    """Base class. `path` is the path of the store or of the artifact."""
 
     def __init__(
         self,
@@ -45,37 +45,37 @@ class FoldStoreError(FoldError):
 
 
 class StoreIOError(FoldStoreError):
-    """A call to the file system or the engine failed; nothing of the batch is in the fold."""
+    """A call to the file system or the engine failed; the fold contains nothing of the batch."""
 
     hint = "see to the path, its permissions and its disk; what was there is as it was"
 
 
 class FoldFormatError(FoldStoreError):
-    """Not a fold of ours, not of this version, or a record that nobody wrote like this."""
+    """The file is not a fold, has another format version, or has an invalid record."""
 
     hint = "delete the store and rebuild it from the bucket or an artifact"
 
 
 class FoldCorruptedError(FoldStoreError):
-    """A checksum failed before the tail: what was written there once is not there now."""
+    """A checksum failed before the tail: data that was written is damaged."""
 
     hint = "delete the store and rebuild it from the bucket or an artifact"
 
 
 class FoldMismatch(FoldStoreError):
-    """The fold is of another bucket or of other prefixes than it was opened for."""
+    """The fold is of another bucket, other prefixes or another `keep` than it was opened for."""
 
     hint = "open it for what it is of, or make another at another path"
 
 
 class StorePoisoned(FoldStoreError):
-    """An earlier failure left it open what is on disk; nothing more is written to it."""
+    """After an earlier failure the state on disk is unknown; the store rejects further writes."""
 
     hint = "close the store and open it again"
 
 
 class WaitTimeout(FoldStoreError, TimeoutError):
-    """The fold did not reach a revision in time. `version` is what a write returned, if any."""
+    """The fold did not reach a revision in time. `version` is the version of the write, if any."""
 
     hint = "the write, if there was one, is in the bucket; wait for its version again"
 
@@ -85,7 +85,7 @@ class WaitTimeout(FoldStoreError, TimeoutError):
 
 
 class VersionReset(FoldStoreError):
-    """A version to wait for is of another log than the bucket's: it was recreated or restored."""
+    """The awaited version is of another log: the bucket was recreated or restored."""
 
     hint = "read the key again; what was written to the other log is not in this one"
 
@@ -95,36 +95,37 @@ class VersionReset(FoldStoreError):
 
 
 class ArtifactInvalid(FoldStoreError):
-    """The artifact cannot be used. The local store, if any, is as it was."""
+    """The artifact cannot be used. The local store, if any, is unchanged."""
 
     hint = "fetch another artifact, or read everything from the bucket"
 
 
 class BackendMismatch(ArtifactInvalid):
-    """The artifact is of a kind of store that this one cannot read."""
+    """The artifact has a backend that this store cannot read."""
 
     hint = "export with form='append-log', which every store reads"
 
 
 class DestinationTaken(ArtifactInvalid):
-    """Something is where the artifact or the store was to be made."""
+    """The destination of the artifact or the store already exists."""
 
     hint = "choose another destination; nothing is overwritten"
 
 
 class StaleArtifact(ArtifactInvalid):
-    """The bucket no longer holds what came after the artifact's cursor."""
+    """The artifact cannot repair this fold: for example, the bucket no longer holds everything
+    after its cursor."""
 
     hint = "export more often than the bucket forgets"
 
 
 class TransportError(FoldStoreError):
-    """The store of objects refused, failed, or did not answer in time."""
+    """The object store rejected a request, failed, or did not reply in time."""
 
     hint = "what was published before still is; try again"
 
 
 class ObjectMissing(TransportError):
-    """An object is not there where one must be."""
+    """A required object is missing."""
 
     hint = "read the pointer again: it may name another by now"

@@ -1,12 +1,12 @@
-"""`Fold`: a local copy of a bucket that keeps itself up to date, and answers from its own store.
+"""`Fold`: a local replica of a bucket that follows the bucket and serves reads from its own store.
 
     async with Fold.open(bucket, "state.db", scope="node.") as fold:
         await fold.ready()
         entry = fold.get("node.eu-1")
 
-It owns the store, the loop and the restarts: whatever ends a watch is followed by a pause and a new
-one from the store's cursor. Reading never needs the server; `status` says how old the answers may
-be. Only a fold that is of something else than it was opened for ends for good. Of one event loop;
+A fold owns the store and the watch loop. When a watch ends, the fold pauses and starts a new one
+from the store's cursor. It stops for good only if the store belongs to another bucket or scope.
+Reads never need the server; `status` reports how far the fold lags. Use a fold from one event loop;
 `get`, `get_many`, `range` and `count` may be called from any thread.
 """
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Fold:
-    """Made by `open`; begins when its context is entered."""
+    """A local replica of a bucket. Create it with `open`; it starts when its context is entered."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -80,16 +80,16 @@ class Fold:
         keep: Keep | Callable[[KvUpdate], bytes | None] | None = None,
         outbox: Path | str | None = None,
     ) -> Self:
-        """A fold of a bucket, or of a part of it, in a store at `path`.
+        """Return a fold of a bucket, or of some prefixes of it, in a store at `path`.
 
-        `bucket` is one that is open, a URL that ends in its name, or its name on the server of
-        `config`. `options` are those of the backend's own `open`. `bootstrap` is where a fold that
-        does not exist yet comes from, and what repairs use unless `repair` says otherwise.
-        `extensions` (digests, indexes, quarantines) are kept true in every commit. After three
-        missed `heartbeat`s (seconds) the watch is made anew. With `remote_reads`, `read` asks the
-        bucket until the fold has caught up once. `keep` shrinks values before they are stored, or
-        leaves keys out: `Keep(name, function)`, or `KEYS_ONLY`. `outbox` is a file for writes that
-        wait until the server is reached; see `Fold.outbox`.
+        `bucket` is an open bucket, a URL that ends in its name, or its name on the server of
+        `config`. `options` are passed to the backend's `open`. A fold that does not exist yet is
+        created from the newest artifact of `bootstrap`; repairs use the same source unless `repair`
+        is given. `extensions` (digests, indexes, quarantines) are updated in every commit. After
+        three missed `heartbeat`s (seconds) the fold starts a new watch. With `remote_reads`, `read`
+        queries the bucket until the fold has caught up once. `keep` shortens values before they are
+        stored, or omits keys: `Keep(name, function)`, or `KEYS_ONLY`. `outbox` is a file for writes
+        that are queued until the server can be reached; see `Fold.outbox`.
         """
         origin = origin_of(bucket, config)
         kind = backend_of(backend)
@@ -126,13 +126,13 @@ class Fold:
         await self.close()
 
     async def close(self) -> None:
-        """Flush, end the watch and close the store; closing twice is allowed."""
+        """Flush, stop the watch and close the store; closing twice is allowed."""
         await self._of.close()
 
     # -- waiting
 
     async def ready(self) -> None:
-        """Wait until the fold has caught up with its bucket once; raises if it never will."""
+        """Wait until the fold has caught up with its bucket once; raise if it failed or closed."""
         await self._of.ready.wait()
         if self.state is FoldState.FAILED and self._of.error is not None:
             raise self._of.error
@@ -145,12 +145,13 @@ class Fold:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - the error has the version
     ) -> None:
-        """Wait until everything up to a revision is in the store: what a write returned, say.
+        """Wait until everything up to a revision, such as the result of a write, is in the store.
 
-        A fold of a part of the bucket passes what is not its own only now and then. `WaitTimeout`,
-        which is a `TimeoutError`, after `timeout` seconds. What a write returned also says of which
-        log it is: the fold of a recreated bucket turns to that log first, and `VersionReset` is
-        raised if the bucket has another by now. A number is of the log the fold follows.
+        A fold of some prefixes advances past other keys only with bookmarks, which come
+        periodically. After `timeout` seconds it raises `WaitTimeout`, a `TimeoutError`. A version
+        returned by a write also names its log: the fold of a recreated bucket switches to that log
+        first, and `VersionReset` is raised if the bucket has yet another log. A plain number refers
+        to the log the fold follows.
         """
         wanted = revision.revision if isinstance(revision, VersionToken) else revision
         if wanted is None:
@@ -170,9 +171,9 @@ class Fold:
             raise WaitTimeout(reason, version=VersionToken.of(wanted)) from None
 
     def changes(self) -> Changes:
-        """Batches from now on (`async for`), once they are in the store, until the fold is closed.
+        """Return an async iterator of batches committed from now on, until the fold is closed.
 
-        `ChangesLost` for a reader that falls too far behind.
+        It raises `ChangesLost` if its reader falls too far behind.
         """
         return self._of.followers.changes()
 
@@ -194,23 +195,23 @@ class Fold:
         return self.store.count(prefix)
 
     def byte_count(self) -> int:
-        """How much disk the store takes, with the files beside it that are its own."""
+        """Return the bytes on disk of the store and its sidecar files."""
         return 0 if self._setup.kind is MemorySnapshot else bytes_at(self._setup.path)
 
     def reader(self) -> SnapshotReader:
-        """A reader of its own, to be closed before the fold."""
+        """Return a separate reader; the caller closes it before the fold."""
         return self.store.reader()
 
     @property
     def store(self) -> SnapshotStore:
-        """The store, to be read. Changing it is the fold's alone."""
+        """The store, for reading only; only the fold may change it."""
         if self._of.store is None:
             raise FoldStoreError("the fold is not open: enter its context first")
         return self._of.store
 
     @property
     def cursor(self) -> WatchCursor:
-        """Everything up to here is in the store."""
+        """The position up to which everything is in the store."""
         return self.store.cursor
 
     @property
@@ -224,22 +225,23 @@ class Fold:
 
     @property
     def lag(self) -> int:
-        """Revisions the bucket is known to be ahead."""
+        """Number of revisions by which the bucket is known to be ahead."""
         return max(0, self._of.newest - self.cursor.rank)
 
     @property
     def error(self) -> str:
-        """What ended the last watch, or why the store refuses; empty while all goes well."""
+        """Why the last watch ended or the store rejects commits; empty if there is no error."""
         return "" if self._of.error is None else str(self._of.error)
 
     @property
     def contact_age(self) -> float | None:
-        """Seconds since the server was last heard, at least every `heartbeat`; None if never."""
+        """Seconds since the last message or heartbeat of the server; None if there was none."""
         return self._of.contact_age
 
     def is_healthy(self, *, max_lag: int | None = None, max_age: float | None = None) -> bool:
-        """Whether the fold is live, at most `max_lag` revisions behind, and heard from the server
-        within the last `max_age` seconds. Asks neither server nor disk; from any thread."""
+        """Return whether the fold is live, at most `max_lag` revisions behind, and in contact with
+        the server within the last `max_age` seconds. Uses neither server nor disk; may be called
+        from any thread."""
         if self.state is not FoldState.LIVE:
             return False
         if max_lag is not None and self.lag > max_lag:
@@ -249,11 +251,11 @@ class Fold:
 
     @property
     def rejected(self) -> int:
-        """Updates for which `parse` raised, since the fold was opened."""
+        """Number of updates for which `parse` raised since the fold was opened."""
         return self._of.around.rejections.count
 
     def status(self) -> FoldStatus:
-        """How the fold fares. Counts the entries, which some stores have to walk for."""
+        """Return the status of the fold. Counts the entries, which some stores do by scanning."""
         store, cursor = self.store, self.cursor
         newest = max(self._of.newest, cursor.rank)
         return FoldStatus(
@@ -282,11 +284,11 @@ class Fold:
         expected: VersionToken | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds the second part alone
     ) -> VersionToken:
-        """Write to the bucket, wait until the fold has it, and return its version.
+        """Write to the bucket, wait until the fold contains the write, and return its version.
 
-        With `expected` only if the key has that version (`VersionToken.of(0)`: none):
-        `RevisionMismatch` otherwise. `timeout` bounds the wait: `WaitTimeout` has the version of
-        the write, which was made. Nothing is written while the server cannot be reached.
+        With `expected`, write only if the key has that version (`VersionToken.of(0)`: no value),
+        else raise `RevisionMismatch`. `timeout` limits the wait only: `WaitTimeout` carries the
+        version of the write, which has succeeded. The write fails if the server is unreachable.
         """
         writer = await self._writer(key)
         if expected is None:
@@ -303,7 +305,8 @@ class Fold:
         expected: VersionToken | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds the second part alone
     ) -> VersionToken:
-        """Delete a key of the bucket and wait until the fold has it; the marker's version."""
+        """Delete a key of the bucket, wait until the fold has applied it, and return the version of
+        the delete marker."""
         writer = await self._writer(key)
         if expected is None:
             version = await writer.delete(key)
@@ -313,10 +316,10 @@ class Fold:
         return version
 
     async def read(self, key: str) -> KvEntry | None:
-        """A key of the fold; with `remote_reads` of the bucket until the fold has caught up once.
+        """Read a key from the fold; with `remote_reads`, from the bucket until the first catch-up.
 
-        Where the bucket cannot be reached, a fold that has anything stored answers with that; one
-        that is still empty raises.
+        If the bucket is unreachable, the result comes from the fold if it has a cursor; otherwise
+        the error is raised.
         """
         self._check_key(key)
         if not self._setup.remote_reads or self._of.ready.is_set():
@@ -330,7 +333,7 @@ class Fold:
 
     @property
     def outbox(self) -> Outbox:
-        """Writes that are queued on disk and sent when the server is reached."""
+        """The queue of writes that are stored on disk and sent when the server is reachable."""
         if self._of.outbox is None:
             raise FoldStoreError("the fold was opened without an outbox, or is not open")
         return self._of.outbox
@@ -347,23 +350,23 @@ class Fold:
     # -- copying
 
     async def export_to(self, dest: Path | str, *, form: str | None = None) -> Manifest:
-        """Make an artifact of everything received so far; see `SnapshotStore.export_to`."""
+        """Export everything received so far as an artifact; see `SnapshotStore.export_to`."""
         return await self.exports.export_to(dest, form=form)
 
     async def resync(self) -> Resynced:
-        """Make the fold what the bucket is now: remove what it does not list, read the rest again.
+        """Make the fold equal to the bucket: remove keys it does not list, read all others again.
 
-        For what `penstock fold verify` finds, and for a `STALE` fold whose repair was refused. What
-        is removed is first written to `<path>.aside-<cursor>`, an append log. Raises what keeps the
-        bucket from being listed or read; the fold then goes on as before.
+        Use it after `penstock fold verify` found differences, or for a `STALE` fold whose repair
+        was refused. Removed entries are first written to `<path>.aside-<cursor>`, an append log. If
+        the bucket cannot be listed or read, the error is raised and the fold continues as before.
         """
         return await self._of.resync()
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
-        """Do something to the store between two commits, in its thread: verify a digest, say."""
+        """Run `work` in the store's thread between two commits, for example to verify a digest."""
         return await self._of.worker.run(work, *args)
 
     @property
     def exports(self) -> Exports:
-        """The queue of exports, for those who bring their own rounds."""
+        """The export queue, for callers that run their own export rounds."""
         return self._of.exports

@@ -1,12 +1,12 @@
-"""How folds fare, for Prometheus: what they applied, how far behind they are, what they cost.
+"""Prometheus metrics of folds: applied updates, lag, entries, disk usage, commit times.
 
-    metrics = FoldMetrics()                                  # one for a registry
+    metrics = FoldMetrics()                                  # one per registry
     async with Fold.open(bucket, path, observers=[metrics.observer("config")]) as fold:
         metrics.watch("config", fold)                        # until `forget`
 
-Commits are noted in the fold's worker as they happen; lag, entries, state and ages are read from
-the fold when somebody scrapes, in that thread. The label `fold` is the name given. Nothing here
-changes a fold or fails a commit.
+The observer records commits in the fold's worker as they happen. A scrape reads lag, entries, state
+and ages from the fold, in the scraping thread. The label `fold` is the name given. The metrics
+never change a fold or fail a commit.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 BATCH_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 ENTRIES_SECONDS = 60.0
-"""Entries and bytes are counted at most this often: some stores have to walk for it."""
+"""Minimum interval between counts of entries and bytes, because some stores count by scanning."""
 _NS = struct.Struct("<q")
 
 
 @dataclass
 class _Noted:
-    """What is known of one fold beyond what it says itself; zero is never."""
+    """Recorded facts of one fold that the fold itself does not report; 0 means never."""
 
     applied_time: float = 0.0
-    """When the server took the last message that was applied."""
+    """When the server stored the last applied message."""
     exported_at: float = 0.0
     entries: int = 0
     bytes: int = 0
@@ -86,15 +86,15 @@ class FoldMetrics(Collector):
         registry.register(self)
 
     def observer(self, name: str) -> Observer:
-        """What a fold is opened with."""
+        """Return an observer to pass to `Fold.open`."""
         return _Meter(self, name, self._clock)
 
     def watch(self, name: str, fold: Fold) -> None:
-        """Tell of an open fold whenever somebody asks."""
+        """Include an open fold in every scrape."""
         self._folds[name] = fold
 
     def forget(self, name: str) -> None:
-        """Tell of it no longer; what was counted stays."""
+        """Exclude a fold from scrapes; its counters stay."""
         self._folds.pop(name, None)
 
     def describe(self) -> list[Metric]:
@@ -106,7 +106,7 @@ class FoldMetrics(Collector):
             try:
                 self._read(gauges, name, fold)
             except FoldError:
-                continue  # closed by now
+                continue  # the fold was closed
         yield from gauges.families()
 
     def _read(self, gauges: _Gauges, name: str, fold: Fold) -> None:
@@ -129,7 +129,7 @@ class FoldMetrics(Collector):
 
 
 class _Gauges:
-    """What is read at the time of asking."""
+    """Gauges that are read at scrape time."""
 
     def __init__(self) -> None:
         self.revision = _gauge("applied_revision", "The cursor.")
@@ -161,7 +161,7 @@ def _gauge(name: str, told: str, *labels: str) -> GaugeMetricFamily:
 
 
 class _Meter(Observer):
-    """Notes the commits of one fold."""
+    """Records the commits of one fold."""
 
     def __init__(self, metrics: FoldMetrics, name: str, clock: Callable[[], float]) -> None:
         self._batch = metrics.batch.labels(name)
@@ -176,7 +176,7 @@ class _Meter(Observer):
     def before_commit(
         self, store: SnapshotStore, updates: Sequence[KvUpdate], cursor: WatchCursor
     ) -> None:
-        if self._began is not None:  # the commit before this one did not succeed
+        if self._began is not None:  # the previous commit failed
             self._errors.inc()
         self._began = time.perf_counter()
 
@@ -197,7 +197,7 @@ class _Meter(Observer):
 
 
 def created_last(updates: Sequence[KvUpdate]) -> float:
-    """When the server took the last of the updates; 0 if that is not known."""
+    """Return when the server stored the last of the updates; 0 if unknown."""
     pieces = pieces_of(updates)
     last = pieces[-1] if pieces else ()
     if not last:

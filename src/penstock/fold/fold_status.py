@@ -1,4 +1,4 @@
-"""How a fold is: its state, and what it reports of itself at one moment."""
+"""The state of a fold, and its status report at one moment."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ if TYPE_CHECKING:
 
 
 class FoldState(enum.Enum):
-    """How a fold fares. It answers in all of them but the first and the last."""
+    """The state of a fold. Reads work in every state except `OPENING` and `CLOSED`."""
 
     OPENING = "opening"
     CATCHING_UP = "catching up"
     LIVE = "live"
     REPAIRING = "repairing"
     RETRYING = "retrying"
-    """The watch failed and is about to be tried again; see the status for why."""
+    """The watch failed and will be restarted; the status contains the error."""
     STORE_FAILING = "store failing"
-    """The store refuses what the bucket sent: a full disk, an IO error.
+    """The store rejects commits: a full disk, an IO error.
 
-    The fold answers with what it had stored before. The commit is tried again until it succeeds.
+    Reads return what was stored before. The fold retries the commit until it succeeds.
     """
     STALE = "stale"
-    """The bucket is missing, a repair was refused, or the artifact for it is of no use.
+    """The bucket is missing, a repair was refused, or the artifact for the repair is unusable.
 
-    It is tried again, but an operator should look.
+    The fold retries, but an operator should investigate.
     """
     FAILED = "failed"
-    """It is a fold of something else; it is not tried again."""
+    """The store belongs to another bucket or scope; the fold does not retry."""
     CLOSED = "closed"
 
 
 class FoldStatus(Struct, frozen=True, kw_only=True):
-    """A fold at one moment."""
+    """The status of a fold at one moment."""
 
     state: FoldState
     cursor: WatchCursor
     newest: int
-    """The highest revision the bucket is known to have had, of keys in the fold's scope."""
+    """The highest revision the bucket is known to have had for keys in the fold's scope."""
     lag: int
-    """Revisions between the cursor and that."""
+    """Revisions between the cursor and `newest`."""
     entries: int
     identity: str
     scope: tuple[str, ...]
     repairs: int
     restarts: int
     rejected: int
-    """Updates for which `parse` raised: in the fold, but not applied."""
+    """Updates for which `parse` raised: stored in the fold, but not passed to `apply`."""
     error: str
-    """What ended the last watch, or why the store refuses; empty while all goes well."""
+    """Why the last watch ended or the store rejects commits; empty if there is no error."""
     doubt: str = ""
-    """Why a fold that is live may still differ from its bucket; empty if it does not."""
+    """Why a live fold may still differ from its bucket; empty if there is no such reason."""
     contact_age: float | None = None
-    """Seconds since the server was last heard; None if it never was."""
+    """Seconds since the last message or heartbeat of the server; None if there was none."""

@@ -1,7 +1,7 @@
-"""Key-value buckets: values, errors, reading, writing and watching; a client, never a server.
+"""Client for NATS key-value buckets: types, errors, readers, writers and watchers.
 
-The connection loads the clients underneath when it is first used: a fold that only reads its own
-files does not pay for them.
+`NatsConfig` and `NatsConnection` are imported on first access, because they load the NATS clients.
+A fold that only reads its own files does not need those clients.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""A bucket on a NATS server: the stream it is made of, and the parts that read, write and watch.
+"""A bucket on a NATS server: its stream configuration, and its reader, writer and watcher.
 
-Made by a connection. It knows what its stream allows since it was opened; whoever changes the
-stream behind its back gets refusals from the server, not surprises from here.
+`NatsConnection.bucket` creates it. The bucket reads its stream configuration once, when it is
+opened. If an operator changes the stream later, the server rejects the affected requests.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from penstock.kv.bucket_requests import Requests
 
 SECOND_NS: Final = 1_000_000_000
-#: The longest time in which the server recognises a message sent twice.
+#: Upper limit of the duplicate window of a bucket's stream.
 DUPLICATES_NS_MAX: Final = 120 * SECOND_NS
 UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class NatsBucket:
-    """`bulk` is None around a client of the caller's own: then nothing can be followed."""
+    """A `KvStore`. `bulk` is None if the caller supplied the client without a configuration; the
+    bucket can then be neither watched nor listed."""
 
     name: str
     requests: Requests
@@ -62,7 +63,7 @@ class NatsBucket:
         return self.writer() if self.stream_config.get("allow_rollup_hdrs") else None
 
     purge_writer = purger
-    """As the Rust crate calls it."""
+    """The name in the Rust crate."""
 
     def capabilities(self) -> Capabilities:
         largest = self.stream_config.get("max_msg_size", UNLIMITED)
@@ -76,7 +77,7 @@ class NatsBucket:
 
 
 def stream_config(bucket: str, config: BucketConfig) -> dict[str, Any]:
-    """The stream behind a bucket, as the conventions of NATS have it."""
+    """Return the configuration of a bucket's stream, following the NATS KV conventions."""
     max_age_ns = round((config.max_age or 0) * SECOND_NS)
     made: dict[str, Any] = {
         "name": stream_of(bucket),
@@ -104,7 +105,7 @@ def stream_config(bucket: str, config: BucketConfig) -> dict[str, Any]:
 
 
 def differences(wanted: dict[str, Any], there: dict[str, Any]) -> list[str]:
-    """Settings of an existing bucket that are not as they were asked for."""
+    """Return the names of settings in which an existing stream differs from the wanted ones."""
     empty = (None, False, 0, "")
     return sorted(
         name

@@ -1,9 +1,10 @@
-"""Which log a bucket is, as its handle knows it, for the versions that writes return.
+"""Tracks the identity of a bucket's log, for the versions that writes return.
 
-An ack says a sequence, not of which log. The handle asks when it is opened, and again after an ack
-that cannot be of the log it knows (its sequence is not above all that were seen) or that comes more
-than `LOG_SECONDS` after it last asked. So a version names the log it is of, unless the bucket was
-recreated within that time and has more records than the handle has seen. Of one event loop.
+A publish ack contains a sequence but not the log it belongs to. The bucket handle requests the
+identity when it is opened. It requests it again after an ack whose sequence is not above all
+earlier ones, and after an ack more than `LOG_SECONDS` after the last request. So a version names
+its log, unless the bucket was recreated within that time and has more records than the handle has
+seen. `NatsWriter` calls `version` after each write. Use from one event loop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ASK_IDENTITY: Final = {PENSTOCK_HEADER: "1"}
 
 
 class BucketLog:
-    """Made with the reply to STREAM.INFO or STREAM.CREATE; see `learn`."""
+    """The log of one bucket. The connection passes the STREAM.INFO reply to `learn`."""
 
     def __init__(self, bucket: str, requests: Requests) -> None:
         self._stream = stream_of(bucket)
@@ -33,10 +34,10 @@ class BucketLog:
         self._highest = 0
         self._asked_at = -LOG_SECONDS
         self.identity = ""
-        """Empty while it is not known."""
+        """Empty while unknown."""
 
     async def version(self, seq: int) -> WriteVersion:
-        """The version of a write that the server acknowledged with this sequence."""
+        """Return the version of a write that the server acknowledged with this sequence."""
         is_old = time.monotonic() - self._asked_at >= LOG_SECONDS
         if is_old or seq <= self._highest:
             await self._ask()
@@ -44,7 +45,8 @@ class BucketLog:
         return WriteVersion.in_log(seq, self.identity)
 
     async def _ask(self) -> None:
-        """The write was made: a server that does not reply makes the log unknown, no error."""
+        """Request the identity. The write has succeeded, so a failed request raises no error and
+        leaves the identity unknown."""
         self.identity, self._highest = "", 0
         try:
             answer = await self._requests.call(f"STREAM.INFO.{self._stream}", headers=ASK_IDENTITY)

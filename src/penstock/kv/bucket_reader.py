@@ -1,8 +1,8 @@
-"""Reading a bucket: single keys over the ordinary client, listings over the bulk reader.
+"""Reads a bucket: single keys with nats-py, listings with the bulk reader.
 
-A listing has a connection and a consumer of its own and reads until nothing is pending, so no count
-can cut it short. Prefixes need not end in a dot here: the enclosing token is read and the rest left
-out.
+A listing uses its own connection and consumer and reads until nothing is pending, so a message
+count cannot truncate it. A prefix need not end in a dot: the reader subscribes up to the last dot
+of the prefix and filters the keys itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class NatsLister:
-    """What a `KvReader` lists; needs no client but the bulk reader."""
+    """The listing part of a `KvReader`; uses only the bulk reader."""
 
     def __init__(self, bucket: str, bulk: BulkReader | None, *, empty_is_delete: bool) -> None:
         self._bucket = bucket
@@ -50,13 +50,13 @@ class NatsLister:
                     yield key
 
     async def key_batches(self, prefix: str = "") -> AsyncIterator[list[str]]:
-        """Keys as they come, many at a time; one that is written meanwhile comes twice."""
+        """Yield batches of keys as they arrive; a key written meanwhile may repeat."""
         async for batch in self._listing(prefix, headers_only=True):
             keys = keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete)
             yield [key for key in keys if key.startswith(prefix)]
 
     async def revision_batches(self, prefix: str = "") -> AsyncIterator[list[tuple[str, int]]]:
-        """Keys with their revisions as they come; one that is written meanwhile comes twice."""
+        """Yield batches of keys with their revisions; a key written meanwhile may repeat."""
         async for batch in self._listing(prefix, headers_only=True):
             revisions = {subject[self._skipped :]: seq for subject, seq, _, _, _ in batch.rows()}
             keys = keys_of(batch, self._skipped, empty_is_delete=self._empty_is_delete)
@@ -113,7 +113,10 @@ class NatsReader(NatsLister):
         return KvEntry(key, stored.payload, VersionToken.of(stored.seq))
 
     async def is_free(self, key: str) -> int | None:
-        """The revision a new value must follow, 0 for none; None if the key has a value."""
+        """Return the revision that a create must expect, 0 if the key has no record.
+
+        None if the key has a value.
+        """
         stored = await self._newest(key)
         if stored is None:
             return 0

@@ -1,7 +1,7 @@
-"""Records of a bucket's stream as keys and updates: names both ways, and what a header means.
+"""Maps records of a bucket's stream to keys and updates: subject names and KV headers.
 
-On the hot path of every watch: one call turns a batch of records into updates, and makes no object
-for any of them.
+This is the hot path of every watch. One call converts a batch of records to updates without
+creating an object per record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MESSAGE_SIZE: Final = b"Nats-Msg-Size"
 ROLLUP: Final = b"Nats-Rollup"
 
 _OPERATIONS: Final = {b"DEL": Op.DELETE, b"PURGE": Op.PURGE}
-#: Why the server itself removed a value, and what that is to a watcher.
+#: The server's reasons for removing a value, and the operation a watcher reports for each.
 _REASONS: Final = {b"MaxAge": Op.PURGE, b"Purge": Op.PURGE, b"Remove": Op.DELETE}
 
 
@@ -45,7 +45,7 @@ def stream_of(bucket: str) -> str:
 
 
 def prefix_of(bucket: str) -> str:
-    """What stands in front of a key in its subject."""
+    """Return the part of a subject before the key."""
     return f"$KV.{bucket}."
 
 
@@ -56,17 +56,17 @@ def subject_of(bucket: str, key: str) -> str:
 
 
 def filters_of(bucket: str, scope: Scope) -> tuple[str, ...]:
-    """The subjects of a scope. A prefix ends in a dot, so that the wildcard is a whole token."""
+    """Return the filter subjects of a scope; each prefix is empty or ends in a dot."""
     return tuple(f"{prefix_of(bucket)}{prefix}>" for prefix in scope.prefixes)
 
 
 def enclosing(prefix: str) -> str:
-    """The part of a prefix that a subject can ask for: up to its last dot."""
+    """Return the part of a prefix that a filter subject can express: up to its last dot."""
     return prefix[: prefix.rfind(".") + 1]
 
 
 class LastWrite(NamedTuple):
-    """The newest record of a key, as far as a writer asks: who wrote it, and whether it removes."""
+    """The newest record of a key: its revision, its message id, and whether it is a removal."""
 
     revision: int
     message_id: str
@@ -79,7 +79,7 @@ def last_write(revision: int, header: bytes) -> LastWrite:
 
 
 def operation(header: bytes) -> tuple[Op, str | None]:
-    """What a record does to its key, and why if it was the server's doing."""
+    """Return the operation of a record, and the reason if the server removed the value."""
     said = _OPERATIONS.get(headers.get(header, OPERATION) or b"")
     if said is not None:
         return said, None
@@ -90,7 +90,7 @@ def operation(header: bytes) -> tuple[Op, str | None]:
 
 
 def updates_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> Sequence[KvUpdate]:
-    """The records of a batch; `skipped` characters stand in front of each key."""
+    """Return the updates of a batch; `skipped` is the length of the subject before the key."""
     if not batch.subjects.isascii():
         batch = in_utf8(batch)
     if not empty_is_delete and not any(
@@ -109,9 +109,9 @@ def updates_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> 
 
 
 def in_utf8(batch: Batch) -> Batch:
-    """A batch without the records whose key is not text: no fold can hold them.
+    """Return a batch without the records whose key is not UTF-8, which no fold can hold.
 
-    Anybody may publish any bytes; one such record must not stop what comes behind it.
+    Clients may publish arbitrary bytes; one such record must not block the records after it.
     """
     kept = [row for row in batch.rows() if _is_text(row[0])]
     if len(kept) == batch.count:
@@ -145,7 +145,7 @@ def _offsets(pieces: Sequence[bytes]) -> bytes:
 
 
 def entries_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> list[KvEntry]:
-    """The values in a batch, without deletes."""
+    """Return the entries of a batch, without deletes."""
     return [
         KvEntry(one.key, one.value, VersionToken.of(one.revision))
         for one in updates_of(batch, skipped, empty_is_delete=empty_is_delete)
@@ -154,7 +154,7 @@ def entries_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> 
 
 
 def keys_of(batch: Batch, skipped: int, *, empty_is_delete: bool = False) -> list[str]:
-    """The keys with a value in a batch of headers alone."""
+    """Return the keys that have a value, from a headers-only batch."""
     if not batch.subjects.isascii():
         batch = in_utf8(batch)
     keys: list[str] = []

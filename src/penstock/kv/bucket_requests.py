@@ -1,7 +1,7 @@
-"""Requests of a bucket over the ordinary client: publishes with their acks, reads, the JSON API.
+"""Sends the requests of a bucket with nats-py: publishes with acks, reads, and JSON API calls.
 
-Refusals come out as values of `ApiReply`, since the caller knows what one means to it; a client that
-is not connected, late, or alone is an error here.
+A rejection by the server is returned as an `ApiReply` with a code, because its meaning depends on
+the caller. A disconnected client, a timeout and a request without responders raise errors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoredRecord(Struct, frozen=True):
 
 
 class ApiReply(Struct, frozen=True):
-    """What the API said: the document, or why not."""
+    """A reply of the JSON API. `code` is 0 on success, else the server's error code."""
 
     document: dict[str, Any]
     code: int = 0
@@ -45,13 +45,13 @@ class ApiReply(Struct, frozen=True):
 
 
 class Requests:
-    """Asks for one bucket."""
+    """The requests of one bucket."""
 
     def __init__(self, client: Client, bucket: str, domain: str = "") -> None:
         self._client = client
         self._bucket = bucket
         self._api = domain_api(domain) if domain else API
-        #: A bucket of that name may be on the near side as well: a domain is told in every write.
+        #: The local account may have a bucket of the same name, so every write names the domain.
         self._written = f"{self._api}." if domain else ""
 
     async def call(
@@ -60,7 +60,7 @@ class Requests:
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> ApiReply:
-        """The JSON API."""
+        """Send a JSON API request and return the reply, which may be a rejection."""
         from nats.errors import NoRespondersError
 
         payload = json.dumps(body).encode() if body is not None else b""
@@ -72,24 +72,24 @@ class Requests:
             raise OperationFailed(reason, bucket=self._bucket) from None
 
     async def demand(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As `call`, where a refusal is an error."""
+        """Send a JSON API request and raise if the server rejects it."""
         answer = await self.call(subject, body)
         if answer.code:
             raise refused(answer.description, answer.code, self._bucket)
         return answer.document
 
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> ApiReply:
-        """Store a record; its sequence is in the answer."""
+        """Publish a record; the reply contains its sequence."""
         from nats.errors import NoRespondersError
 
         try:
             message = await self._request(self._written + subject, payload, dict(headers) or None)
-        except NoRespondersError:  # nobody takes it: the stream is gone
+        except NoRespondersError:  # no stream has this subject: the bucket was deleted
             raise refused("", STREAM_NOT_FOUND, self._bucket) from None
         return _answer(message.data)
 
     async def newest(self, stream: str, subject: str, *, direct: bool) -> StoredRecord | None:
-        """The newest record of a subject, from any copy if the stream allows it."""
+        """Return the newest record of a subject; `direct` allows a reply from any replica."""
         from nats.errors import NoRespondersError
 
         if direct:

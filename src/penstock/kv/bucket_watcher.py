@@ -1,13 +1,12 @@
-"""Watching a bucket: one ordered consumer, checked whenever it begins and wherever it skips.
+"""Watches a bucket with one ordered consumer, and checks the log at each start and sequence gap.
 
-A watch begins behind a cursor or with what is there. Each (re)start behind a revision goes through
-`check_resume` before and after the consumer is made. A skipped sequence is looked into before what
-follows it is handed on: overwritten records are harmless, a log that begins behind the skip may
-have overrun us. A watch of some prefixes skips all the time, over keys of others; it asks only
-where the bucket drops values on its own, and then believes the worst. Heartbeats move the position
-over what is out of scope, so an idle watch needs no probe and its bookmarks stay young.
-
-Invariant: everything handed on or bookmarked was preceded by all of its scope.
+Invariant: before an event or bookmark, the watch has delivered everything earlier in its scope.
+A watch starts after a cursor, or lists the current values first. Each start after a revision runs
+`check_resume` before and after the consumer is created. The watch checks a sequence gap before it
+delivers the records after the gap: overwritten records are harmless, but a log that begins after
+the gap may have dropped records. A watch of prefixes skips other keys all the time; it checks gaps
+only if the bucket evicts values, and then treats a log that begins after the gap as a loss.
+Heartbeats advance the position past keys out of scope, so an idle watch needs no extra request.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class NatsWatcher:
         losses: int | None = None,
         records: int | None = None,
     ) -> Watch:
-        """See `KvWatcher.watch`; leaving the context stops the watch and removes its consumer."""
+        """See `KvWatcher.watch`. Leaving the context stops the watch and deletes its consumer."""
         return Watch(
             self._bulk,
             self._bucket,
@@ -88,7 +87,7 @@ class NatsWatcher:
             records=records,
         )
 
-    # -- as the Rust crate calls them
+    # -- names in the Rust crate
 
     def watch_all(self) -> Watch:
         return self.watch(Scope.all())
@@ -113,11 +112,11 @@ class NatsWatcher:
             return log_info(await self._bulk.stream_state(stream_of(self._bucket)))
 
     async def records_at(self, revisions: Sequence[int]) -> list[KvUpdate | None]:
-        """The records at these revisions; None for each that is not there."""
+        """Return the records at these revisions; None for each missing one."""
         return await self._lookup([{"seq": revision} for revision in revisions])
 
     async def newest_of(self, keys: Sequence[str]) -> list[KvUpdate | None]:
-        """The newest record of each key; None for each that has none."""
+        """Return the newest record of each key; None for each key without a record."""
         prefix = prefix_of(self._bucket)
         return await self._lookup([{"last_by_subj": prefix + key} for key in keys])
 
@@ -134,7 +133,7 @@ class NatsWatcher:
 
 
 class Watch:
-    """Events one by one (`async for`), or as they come, many at a time (`batches`)."""
+    """A watch: yields single events (`async for`) or batches as they arrive (`batches`)."""
 
     def __init__(
         self,
@@ -155,21 +154,21 @@ class Watch:
         self._look_seconds = heartbeat
         self._look_due = 0.0
         self._is_guarded = self._is_whole = scope == Scope.all()
-        """Whether a skipped sequence may be one that we should have had."""
+        """Whether a sequence gap may hide a record in scope, and has to be checked."""
         self._tells_losses = False
         self._skipped = len(prefix_of(bucket))
         self._empty_is_delete = empty_is_delete
         self._bookmark_seconds = bookmark_seconds
         self._bookmark_due = 0.0
-        #: Behind it every record of the scope is expected; None while listing.
+        #: The watch expects every record in scope after this sequence; None while listing.
         self._frontier = after
         self._end = 0
-        """Where the log ended when the listing began."""
+        """The last sequence of the log when the listing began."""
         self._cursor = after or 0
         self._events: deque[WatchEvent] = deque()
         self.identity = identity
         self.heard_at: float | None = None
-        """When the server was last heard, by `time.monotonic`; heartbeats count."""
+        """Time of the last message or heartbeat of the server, by `time.monotonic`."""
         self._following = bulk.follow(
             stream_of(bucket),
             filters=filters_of(bucket, scope),
@@ -199,12 +198,12 @@ class Watch:
         return self._events.popleft()
 
     async def batches(self) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Events as they arrive together, without a wait between them."""
+        """Yield events in the batches in which they arrive."""
         while True:
             yield await self.next_events()
 
     async def next_events(self) -> Sequence[WatchEvent]:
-        """One or more events, waited for."""
+        """Wait for events and return at least one."""
         while True:
             try:
                 event = await self._following.next()
@@ -222,7 +221,7 @@ class Watch:
 
     @property
     def cursor(self) -> WatchCursor:
-        """Behind everything handed on or bookmarked so far."""
+        """The position after everything delivered or bookmarked so far."""
         return WatchCursor.of(self._cursor) if self._cursor else WatchCursor.NONE
 
     # -- beginning
@@ -254,12 +253,12 @@ class Watch:
         self._tells_losses = info.loss_floor is not None
 
     def _is_look_due(self) -> bool:
-        """Once a heartbeat, where the log counts something."""
+        """Return whether the loss counters are due for a check: once per heartbeat, if any."""
         is_counted = self._losses is not None or self._records is not None
         return is_counted and time.monotonic() >= self._look_due
 
     async def _look(self) -> None:
-        """Ask whether this is still the log, and whether it lost known values."""
+        """Check that the log is still the same and lost no values that were delivered."""
         self._look_due = time.monotonic() + self._look_seconds
         info = log_info(await self._following.state())
         if self.identity is not None and not is_same_log(self.identity, info.identity):
@@ -306,9 +305,12 @@ class Watch:
             self._frontier = revision
 
     def _listed(self) -> Sequence[WatchEvent]:
-        """A listing has been through everything up to where the log ended when it began: what is
-        not in it is not there. A cursor at the last record listed would seem to have missed what
-        went behind that one before."""
+        """End a listing and return its events.
+
+        The listing covers the log up to its end at the start of the listing, so the cursor moves to
+        that end. With a cursor at the last listed record, a resume would treat records removed
+        between the two as lost.
+        """
         if self._frontier is not None:
             return (CaughtUp(),)
         self._frontier = max(self._end, self._following.position or 0)
@@ -328,7 +330,7 @@ class Watch:
         return (Bookmark(WatchCursor.of(revision)),)
 
     async def _guard(self, batch: Batch) -> None:
-        """Nothing behind a skipped sequence is handed on before the log was asked about it."""
+        """Check the log if the batch has a sequence gap, before the batch is delivered."""
         if not self._is_guarded or self._frontier is None:
             return
         skipped_behind = batch.first_gap(self._frontier)
@@ -337,14 +339,14 @@ class Watch:
         await self._look_into(skipped_behind)
 
     async def _guard_idle(self, revision: int) -> None:
-        """A watch of everything that moves on without a record has skipped some."""
+        """Check the log if a watch of all keys advances without a record: it skipped some."""
         frontier = self._frontier
         if self._is_whole and self._tells_losses and frontier is not None and revision > frontier:
             await self._look_into(frontier)
 
     async def _look_into(self, behind: int) -> None:
         info = log_info(await self._following.state())
-        # Of keys out of scope many may be lost behind the last one in scope, all the time.
+        # The log counts losses of keys out of scope too, so they only apply to a watch of all keys.
         is_intact = (
             is_window_intact(info, behind, losses=self._losses)
             if self._is_whole
@@ -359,7 +361,7 @@ class Watch:
             )
 
     def _ended(self, error: BulkError) -> WatchError | BucketError:
-        """A watch that was under way ends with a reason to watch again, or with the bucket."""
+        """Return the error that ends a running watch, with the cursor to resume from."""
         reason = named(error, self._bucket)
         if isinstance(reason, BucketError | WatchError):
             reason.cursor = self.cursor

@@ -1,7 +1,7 @@
-"""Writing to a bucket: every write is one publish, and what it is conditional on is a header.
+"""Writes to a bucket: every write is one publish, with its condition in a header.
 
-The server decides a conflict; nothing is read first, but for a `create` that met a key whose newest
-record is a delete. A delete is always a marker, so that watchers see it.
+The server detects conflicts. The writer reads a key only when a `create` fails, because the newest
+record of the key may be a delete. A delete always publishes a marker, so that watchers see it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TTL: Final = "Nats-TTL"
 DELETE: Final = {"KV-Operation": "DEL"}
 PURGE: Final = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
 MILLISECONDS: Final = 1000
-#: How often a `create` tries again when somebody deletes and another creates in between.
+#: Attempts of a `create` while other clients delete and create the key in between.
 CREATE_TRIES_MAX: Final = 8
 
 
@@ -61,21 +61,21 @@ class NatsWriter:
         return await self._write(key, b"", DELETE, expected)
 
     delete_with_version = delete_if
-    """As the Rust crate calls it."""
+    """The name in the Rust crate."""
 
     async def write_once(
         self, key: str, value: bytes, *, op: Op, expected: int, message_id: str
     ) -> VersionToken:
-        """Put or delete a key that is at revision `expected`, 0 for none.
+        """Put or delete a key that is at revision `expected`; 0 means the key has no record.
 
-        The server takes a message id once within its duplicate window, and returns the version of
-        the first write for all others.
+        The server stores a message id once within its duplicate window and replies to repeats with
+        the sequence of the first write.
         """
         headers = {MESSAGE_ID: message_id} | ({} if op is Op.PUT else DELETE)
         return await self._write(key, value, headers, VersionToken.of(expected))
 
     async def last_write(self, key: str) -> LastWrite | None:
-        """The newest record of a key; None if there is none."""
+        """Return the newest record of a key; None if there is none."""
         return await self._reader.last_write(key)
 
     async def purge(self, key: str, *, marker_ttl: float | None = None) -> None:
@@ -116,7 +116,7 @@ class NatsWriter:
 
 
 def duration(seconds: float) -> str:
-    """A time to live as the header has it."""
+    """Return a TTL as the value of the TTL header."""
     return f"{round(seconds * MILLISECONDS)}ms"
 
 

@@ -1,4 +1,4 @@
-"""Errors of the two clients underneath, by the names this package has for them."""
+"""Maps errors of the bulk reader and server error codes to the errors of `penstock.kv.errors`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAM_NOT_FOUND: Final = 10059
 
 
 def named(error: bulk.BulkError, bucket: str) -> FoldError:
-    """What an error of a bulk read is called here."""
+    """Return the `penstock.kv.errors` equivalent of a bulk reader error."""
     if isinstance(error, bulk.Refused):
         return refused(error.description, error.err_code or error.code, bucket)
     if isinstance(error, bulk.ConnectFailed):
@@ -42,7 +42,7 @@ def refused(description: str, code: int, bucket: str) -> FoldError:
 
 @contextlib.contextmanager
 def by_name(bucket: str) -> Iterator[None]:
-    """Around bulk reads."""
+    """Convert bulk reader errors raised inside the block."""
     try:
         yield
     except bulk.BulkError as error:

@@ -1,7 +1,8 @@
-"""What a bucket can do, cut into capabilities, so that a part is given only what it needs.
+"""The bucket interface, split into capabilities so that each component receives only what it uses.
 
-Protocols and settings only: the bucket on a NATS server is in `penstock.kv.bucket`, and tests may
-put one in memory in its place. Methods raise the errors of `penstock.kv.errors` and no others.
+This module holds protocols and settings only. `penstock.kv.bucket` implements them on a NATS
+server; tests may substitute an in-memory bucket. Methods raise only the errors of
+`penstock.kv.errors`.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ HEARTBEAT_SECONDS = 5.0
 
 
 class BucketConfig(Struct, frozen=True, kw_only=True):
-    """How a bucket is made; one that exists stays as it is."""
+    """Settings for a new bucket; they do not change a bucket that already exists."""
 
     history: int = 1
     max_age: float | None = None
-    """Seconds a value is kept."""
+    """Seconds the server keeps a value."""
     max_bytes: int | None = None
     max_value_size: int | None = None
     replicas: int = 1
     storage: Literal["file", "memory"] = "file"
     discard: Literal["new", "old"] = "new"
-    """`new` refuses writes when the bucket is full, `old` drops the oldest values."""
+    """When the bucket is full, `new` rejects writes and `old` drops the oldest values."""
     allow_msg_ttl: bool = False
     marker_ttl: float | None = None
-    """Seconds a marker stays that tells watchers of a value that expired."""
+    """Seconds the server keeps the delete marker of an expired value; watchers see the marker."""
     allow_direct: bool = True
     allow_rollup: bool = True
     deny_delete: bool = True
     empty_value_is_delete: bool = False
-    """Read an empty value as a delete, as buckets written by others may mean it."""
+    """Treat an empty value as a delete, for buckets whose other clients delete that way."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.history <= HISTORY_MAX:
@@ -49,7 +50,7 @@ class BucketConfig(Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """What to expect of the buckets of a connection."""
+    """What the buckets of a connection support."""
 
     streaming_watch: bool = True
     prefix_watch: bool = True
@@ -59,14 +60,14 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     transactions: bool = False
     global_ordering: bool = False
     max_value_size: int = 0
-    """0 if there is no limit, or it is not known."""
+    """Bytes; 0 if there is no limit or the limit is unknown."""
 
 
 class KvKeys(Protocol):
-    """Lists keys; all that a repair asks of a reader."""
+    """Lists keys: the only part of a reader that a repair uses."""
 
     def keys(self, prefix: str = "") -> AsyncIterator[str]:
-        """Each key that has a value."""
+        """Yield each key that has a value."""
         ...
 
 
@@ -74,15 +75,15 @@ class KvReader(KvKeys, Protocol):
     """Reads keys."""
 
     async def get(self, key: str) -> KvEntry | None:
-        """The value of a key; None if it has none or was deleted."""
+        """Return the value of a key; None if it has no value or was deleted."""
         ...
 
     async def entry(self, key: str) -> KvEntry | None:
-        """The newest record of a key as it is, markers of deletes (with an empty value) too."""
+        """Return the newest record of a key, including delete markers, whose value is empty."""
         ...
 
     def scan(self, prefix: str = "") -> AsyncIterator[KvEntry]:
-        """Each key with its value, ascending by revision; one written meanwhile may come again."""
+        """Yield keys with values by ascending revision; a key written meanwhile may repeat."""
         ...
 
 
@@ -99,10 +100,11 @@ class KvWatcher(Protocol):
         losses: int | None = None,
         records: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Every change in scope behind a cursor, or first what is there now.
+        """Yield every change in scope after a cursor; without a cursor, current values first.
 
-        `identity` is that of the log the cursor came from, where the caller knows it; `losses` and
-        `records` are what the log said then: `ValuesLost` once it says that values are missing.
+        `identity` is the identity of the log the cursor came from, if the caller knows it. `losses`
+        and `records` are the counts that log reported at the time. The watch raises `ValuesLost`
+        when the current counts show that values are missing.
         """
         ...
 
@@ -115,24 +117,27 @@ class KvWriter(Protocol):
     async def put(self, key: str, value: bytes) -> VersionToken: ...
 
     async def create(self, key: str, value: bytes) -> VersionToken:
-        """`AlreadyExists` if the key has a value."""
+        """Write a key that has no value; raise `AlreadyExists` if it has one."""
         ...
 
     async def update(self, key: str, value: bytes, expected: VersionToken) -> VersionToken:
-        """`RevisionMismatch` if the key has another version."""
+        """Write a key at version `expected`; raise `RevisionMismatch` if it has another one."""
         ...
 
     async def delete(self, key: str) -> VersionToken:
-        """The version of the marker, which is true as the crate's answer always is."""
+        """Delete a key and return the version of the delete marker.
+
+        The version is truthy, like the value the Rust crate returns.
+        """
         ...
 
     async def delete_if(self, key: str, expected: VersionToken) -> VersionToken:
-        """`RevisionMismatch` if the key has another version."""
+        """Delete a key at version `expected`; raise `RevisionMismatch` if it has another one."""
         ...
 
 
 class KvTtl(KvWriter, Protocol):
-    """Writes keys that go by themselves."""
+    """Writes keys that expire."""
 
     async def create_with_ttl(self, key: str, value: bytes, ttl: float) -> VersionToken: ...
 
@@ -144,7 +149,7 @@ class KvPurge(KvWriter, Protocol):
 
 
 class KvStore(Protocol):
-    """A bucket; None where it lacks a capability."""
+    """A bucket. A method returns None if the bucket lacks that capability."""
 
     @property
     def name(self) -> str: ...
@@ -156,17 +161,17 @@ class KvStore(Protocol):
 
 
 class Connection(Protocol):
-    """The way to buckets."""
+    """Opens buckets on a server."""
 
     async def connect(self) -> None: ...
     async def close(self) -> None: ...
 
     def is_healthy(self) -> bool:
-        """Whether the server was there when last heard of; asks nobody."""
+        """Return whether the client is connected, from local state, without a request."""
         ...
 
     async def bucket(self, name: str, config: BucketConfig | None = None) -> KvStore:
-        """A bucket that exists, or, if a configuration is given, one made with it."""
+        """Open a bucket. If it does not exist, create it with `config`, if given."""
         ...
 
     def capabilities(self) -> Capabilities: ...

@@ -1,8 +1,8 @@
-"""What can go wrong with a bucket or a watch, and the root of every error of the fold library.
+"""Errors of buckets and watches, and `FoldError`, the base class of all fold errors.
 
-Each error says what to do about it (`hint`) and, where that is known, which bucket and which cursor
-it is about. Errors of local stores build on `FoldError` in `penstock.fold.errors`. No error carries
-a value, a password or a path to one.
+Each error has a `hint` that states what to do and, if known, the bucket and the cursor.
+`penstock.fold.errors` derives the errors of local stores from `FoldError`. No error contains a
+value, a password or a path to one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 TRANSIENT_CODES = frozenset({0, 10008, 10009, 10013, 10014, 10015, 10023, 10039, 10074, 10076})
-"""Refusals that may pass: no answer of JetStream, no leader, no resources at the moment."""
+"""Server error codes that may succeed on retry: no JetStream reply, no leader, no resources."""
 
 
 class FoldError(Exception):
-    """`bucket` is empty and `cursor` is none where they are not known."""
+    """Base class. `bucket` is empty and `cursor` is `WatchCursor.NONE` if unknown."""
 
     hint: str = ""
 
@@ -41,7 +41,7 @@ class FoldError(Exception):
 
 
 class BucketError(FoldError):
-    """A request to the server, or the way there, failed."""
+    """A request to the server or the connection to it failed."""
 
 
 class NotConnected(BucketError):
@@ -67,7 +67,7 @@ class AlreadyExists(BucketError):
 
 
 class RevisionMismatch(BucketError):
-    """A conditional write found another version than it expected."""
+    """A conditional write found a version other than the expected one."""
 
     hint = "read again and repeat on what is there now"
 
@@ -77,7 +77,7 @@ class RevisionMismatch(BucketError):
 
 
 class OperationFailed(BucketError):
-    """The server refused: `code` is its error code, 0 if it gave none."""
+    """The server rejected the request. `code` is its error code, 0 if it sent none."""
 
     def __init__(self, reason: str, *, code: int = 0, bucket: str = "") -> None:
         super().__init__(reason, bucket=bucket)
@@ -85,7 +85,7 @@ class OperationFailed(BucketError):
 
     @property
     def is_final(self) -> bool:
-        """Whether the server would refuse the same request again."""
+        """Whether the server would reject the same request again."""
         return self.code not in TRANSIENT_CODES
 
 
@@ -93,13 +93,13 @@ class OperationFailed(BucketError):
 
 
 class WatchError(FoldError):
-    """A watch ended before it was told to."""
+    """A watch ended before the caller stopped it."""
 
     hint = "watch again from the last cursor"
 
 
 class CursorExpired(WatchError):
-    """The log no longer holds everything after `cursor`: `first_seq` is where it begins."""
+    """The log no longer holds everything after `cursor`. `first_seq` is its first sequence."""
 
     hint = "repair the fold, or read everything anew"
 
@@ -111,13 +111,13 @@ class CursorExpired(WatchError):
 
 
 class ValuesLost(WatchError):
-    """Values that were read may have been purged or deleted from the bucket since."""
+    """Values that the watch delivered may since have been purged or deleted from the bucket."""
 
     hint = "compare the fold with the bucket"
 
 
 class LogReset(WatchError):
-    """The bucket is not the one the cursor came from, or was set back behind it."""
+    """The cursor is of another log, or the log was restored to a state before the cursor."""
 
     hint = "the bucket was made anew or restored: repair the fold"
 

@@ -1,8 +1,8 @@
 """A connection to buckets on a NATS server: nats-py for requests, the bulk reader for listings.
 
-Credentials: inline ones, then a file, then those of the URL, then none; the first there is counts
-alone. Secrets leave the URL before it is kept, and no `repr` shows one or the path to one. A client
-that was told to speak TLS never speaks in the clear.
+Credentials come from the first of these that is present: inline, file, URL; sources are not
+combined. Secrets are removed from the URL before it is stored, and no `repr` shows a secret or its
+path. A client configured for TLS never sends unencrypted data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10
 RETRY_SECONDS: Final = 1
 STREAM_NAME_IN_USE: Final = 10058
-#: The first version of the server that takes times to live.
+#: The first server version that supports per-message TTLs.
 TTL_VERSION: Final = (2, 11)
 CLIENT_NAME: Final = "penstock kv"
 
@@ -46,14 +46,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NatsConfig:
-    """Where the server is and who we are."""
+    """Server addresses, credentials and connection settings."""
 
     addresses: tuple[Address, ...]
     credentials: Credentials = field(default_factory=Credentials, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     domain: str = ""
     tls_first: bool = False
-    """Start with TLS, before the server has said a word."""
+    """Start the TLS handshake before the server sends INFO."""
     inbox_prefix: str = INBOX_PREFIX
 
     @classmethod
@@ -66,7 +66,7 @@ class NatsConfig:
         tls: ssl.SSLContext | None = None,
         domain: str = "",
     ) -> Self:
-        """`inline_credentials` is a credentials file in base64."""
+        """Return a configuration; `inline_credentials` is a credentials file in base64."""
         addresses, found = split_urls(servers)
         if inline_credentials:
             found = _inline(inline_credentials)
@@ -102,10 +102,10 @@ class NatsConnection:
 
     @classmethod
     def around(cls, client: Client, config: NatsConfig | None = None) -> Self:
-        """Over a connected client of the caller's, who closes it.
+        """Return a connection over a connected client that the caller owns and closes.
 
-        Such a connection cannot redial; and without a configuration that names the server it can
-        open no other, so its buckets list and watch nothing.
+        Such a connection cannot redial. Without `config` it cannot open another connection either,
+        so its buckets can be neither listed nor watched.
         """
         made = cls.__new__(cls)
         made._config = config
@@ -174,7 +174,7 @@ class NatsConnection:
 
 
 def _knows_ttl(client: Client | None) -> bool:
-    """Whether the server takes a time to live for each message; a bucket has to allow it too."""
+    """Return whether the server supports per-message TTLs; the bucket must also allow them."""
     if client is None or not client.is_connected:
         return False
     version = client.connected_server_version
@@ -188,7 +188,7 @@ async def _opened(
     config: BucketConfig | None,
     bucket_log: BucketLog,
 ) -> dict[str, Any]:
-    """The configuration of the bucket's stream, made now if it is not there and may be."""
+    """Return the configuration of the bucket's stream; create the stream if `config` is given."""
     answer = await requests.call(f"STREAM.INFO.{stream}", headers=ASK_IDENTITY)
     if answer.code == STREAM_NOT_FOUND and config is not None:
         wanted = stream_config(bucket, config)
@@ -212,10 +212,10 @@ def _inline(text: str) -> Credentials:
 
 
 def _guarded_client(config: NatsConfig) -> Client:
-    """A client that says nothing in the clear to whoever was to speak TLS.
+    """Return a client that fails if TLS is configured and the server does not offer it.
 
-    The library encrypts only if the server asks for it: one that does not, or somebody in between
-    who strikes the word out, would be sent the password as it is.
+    nats-py encrypts only if INFO requests TLS. Otherwise a server that does not request it, or an
+    attacker that removes the field from INFO, would receive the password unencrypted.
     """
     try:
         from nats.aio.client import Client
@@ -237,7 +237,7 @@ def _guarded_client(config: NatsConfig) -> Client:
 
 
 async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> None:
-    """Fail at once if no server will have us, and hold on afterwards."""
+    """Connect, or fail at once if no server accepts the client; reconnect forever after that."""
     heard: list[Exception] = []
 
     async def hear(error: Exception) -> None:
@@ -269,7 +269,7 @@ async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> Non
 
 
 def _login(client: Client, credentials: Credentials) -> dict[str, Any]:
-    """The same proof the bulk reader gives, in the library's terms."""
+    """Return the nats-py login options for the credentials that the bulk reader also uses."""
     if credentials.seed:
         if not credentials.jwt:
             client._public_nkey = nkeys.public_from_seed(credentials.seed)

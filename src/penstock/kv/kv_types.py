@@ -1,9 +1,9 @@
-"""The values that buckets, watchers and folds hand to each other.
+"""Value types that buckets, watchers and folds exchange.
 
-A revision is the sequence of a message in the bucket's stream. On the hot path it stays an `int`;
-`VersionToken` and `WatchCursor` wrap its eight big-endian bytes where something is stored, compared
-or shown, and also hold the tokens of other engines, up to ten bytes of any kind. Values here are
-immutable and know no server, no store and no clock.
+A revision is the sequence of a message in the bucket's stream. On the hot path it stays an `int`.
+`VersionToken` and `WatchCursor` wrap its eight big-endian bytes for storing, comparing and
+displaying it. They also hold the tokens of other engines: up to ten arbitrary bytes. The types are
+immutable and do not depend on a server, a store or a clock.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TOKEN_BYTES_MAX = 10
-"""The longest version or cursor: a versionstamp of FoundationDB."""
+"""The longest version or cursor: a FoundationDB versionstamp."""
 REVISION_BYTES = 8
 REVISION_MAX = 2**64 - 1
 REVISION_UNKNOWN = -1
 SYNTHETIC = "synthetic"
-"""The reason of a delete that a repair made up: no message of the bucket stands behind it."""
+"""The reason of a delete that a repair generated; the bucket has no message for it."""
 
 
 class Op(enum.IntEnum):
@@ -34,7 +34,7 @@ class Op(enum.IntEnum):
 
 
 class _Token(Struct, frozen=True, gc=False):
-    """Opaque bytes; eight of them are a revision."""
+    """Opaque bytes; a token of exactly eight bytes is a revision."""
 
     raw: bytes = b""
 
@@ -44,7 +44,7 @@ class _Token(Struct, frozen=True, gc=False):
 
     @property
     def revision(self) -> int | None:
-        """The revision this token is, or None if it is not one."""
+        """The revision, or None if the token is not a revision."""
         return int.from_bytes(self.raw, "big") if len(self.raw) == REVISION_BYTES else None
 
     def __bool__(self) -> bool:
@@ -52,7 +52,7 @@ class _Token(Struct, frozen=True, gc=False):
 
 
 class VersionToken(_Token, frozen=True, gc=False):
-    """The version of one key: what a conditional write is conditional on."""
+    """The version of one key, as a conditional write expects it."""
 
     UNKNOWN: ClassVar[VersionToken]
 
@@ -62,12 +62,12 @@ class VersionToken(_Token, frozen=True, gc=False):
 
     @property
     def log_identity(self) -> str:
-        """The log the version is of (`LogInfo.identity`); empty where it is not known."""
+        """The log that assigned the version (`LogInfo.identity`); empty if unknown."""
         return ""
 
 
 class WriteVersion(VersionToken, frozen=True, gc=False):
-    """What a write returns: a version, and the log it is of. Equal to the version alone."""
+    """The result of a write: a version and its log. Compares equal to the plain version."""
 
     log: str = ""
 
@@ -87,7 +87,7 @@ class WriteVersion(VersionToken, frozen=True, gc=False):
 
 
 class WatchCursor(_Token, frozen=True, gc=False):
-    """A position in a bucket's log: everything up to it has been taken. False if there is none."""
+    """A position in a bucket's log: everything up to it was received. Falsy if empty."""
 
     NONE: ClassVar[WatchCursor]
 
@@ -97,7 +97,7 @@ class WatchCursor(_Token, frozen=True, gc=False):
 
     @property
     def rank(self) -> int:
-        """The revision, or 0: the only order among cursors that anything relies on."""
+        """The revision, or 0. Code orders cursors only by this number."""
         return self.revision or 0
 
 
@@ -106,7 +106,7 @@ WatchCursor.NONE = WatchCursor()
 
 
 class KvEntry(Struct, frozen=True, gc=False):
-    """One key as it was read."""
+    """One key with its value and version."""
 
     key: str
     value: bytes
@@ -118,16 +118,16 @@ class KvEntry(Struct, frozen=True, gc=False):
 
 
 class KvUpdate(Struct, frozen=True, gc=False):
-    """One event of a watch. `token` is a version that is not a revision; else it is empty."""
+    """One change to a key. `token` holds a version that is not a revision; otherwise empty."""
 
     op: Op
     key: str
     value: bytes = b""
     revision: int = REVISION_UNKNOWN
     created: float | None = None
-    """When the server took the message, in seconds since 1970."""
+    """When the server stored the message, in seconds since 1970."""
     reason: str | None = None
-    """Why the key went, if not by a client's word: MaxAge, Purge, Remove or `SYNTHETIC`."""
+    """Why the key was removed, if no client did it: MaxAge, Purge, Remove or `SYNTHETIC`."""
     token: bytes = b""
 
     @property
@@ -138,11 +138,11 @@ class KvUpdate(Struct, frozen=True, gc=False):
 
 
 class CaughtUp(Struct, frozen=True):
-    """What was there when the watch began has been delivered. Comes exactly once."""
+    """The watch has delivered everything that existed when it began. Sent exactly once."""
 
 
 class Bookmark(Struct, frozen=True):
-    """Everything up to `cursor` was looked at; none of it was in scope since the last update."""
+    """The watch has passed `cursor`; nothing since the last update was in scope."""
 
     cursor: WatchCursor
 
@@ -151,29 +151,31 @@ WatchEvent = KvUpdate | CaughtUp | Bookmark
 
 
 class LogInfo(Struct, frozen=True, kw_only=True):
-    """What a bucket's log is, and what it may have lost."""
+    """The identity and state of a bucket's log, and what it may have lost."""
 
     identity: str
-    """Stream name and creation time, and where the server tells it the incarnation: another log of
-    the same name has another identity; with an incarnation also one restored from a backup."""
+    """Stream name and creation time, plus the incarnation if the server reports it. Another log
+    with the same name has another identity; with an incarnation, so has one restored from a
+    backup."""
     first_seq: int
     last_seq: int
     evicts_current: bool
-    """It may remove the newest value of a key on its own: by age, by TTL, or when it is full."""
+    """The log may remove the newest value of a key on its own: by age, by TTL, or when full."""
     loss_floor: int | None = None
-    """The highest sequence that went while it was the newest of its key, where the server tells."""
+    """The highest sequence removed while it was the newest of its key, if the server reports it."""
     records: int | None = None
-    """How many there are, where it is known."""
+    """Number of records in the log, if known."""
     losses: int | None = None
-    """How many newest values went by request or for an older one, where the server tells."""
+    """Number of newest values removed by request or while an older value of the key stayed, if
+    the server reports it."""
     falls_back: bool = False
-    """A value may expire while an older one of its key stays, which then is the newest again."""
+    """A value may expire while an older value of its key stays and becomes the newest again."""
 
 
 class Scope(Struct, frozen=True):
-    """What a watch covers: keys that start with one of `prefixes`, which do not overlap.
+    """The keys a watch covers: those that start with one of `prefixes`, which do not overlap.
 
-    A prefix is empty or ends in a dot, since a wildcard of a subject is a whole token.
+    A prefix is empty or ends in a dot, because a subject wildcard matches whole tokens.
     """
 
     prefixes: tuple[str, ...] = ("",)
@@ -197,7 +199,7 @@ class Scope(Struct, frozen=True):
 
     @classmethod
     def of(cls, prefixes: Iterable[str]) -> Scope:
-        """A scope of several prefixes; what lies within another is dropped."""
+        """Return a scope of several prefixes, without those that another prefix contains."""
         return cls(disjoint(tuple(prefixes)))
 
     def covers(self, other: Scope) -> bool:
@@ -208,7 +210,7 @@ class Scope(Struct, frozen=True):
 
 
 def disjoint(prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """The same keys under as few prefixes as possible, in ascending order."""
+    """Return the fewest prefixes that cover the same keys, in ascending order."""
     kept: list[str] = []
     for prefix in sorted(set(prefixes)):
         if not kept or not prefix.startswith(kept[-1]):

@@ -1,7 +1,8 @@
-"""Whether a log still holds everything behind a cursor: the decision before every resume.
+"""Decides whether a log still holds everything after a cursor, before every resume.
 
-Pure. The server does not tell: it starts a consumer at the first record it has, and one beyond its
-last waits for ever. So the question is put before the consumer is made, and again after.
+The server does not report a gap: it starts a consumer at the first record it has, and a consumer
+beyond its last record waits forever. So the watcher checks before it creates the consumer and again
+after. All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from penstock.bulk.bulk_requests import StreamSummary
 
 IDENTITY_MARK: Final = "@"
-"""What stands between the name of a log and the time it was made."""
+"""Separates the name of a log from its creation time."""
 INCARNATION_MARK: Final = "+"
-"""What stands behind the time a log was made, before its incarnation."""
-#: The last revision a consumer can start behind.
+"""Separates the creation time of a log from its incarnation."""
+#: The highest revision after which a consumer can start.
 RESUMABLE_MAX: Final = REVISION_MAX - 1
 
 
@@ -46,7 +47,7 @@ def log_info(state: StreamSummary) -> LogInfo:
 
 
 def identity_of(stream: str, info: dict[str, Any]) -> str:
-    """The identity of a log, as in `LogInfo`, out of a reply to STREAM.INFO."""
+    """Return the identity of a log, as in `LogInfo`, from a STREAM.INFO reply."""
     return _named(stream, parse_time(info["created"]), info.get("penstock"))
 
 
@@ -65,10 +66,11 @@ def _identity(penstock: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def is_same_log(held: str, now: str) -> bool:
-    """Whether a log is the one that a cursor was taken of.
+    """Return whether the log `now` is the log `held` that a cursor was taken from.
 
-    One taken before the server told incarnations goes by name and time alone. The other way round
-    the log has moved to a server that does not: nothing says that it is the same.
+    A `held` identity without an incarnation, taken before the server reported any, is compared by
+    name and creation time only. If only `held` has an incarnation, the log has moved to a server
+    that reports none, and the result is False: nothing proves that it is the same log.
     """
     before, mark, _ = now.rpartition(INCARNATION_MARK)
     return held == now or bool(mark and held == before and IDENTITY_MARK in held)
@@ -82,7 +84,10 @@ def check_resume(
     bucket: str,
     losses: int | None = None,
 ) -> None:
-    """Raise if reading on after a revision would miss something; `losses` are those known."""
+    """Raise if a read after `revision` would miss records.
+
+    `losses` is the loss count the caller already reflects.
+    """
     cursor = WatchCursor.of(revision)
     if identity is not None and not is_same_log(identity, info.identity):
         raise LogReset(
@@ -110,12 +115,13 @@ def check_resume(
 
 
 def is_window_intact(info: LogInfo, revision: int, *, losses: int | None = None) -> bool:
-    """Whether a reader that has everything up to a revision may read on after it.
+    """Return whether a reader that has everything up to a revision may resume after it.
 
-    A log that never lost anything may begin where it likes: what went was overwritten. So may one
-    that counts its losses, if the reader knows all of them. Of others a loss at or before the
-    revision may have been of a value that was known; so their beginning counts as well, which a
-    purge beyond the revision moves.
+    The first sequence of the log does not matter if the log never lost a newest value, because all
+    removed records were overwritten. It does not matter either if the reader knows all losses that
+    the log counts. In any other log, a loss at or before the revision may be a value the reader
+    has. So the log must also begin no later than just after the revision; a purge beyond the
+    revision moves that beginning.
     """
     if info.loss_floor is not None and info.loss_floor > revision:
         return False
@@ -124,19 +130,19 @@ def is_window_intact(info: LogInfo, revision: int, *, losses: int | None = None)
 
 
 def begins_in_time(info: LogInfo, revision: int) -> bool:
-    """Whether nothing can have gone from the front of the log behind a revision."""
+    """Return whether the log has dropped no record after the revision from its beginning."""
     return info.first_seq <= revision + 1
 
 
 def where_lost(info: LogInfo) -> str:
-    """What of a log says that something behind a revision is missing."""
+    """Return the part of an error text that states where the log lost records."""
     if info.loss_floor is not None and info.loss_floor >= info.first_seq:
         return f"the bucket lost {info.loss_floor}"
     return f"the bucket begins at {info.first_seq}"
 
 
 def resumable(cursor: WatchCursor) -> int:
-    """The revision of a cursor to resume behind; ValueError if it is none, or cannot be."""
+    """Return the revision of a cursor; ValueError if it has none or no record can follow it."""
     revision = cursor.revision
     if revision is None:
         raise ValueError("the cursor is not a revision of a stream")

@@ -1,8 +1,8 @@
-"""Updates by the thousand: columns as they came off the wire, and objects only for who wants them.
+"""Batches of updates, stored as the columns received from the server, with objects on demand.
 
-`Updates` is a sequence of `KvUpdate` over a batch of records. Asking for one makes all of them,
-once; whoever can work on columns (`batch`, `skipped`, `ops`) makes none. `JoinedUpdates` is several
-sequences one behind the other, without copying. Both are immutable.
+`Updates` is a sequence of `KvUpdate` over a batch of records. The first access to an element
+creates all objects, once. A caller that works on the columns (`batch`, `skipped`, `ops`) creates
+none. `JoinedUpdates` concatenates several sequences without copying. Both are immutable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _OPS: Final = {int(op): op for op in Op}
 
 
 class Updates(Sequence[KvUpdate]):
-    """`skipped` bytes stand in front of each key, `ops` has a byte for each record, and `reasons`
-    what the server gave for a removal, by place."""
+    """The updates of one record batch.
+
+    `skipped` is the length of the subject before each key, `ops` has one byte per record, and
+    `reasons` maps the index of a record to the server's reason for the removal.
+    """
 
     __slots__ = ("_made", "batch", "ops", "reasons", "skipped")
 
@@ -41,12 +44,12 @@ class Updates(Sequence[KvUpdate]):
 
     @property
     def last(self) -> int:
-        """The highest revision; records of a stream come in order."""
+        """The highest revision: records of a stream arrive in order."""
         return self.batch.last
 
     @property
     def pending(self) -> int:
-        """How many the server had still to send behind these."""
+        """Number of records the server had still to send after these."""
         return self.batch.pending
 
     def __len__(self) -> int:
@@ -68,7 +71,7 @@ class Updates(Sequence[KvUpdate]):
     __hash__ = None  # type: ignore[assignment]
 
     def made(self) -> list[KvUpdate]:
-        """The updates as objects."""
+        """Return the updates as objects."""
         if self._made is None:
             skipped, reasons = self.skipped, self.reasons
             self._made = [
@@ -83,7 +86,7 @@ class Updates(Sequence[KvUpdate]):
 
 
 class JoinedUpdates(Sequence[KvUpdate]):
-    """Several sequences as one."""
+    """Several sequences of updates, concatenated."""
 
     __slots__ = ("_count", "pieces")
 
@@ -111,5 +114,5 @@ class JoinedUpdates(Sequence[KvUpdate]):
 
 
 def pieces_of(updates: Sequence[KvUpdate]) -> tuple[Sequence[KvUpdate], ...]:
-    """The parts of joined updates; others have one."""
+    """Return the parts of joined updates; any other sequence is its own single part."""
     return updates.pieces if isinstance(updates, JoinedUpdates) else (updates,)

@@ -1,8 +1,8 @@
-"""A store becomes an artifact: copied, opened and compared, checksummed, then shown as a whole.
+"""Exports a store as an artifact: copies it, opens and compares the copy, and adds checksums.
 
-An artifact that exists is complete: it is assembled in a hidden directory, its manifest comes last,
-and one rename makes it visible. Its cursor is the store's, checked on the copy. Nobody applies
-anything to the store meanwhile.
+Invariant: a visible artifact is complete. It is assembled in a hidden directory, its manifest is
+written last, and one rename makes it visible. Its cursor is the store's cursor, checked on the
+copy. `SnapshotStore.export_to` calls this module; the caller must not apply updates meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ APPEND_LOG_PAYLOAD = "fold.snap"
 def export_store(
     store: SnapshotStore, dest: Path | str, *, form: str | None, created_at: int | None
 ) -> Manifest:
-    """Make an artifact of `store` at `dest`, in its own form or as an append log."""
+    """Export `store` to `dest` in its native form or as an append log."""
     dest = Path(dest)
     if form not in (None, store.backend, APPEND_LOG):
         raise BackendChoice(form, store.backend)
@@ -67,7 +67,7 @@ def export_store(
 
 
 class BackendChoice(FoldStoreError):
-    """A form was asked for that this store cannot be exported in."""
+    """The store cannot be exported in the requested form."""
 
     def __init__(self, form: str | None, backend: str) -> None:
         super().__init__(f"form {form!r}: a {backend} store exports as that or as {APPEND_LOG}")
@@ -103,7 +103,7 @@ def _records(store: SnapshotStore) -> Iterator[bytes]:
 
 
 def _compare(store: SnapshotStore, copy: Path, *, native: bool) -> None:
-    """Open the copy: it must say what the store says."""
+    """Open the copy; raise unless its cursor and entry count are those of the store."""
     if native and store.backend != APPEND_LOG:
         with store.open_copy(copy) as opened:
             cursor, entries = opened.cursor, opened.count()

@@ -1,9 +1,9 @@
-"""An artifact becomes a store: every byte is checked before any of it can be taken for a fold.
+"""Imports an artifact as a store; every byte is verified before the store is visible.
 
-Where it came from is not trusted. The files are copied beside the destination while they are
-hashed, the copy is opened, and its cursor must be the manifest's; then one rename puts it in place.
-An append-log artifact can become a store of any kind, by folding its records. One that covers more
-than is wanted is cut down to a scope before it is put in place.
+Artifacts are not trusted. The files are copied beside the destination and hashed on the way. The
+copy is opened, and its cursor must be the manifest's; then one rename puts it in place. An
+append-log artifact can be imported into a store of any kind by applying its records. An artifact
+that covers more than the wanted scope is reduced to the scope before the rename.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.fold.store.contract import SnapshotStore
 
 FOLD_UPDATES = 2_000
-"""How many records of an append log are folded at a time into another store."""
+"""Number of append-log records applied to another store in one batch."""
 _Store = TypeVar("_Store", bound="SnapshotStore")
 
 
@@ -66,9 +66,9 @@ def import_store(
     scope: Scope | None = None,
     **options: object,
 ) -> _Store:
-    """Verify the artifact, make a store of `kind` at `dest`, and open it with `options`.
+    """Verify the artifact, create a store of `kind` at `dest`, and open it with `options`.
 
-    With a `scope` the store has the keys of that alone, and is a fold of it.
+    With a `scope`, the store contains only the keys in scope and records that scope.
     """
     dest = Path(dest)
     check_free(dest)
@@ -95,7 +95,7 @@ def import_store(
 def imported_in_memory(
     kind: type[_Store], artifact: Path | str, *, scope: Scope | None = None
 ) -> _Store:
-    """Verify the artifact and fold it into a store that has no place on disk."""
+    """Verify the artifact and apply it to a new store in memory."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         verified(artifact, Path(scratch) / "artifact") as (manifest, extra, payload),
@@ -111,7 +111,7 @@ def imported_in_memory(
 
 @contextmanager
 def verified(artifact: Path | str, beside: Path) -> Iterator[tuple[Manifest, Extra, Path]]:
-    """The manifest, what else is known, and a checked copy of the payload, beside a path."""
+    """Yield the manifest, the extra data and a verified copy of the payload beside a path."""
     artifact = Path(artifact)
     manifest = read_manifest(artifact)
     declared = {file.path for file in manifest.files}
@@ -137,7 +137,7 @@ def read_manifest(artifact: Path | str) -> Manifest:
 
 
 def fold_log(store: SnapshotStore, log: Path) -> None:
-    """Fold the records of a log into an empty store; the cursor comes with the last of them."""
+    """Apply the records of a log to an empty store; set the cursor after the last record."""
     with told_as_store_error(log), open(log, "rb") as file:
         if log.stat().st_size < len(pgss.HEADER):
             raise FoldFormatError("not an append log of a fold", path=log)
@@ -151,7 +151,7 @@ def fold_log(store: SnapshotStore, log: Path) -> None:
 
 
 def _as_it_is(kind: type[SnapshotStore], manifest: Manifest, payload: Path) -> Path | None:
-    """The payload as a store of this kind, or None if it must be converted."""
+    """Return the path of the payload as a store of this kind, or None if it must be converted."""
     if manifest.backend != kind.backend:
         return None
     gated = kind.backend_version_gated
@@ -178,7 +178,7 @@ def _single_file(payload: Path, name: str) -> Path:
 
 @contextmanager
 def _told_as_invalid() -> Iterator[None]:
-    """A payload that no store can read is the artifact's fault."""
+    """Convert format and corruption errors of the payload to ArtifactInvalid."""
     try:
         yield
     except (FoldFormatError, FoldCorruptedError) as error:
@@ -193,7 +193,7 @@ def _check(store: SnapshotStore, manifest: Manifest, extra: Extra) -> None:
 
 
 def _cut_down(store: SnapshotStore, extra: Extra, scope: Scope | None) -> Extra:
-    """Leave a scope of what the artifact covers; what is known of the store then."""
+    """Delete keys outside the scope; return the extra data of the reduced store."""
     if scope is None or scope.prefixes == (extra.scope or Scope.all().prefixes):
         return extra
     if extra.scope and not Scope(extra.scope).covers(scope):
@@ -211,7 +211,7 @@ def _cut_down(store: SnapshotStore, extra: Extra, scope: Scope | None) -> Extra:
 
 
 def _remember(store: SnapshotStore, extra: Extra) -> None:
-    """What the artifact's store knew of its origin, where the payload does not carry it."""
+    """Write the metadata from the artifact's extra data if the payload does not contain it."""
     meta = SnapshotMeta(
         extra.identity,
         extra.scope,

@@ -1,9 +1,8 @@
-"""A hidden directory beside a destination: what is made in it appears there whole, or not at all.
+"""Hidden staging directories, whose contents appear at the destination whole or not at all.
 
-The directory goes when the work is done or has failed; what a killed process leaves starts with
-`STAGE_PREFIX`, is not locked, and may be deleted (`sweep_stages`). A destination that holds
-anything is refused, before and after the work. Checksums of payloads are made here, while files are
-read once.
+A stage is deleted when the work succeeds or fails. A stage of a killed process starts with
+`STAGE_PREFIX` and is not locked; `sweep_stages` deletes it. A non-empty destination is rejected,
+before and after the work. The module also computes the checksums of payloads in one read.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ if TYPE_CHECKING:
     from blake3 import blake3
 
 STAGE_PREFIX = ".slipstream-artifact-"
-"""As other implementations call theirs, so that one broom sweeps both."""
+"""The prefix of other implementations, so that each can sweep the stages of the others."""
 STAGE_SECONDS_MIN = 3600.0
-"""How old a stage must be to be swept: one that is being made is not locked for a moment."""
+"""Minimum age of a stage to be swept, because a new stage is unlocked for a moment."""
 HASH_BYTES = 1024 * 1024
 
 
 def staged_beside(dest: Path) -> AbstractContextManager[Path]:
-    """A new directory on the file system of `dest`, gone at the end."""
+    """Return a context with a new directory on the file system of `dest`, deleted at the end."""
     return staged(dest.parent)
 
 
 @contextmanager
 def staged(directory: Path | None) -> Iterator[Path]:
-    """A new directory in another, or where the system has its temporary files."""
+    """Create a locked stage in a directory, or in the system's temporary directory."""
     with told_as_store_error(directory or ""):
         stage = Path(tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=directory))
         lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # where there are no locks, nothing is swept
+        with suppress(OSError):  # without lock support `sweep_stages` deletes nothing
             try_lock(lock)
         yield stage
     finally:
@@ -60,7 +59,7 @@ def staged(directory: Path | None) -> Iterator[Path]:
 
 
 def sweep_stages(directory: Path, *, now: float | None = None) -> int:
-    """Delete what killed processes left in a directory; how much it was."""
+    """Delete the stages of killed processes in a directory; return their number."""
     oldest = (time.time() if now is None else now) - STAGE_SECONDS_MIN
     swept = 0
     for stage in directory.glob(f"{STAGE_PREFIX}*"):
@@ -81,7 +80,7 @@ def _sweep(stage: Path) -> bool:
 
 
 def check_free(dest: Path) -> None:
-    """DestinationTaken if anything but an empty directory is at `dest`."""
+    """Raise DestinationTaken if `dest` exists and is not an empty directory."""
     if dest.is_symlink() or (dest.exists() and not dest.is_dir()):
         raise DestinationTaken("the destination exists", path=dest)
     with told_as_store_error(dest):
@@ -90,7 +89,7 @@ def check_free(dest: Path) -> None:
 
 
 def put_in_place(made: Path, dest: Path) -> None:
-    """Rename what was made to its destination, durably. Nothing is overwritten."""
+    """Move a file or directory to its destination, durably, without overwriting anything."""
     check_free(dest)
     with told_as_store_error(dest):
         if dest.is_dir():
@@ -98,13 +97,13 @@ def put_in_place(made: Path, dest: Path) -> None:
         if made.is_dir():
             os.rename(made, dest)
         else:
-            os.link(made, dest)  # unlike a rename, fails if there is a file by now
+            os.link(made, dest)  # unlike a rename, fails if the destination exists
             os.unlink(made)
     sync_directory(dest.parent)
 
 
 def payload_files(root: Path) -> list[Path]:
-    """Every file below `data/`, by path. ArtifactInvalid if anything is not a plain file."""
+    """Return every file below `data/`, by path; ArtifactInvalid for links and special files."""
     found: list[Path] = []
     waiting = [root / PAYLOAD_DIRECTORY]
     with told_as_store_error(root):
@@ -117,7 +116,7 @@ def payload_files(root: Path) -> list[Path]:
 
 
 def read_bounded(path: Path, size_max: int) -> bytes | None:
-    """A small file; None if there is none. ArtifactInvalid if it is longer."""
+    """Return a small file; None if missing, ArtifactInvalid if longer than `size_max`."""
     with told_as_store_error(path):
         try:
             with open(path, "rb") as file:
@@ -130,7 +129,7 @@ def read_bounded(path: Path, size_max: int) -> bytes | None:
 
 
 def sealed_files(root: Path) -> list[ArtifactFile]:
-    """The payload's files with their checksums, all synced."""
+    """Sync the payload's files and return them with their checksums."""
     sealed = []
     for path in payload_files(root):
         size, digest = hashed(path)
@@ -141,13 +140,13 @@ def sealed_files(root: Path) -> list[ArtifactFile]:
 
 
 def sync_tree(root: Path) -> None:
-    """Sync a directory and those below it."""
+    """Sync a directory and all directories below it."""
     for directory, _, _ in os.walk(root):
         sync_directory(Path(directory))
 
 
 def hashed(path: Path, copy: Path | None = None) -> tuple[int, str]:
-    """Size and BLAKE3 of a file, while copying it if wanted; the copy is synced."""
+    """Return size and BLAKE3 of a file; with `copy`, also write a synced copy."""
     hasher = new_hasher()
     size = 0
     with told_as_store_error(path), open(path, "rb") as source, _target(copy) as target:
@@ -166,7 +165,7 @@ def _target(copy: Path | None) -> BinaryIO:
 
 
 def new_hasher() -> blake3:
-    """A BLAKE3; its library is wanted by artifacts alone, so only they ask for it."""
+    """Return a BLAKE3 hasher; imported on demand, because only artifacts and digests need it."""
     try:
         import blake3
     except ImportError as error:

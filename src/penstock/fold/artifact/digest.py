@@ -1,15 +1,16 @@
-"""One number for the contents of a fold: copies that agree have the same, in whatever store.
+"""A digest of the contents of a fold; equal folds have equal digests on every store.
 
     digest = sum over all entries of BLAKE3(key length: u16le | key | value record), modulo 2^256
 
-The value record is version length, version, value. A sum does not depend on order, so a change
-takes the old entry's term away and adds the new one's. It finds accidents, not attackers.
+The value record is version length, version, value. The sum does not depend on order, so a change
+subtracts the term of the old entry and adds that of the new one. The digest detects accidental
+differences; it does not protect against attackers.
 
-Copies are rarely at the same cursor. The digest is therefore also noted whenever the revision is a
-multiple of `CHECKPOINT_REVISIONS`, update by update, and the last `CHECKPOINTS_MAX` of these are
-kept. Only exact states are noted: a bucket that keeps one value per key may have dropped a message
-before it was read here, and then the fold is true again only once nothing is left to read. Updates
-that come out of order are a repair, which makes the notes void.
+Folds are rarely at the same cursor. So the digest is also recorded at every revision that is a
+multiple of `CHECKPOINT_REVISIONS`, and the last `CHECKPOINTS_MAX` records are kept. Only exact
+states are recorded: a bucket that keeps one value per key may drop a message before the fold reads
+it, and the fold is then exact again only when nothing is left to read. Updates out of order belong
+to a repair, which discards the recorded digests.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _EMPTY = "0" * (2 * DIGEST_BYTES)
 
 
 class _DigestState(msgspec.Struct):
-    """What is kept with the store."""
+    """The state stored with the entries."""
 
     digest: str = _EMPTY
     revision: int = 0
@@ -51,27 +52,27 @@ class _DigestState(msgspec.Struct):
 
 
 class DigestReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one copy says of itself, for another to compare."""
+    """The digests of one fold, for comparison with another."""
 
     identity: str = ""
     scope: tuple[str, ...] = ()
     keep: str = ""
-    """What is kept of values; copies that keep other parts are not compared."""
+    """The name of the `Keep` rule; folds with different rules are not comparable."""
     revision: int = 0
     digest: str = ""
     is_exact: bool = False
-    """The digest is that of the bucket at this revision, not of something on the way to it."""
+    """The digest is that of the bucket at this revision, not of an intermediate state."""
     checkpoints: dict[int, str] = {}
 
     def exact(self) -> dict[int, str]:
-        """Digests by the revisions they are the bucket's at."""
+        """Return the exact digests by revision."""
         if not self.is_exact:
             return self.checkpoints
         return {**self.checkpoints, self.revision: self.digest}
 
 
 class FoldComparison(msgspec.Struct, frozen=True):
-    """`agree` is None where nothing could be compared; else it is said of `revision`."""
+    """The result of a comparison at `revision`; `agree` is None if nothing could be compared."""
 
     agree: bool | None
     revision: int = 0
@@ -79,7 +80,7 @@ class FoldComparison(msgspec.Struct, frozen=True):
 
 
 class Terms:
-    """Hashes entries. Its library is wanted by digests and artifacts alone."""
+    """Computes the terms of entries; imports BLAKE3 on demand."""
 
     def __init__(self) -> None:
         try:
@@ -105,7 +106,7 @@ class Terms:
 
 
 def digest_of(store: SnapshotReader, *, prefixes: tuple[str, ...] = ("",)) -> str:
-    """The digest of a store's entries, read once; StoreError if it changed meanwhile."""
+    """Return the digest of a store by reading it; FoldStoreError if it changed meanwhile."""
     terms, cursor = Terms(), store.cursor
     total = sum(terms.of_entry(one) for prefix in prefixes for one in store.range(prefix))
     if store.cursor != cursor:
@@ -118,12 +119,12 @@ def as_hex(total: int) -> str:
 
 
 def _may_be_same(one: str, other: str) -> bool:
-    """Whether two identities can be of one log: one may not have heard of its incarnation yet."""
+    """Return whether two identities can be of one log; one of them may lack the incarnation."""
     return is_same_log(one, other) or is_same_log(other, one)
 
 
 def compare(one: DigestReport, other: DigestReport) -> FoldComparison:
-    """Whether two copies hold the same, at the newest revision both of them know exactly."""
+    """Compare two folds at the newest revision that both know exactly."""
     if one.scope != other.scope:
         return FoldComparison(None, reason="they hold different scopes")
     if one.identity and other.identity and not _may_be_same(one.identity, other.identity):
@@ -136,7 +137,7 @@ def compare(one: DigestReport, other: DigestReport) -> FoldComparison:
 
 
 class FoldDigest(Extension):
-    """Keeps the digest of the store it is attached to."""
+    """Maintains the digest of the store it is attached to."""
 
     name = "digest"
 
@@ -153,13 +154,13 @@ class FoldDigest(Extension):
 
     @property
     def value(self) -> str:
-        """The digest of what is in the store; `Behind` until a bulk load was settled."""
+        """The digest of the store; raises `Behind` after a bulk load until the store settles."""
         if not self.is_current:
             raise Behind("the digest is behind a bulk load")
         return self._state.digest
 
     def report(self) -> DigestReport:
-        """What to tell others; without a digest while it is behind."""
+        """Return the report for other nodes; without a digest while the extension is behind."""
         meta, state = self._meta, self._state
         origin = (
             DigestReport()
@@ -177,10 +178,13 @@ class FoldDigest(Extension):
         )
 
     def verify(self, store: SnapshotReader) -> bool:
-        """Read the whole store, while nobody changes it: whether the digest is true of it."""
+        """Read the whole store and return whether it matches the digest.
+
+        The store must not change meanwhile.
+        """
         return digest_of(store) == self.value
 
-    # -- as an extension
+    # -- Extension methods
 
     def plan(self, change: EntryChange) -> None:
         if change.meta is not None:
@@ -206,12 +210,13 @@ class FoldDigest(Extension):
 
     @property
     def _is_whole(self) -> bool:
-        """Every message of the log is expected, so one that is missing can be noticed."""
+        """Whether the fold covers all keys, so that it receives every message of the log and can
+        detect a missing one."""
         return self._meta is not None and self._meta.scope == Scope.all().prefixes
 
 
 class _Walk:
-    """From one state to the next, an update at a time."""
+    """Computes the next state from a batch, one update at a time."""
 
     def __init__(
         self, state: _DigestState, terms: Terms, change: EntryChange, *, is_whole: bool
@@ -243,8 +248,8 @@ class _Walk:
             self._note(revision)
 
     def end(self, rank: int, pending: int | None) -> _DigestState:
-        """Nothing left to read, or a bookmark: what is here is what the bucket has."""
-        if not rank:  # the cursor was given up: it is another log from here on
+        """Return the new state. It is exact if nothing is left to read or on a bookmark."""
+        if not rank:  # the cursor was dropped, because the log was replaced
             return _DigestState(as_hex(self._total))
         passed_by = not self._now and rank > self._revision
         self._revision = max(self._revision, rank)

@@ -1,9 +1,8 @@
-"""Exports of a fold that is being watched: asked for by anyone, served by whoever owns the store.
+"""The queue of export requests for a running fold; the watch loop, which owns the store, serves it.
 
-A request waits its turn in the loop, which flushes first, so that an artifact is never older than
-what was received before it was asked for. A failure is the requester's and nobody else's. What is
-asked for after the queue was closed is refused at once; nobody waits for an answer that will never
-come.
+The loop flushes before it serves a request, so an artifact contains everything received before the
+request. An error is raised to the requester only and does not end the loop. After `close`, waiting
+and new requests fail at once, so that no caller waits forever.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from penstock.fold.artifact.manifest import Manifest
 
 WAITING_MAX = 64
-"""Requests that wait; more are refused."""
+"""Maximum number of waiting requests; further ones are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """One artifact to be made."""
+    """A request for one artifact."""
 
     dest: Path
     form: str | None
@@ -35,7 +34,7 @@ class ExportRequest:
 
 
 class Exports:
-    """The queue between those who want artifacts and the loop; of one event loop."""
+    """The queue between requesters and the watch loop; use from one event loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[ExportRequest] = deque()
@@ -43,7 +42,7 @@ class Exports:
         self._closed = False
 
     async def export_to(self, dest: Path | str, *, form: str | None = None) -> Manifest:
-        """Have an artifact made at `dest`; see `SnapshotStore.export_to`."""
+        """Request an artifact at `dest` and wait for it; see `SnapshotStore.export_to`."""
         if self._closed:
             raise FoldStoreError("the fold is closed")
         if len(self._waiting) >= WAITING_MAX:
@@ -54,7 +53,7 @@ class Exports:
         return await answer
 
     async def asked(self) -> None:
-        """Wait until there is something to serve."""
+        """Wait until there is a request."""
         await self._bell.wait()
 
     @property
@@ -62,7 +61,7 @@ class Exports:
         return bool(self._waiting)
 
     async def serve(self, make: Callable[[Path, str | None], Awaitable[Manifest]]) -> None:
-        """Make what was asked for; `make` has flushed what was received."""
+        """Serve all waiting requests with `make`, which must include all received updates."""
         while self._waiting:
             request = self._waiting.popleft()
             if request.answer.done():
@@ -81,7 +80,7 @@ class Exports:
         self._bell.clear()
 
     def close(self) -> None:
-        """Refuse what waits and what comes."""
+        """Fail waiting requests and reject new ones."""
         self._closed = True
         for request in self._waiting:
             if not request.answer.done():

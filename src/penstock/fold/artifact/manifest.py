@@ -1,8 +1,8 @@
-"""MANIFEST.json: what an artifact holds, of which kind of store, up to which cursor.
+"""MANIFEST.json: the files, backend and cursor of an artifact; and EXTRA.json, its metadata.
 
-It is the last file an artifact gets, and the first that is read of one: whatever is not exactly as
-it should be makes the artifact invalid, since it may have come from anywhere. No path in it leads
-out of the artifact's `data/`. Pure: bytes and values only.
+The manifest is the last file written to an artifact and the first one read. Artifacts are not
+trusted, so any deviation from the format raises ArtifactInvalid. No path in a manifest leads out of
+the artifact's `data/`. All functions are pure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EXTRA_BYTES_MAX = 1024 * 1024
 PAYLOAD_DIRECTORY = "data"
 CHECKSUM = "checksum"
 OLDER_FIELDS = frozenset({"entries", "identity", "scope", "seen_evicting"})
-"""What EXTRA.json had before it had a checksum."""
+"""The fields of EXTRA.json before it had a checksum."""
 
 
 class ArtifactFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of the payload; `path` is relative to the artifact."""
+    """A file of the payload; `path` is relative to the artifact."""
 
     path: str
     size: int
@@ -37,7 +37,7 @@ class ArtifactFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields in the order they are written."""
+    """The content of MANIFEST.json; fields are in the order they are written."""
 
     schema_version: int
     backend: str
@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cursor(self) -> WatchCursor:
-        """The payload is exactly consistent with it."""
+        """The cursor of the payload."""
         return WatchCursor(binascii.unhexlify(self.cursor_hex))
 
     def encode(self) -> bytes:
@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """EXTRA.json: what we know beyond the manifest. Fields we do not know are not looked at."""
+    """The content of EXTRA.json: metadata beyond the manifest. Unknown fields are ignored."""
 
     entries: int | None = None
     identity: str = ""
@@ -70,13 +70,13 @@ class Extra(msgspec.Struct, frozen=True):
 
 
 def encode_extra(extra: Extra) -> bytes:
-    """EXTRA.json, with a checksum of all its other fields."""
+    """Return the bytes of EXTRA.json, with a checksum of all other fields."""
     fields = msgspec.to_builtins(extra)
     return json.dumps({**fields, CHECKSUM: checksum_of(fields)}).encode()
 
 
 def decode_extra(data: bytes) -> Extra:
-    """What EXTRA.json says, or ArtifactInvalid. Those of older versions have no checksum."""
+    """Decode EXTRA.json; raise ArtifactInvalid if damaged. Older versions have no checksum."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, object])
         checksum = fields.pop(CHECKSUM, None)
@@ -94,7 +94,7 @@ def checksum_of(fields: dict[str, object]) -> str:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The manifest in these bytes, or ArtifactInvalid."""
+    """Decode a manifest; raise ArtifactInvalid if it is malformed."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -111,7 +111,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def check_path(path: str) -> None:
-    """ArtifactInvalid unless this is a plain relative path below `data/`."""
+    """Raise ArtifactInvalid unless this is a plain relative path below `data/`."""
     first, *rest = path.split("/")
     plain = all(part not in ("", ".", "..") for part in rest)
     if first != PAYLOAD_DIRECTORY or not rest or not plain or "\\" in path or "\0" in path:

@@ -1,9 +1,9 @@
-"""A fold in several artifacts: which key is in which, and how they become one store again.
+"""Defines how a fold is split into several artifacts (shards), and imports them into one store.
 
-Shards are cut by hash, so that they are of one size, or by prefixes, so that an edge node that
-needs some keys fetches no others and watches on with the same scope. Each is an ordinary artifact
-with a cursor of its own. A store made of several goes on from the lowest of their cursors: what it
-then sees again changes nothing.
+Shards are split by hash, for equal sizes, or by prefix, so that a node that needs only some keys
+fetches only those and then watches with the same scope. Each shard is an ordinary artifact with its
+own cursor. A store imported from several shards resumes from their lowest cursor; applying the same
+updates again changes nothing.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 SHARDS_MAX = 4096
 HASHED = "#"
-"""What the scope of a shard cut by hash begins with, and no key does."""
+"""First character of the scope of a hash shard; no key begins with it."""
 _Store = TypeVar("_Store", bound="SnapshotStore")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Shard(Struct, frozen=True):
-    """One part of a fold. Of one cut by hash the scope is a prefix that no key has, so that nobody
-    takes it for a fold of everything."""
+    """One part of a fold. The scope of a hash shard is a prefix that no key has, so that the shard
+    is never taken for a complete fold."""
 
     name: str
     scope: tuple[str, ...]
 
 
 def by_hash(count: int) -> tuple[Shard, ...]:
-    """Shard n of `count` has the keys whose CRC-32, modulo `count`, is n."""
+    """Return `count` shards; shard n has the keys whose CRC-32 modulo `count` is n."""
     if not 1 <= count <= SHARDS_MAX:
         raise ValueError(f"there are 1 to {SHARDS_MAX} shards, not {count}")
     names = (f"{n:04d}-of-{count:04d}" for n in range(count))
@@ -51,7 +51,7 @@ def by_hash(count: int) -> tuple[Shard, ...]:
 
 
 def by_prefix(prefixes: Sequence[str]) -> tuple[Shard, ...]:
-    """A shard for each prefix; keys below none of them are in no shard."""
+    """Return a shard for each prefix; keys outside all prefixes are in no shard."""
     if Scope.of(prefixes).prefixes != tuple(sorted(prefixes)):
         raise ValueError("prefixes of shards must not lie within each other")
     shards = tuple(Shard(_OTHER.sub("-", prefix).strip("-"), (prefix,)) for prefix in prefixes)
@@ -61,14 +61,14 @@ def by_prefix(prefixes: Sequence[str]) -> tuple[Shard, ...]:
 
 
 def hash_of(key: str) -> int:
-    """What shards are cut by."""
+    """Return the hash that assigns a key to a shard."""
     return zlib.crc32(key.encode())
 
 
 def import_shards(
     kind: type[_Store], artifacts: Sequence[Path | str], dest: Path | str, **options: object
 ) -> _Store:
-    """Verify artifacts that are shards of one fold, and make one store of them at `dest`."""
+    """Verify artifacts that are shards of one fold, and import them into one store at `dest`."""
     dest = Path(dest)
     check_free(dest)
     with staged_beside(dest) as stage:
@@ -80,7 +80,7 @@ def import_shards(
         sync_tree(stage)
         put_in_place(made, dest)
     store = kind.open(dest, **options)
-    if store.meta != meta:  # kept beside the store, where a rename does not take it along
+    if store.meta != meta:  # a metadata file beside the store is not moved by the rename
         store.apply([], store.cursor, meta=meta)
     return store
 
@@ -106,7 +106,7 @@ def _fold_all(
 
 
 def _joined(scopes: list[str]) -> tuple[str, ...]:
-    """The scope of all shards together; those cut by hash are of use only all together."""
+    """Return the scope of all shards together; hash shards must be complete."""
     hashed = [scope for scope in scopes if scope.startswith(HASHED)]
     if not hashed:
         return Scope.of(scopes).prefixes

@@ -1,8 +1,8 @@
-"""What lies at a path: which kind of store, or an artifact; and a reader of it for a bystander.
+"""Detects the kind of store or artifact at a path, and opens a read-only reader for it.
 
-Told by the first bytes of a file and by the files of a directory, never by a name. A reader found
-here changes nothing and may be used while another process writes the fold; those of an append log
-and of RocksDB stay at what was there when they were opened.
+Detection uses the first bytes of a file or the files in a directory, never the name of the path. A
+reader changes nothing and may be used while another process writes the fold. Readers of append logs
+and RocksDB show the state at the time they were opened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROCKSDB_FILE = "CURRENT"
 
 
 def kind_at(path: Path | str) -> type[SnapshotStore]:
-    """The kind of store at a path; StoreError if there is none."""
+    """Return the kind of store at a path; FoldStoreError if there is none."""
     path = Path(path)
     kind = _kind_of_directory(path) if path.is_dir() else _kind_of_file(path)
     if kind is None:
@@ -42,7 +42,7 @@ def is_artifact(path: Path | str) -> bool:
 
 
 def open_reader(path: Path | str) -> SnapshotReader:
-    """Read the fold at a path."""
+    """Open a reader of the fold at a path."""
     kind = kind_at(path)
     if kind is SqliteSnapshot:
         return SqliteReader.open(path)
@@ -54,7 +54,7 @@ def open_reader(path: Path | str) -> SnapshotReader:
 
 
 def bytes_at(path: Path | str) -> int:
-    """How much disk the fold at a path takes, with the files beside it that are its own."""
+    """Return the bytes on disk of the fold at a path, including its sidecar files."""
     path = Path(path)
     if path.is_dir():
         return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())

@@ -1,8 +1,8 @@
-"""An artifact as one file: an uncompressed tar, the same bytes for the same artifact.
+"""Packs an artifact as one uncompressed tar; the same artifact always gives the same bytes.
 
-What comes out of a tar is not trusted: only the files its manifest declares, with the sizes and
-checksums declared, as plain files below the target; no owner, mode or time is taken over. The
-manifest inside must be the one that was asked for, byte by byte.
+A tar is not trusted. Unpacking accepts only the manifest, EXTRA.json and the files that the
+manifest declares, with the declared sizes and checksums. It writes plain files below the target and
+ignores owner, mode and time. The manifest in the tar must be byte-for-byte the requested one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIRECTORY_MODE = 0o755
 
 
 def pack(artifact: Path, manifest: Manifest, target: Path) -> None:
-    """Make a tar of the artifact, which has exactly the files of its manifest."""
+    """Pack the artifact as a tar; raise unless its files are exactly those of the manifest."""
     files = payload_files(artifact)
     sizes = {path.relative_to(artifact).as_posix(): path.stat().st_size for path in files}
     if sizes != {file.path: file.size for file in manifest.files}:
@@ -52,7 +52,7 @@ def pack(artifact: Path, manifest: Manifest, target: Path) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nothing of the machine it was made on."""
+    """Remove owner, time and mode of the local machine."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime = 0
@@ -61,7 +61,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def unpack(tar: Path, pointer: bytes, target: Path) -> None:
-    """Make the artifact at `target`, checked and synced, or raise ArtifactInvalid."""
+    """Unpack the artifact to `target`, verified and synced, or raise ArtifactInvalid."""
     declared = {file.path: file for file in decode_manifest(pointer).files}
     with told_as_store_error(target):
         (target / PAYLOAD_DIRECTORY).mkdir(parents=True)
@@ -84,7 +84,7 @@ def _unpack_all(
     for member in archive:
         name = member.name.removeprefix("./").rstrip("/")
         if member.isdir():
-            continue  # those that are needed are made
+            continue  # needed directories are created with their files
         source = archive.extractfile(member) if member.isreg() and not member.issparse() else None
         if source is None or name in found:
             raise ArtifactInvalid(f"{name!r} in the payload", path=target)
@@ -116,7 +116,7 @@ def _take_file(source: IO[bytes], file: ArtifactFile, target: Path) -> None:
 
 
 def _write(source: IO[bytes], path: Path) -> tuple[int, str]:
-    """Copy to a new file, synced; its size and checksum."""
+    """Copy to a new file and sync it; return its size and checksum."""
     hasher = new_hasher()
     size = 0
     with told_as_store_error(path), open(path, "xb") as file:

@@ -1,11 +1,11 @@
-"""Folds as columns: record batches of Arrow, and what is made of them.
+"""Reads folds as Arrow record batches, tables, pandas or Polars data frames, or Parquet files.
 
-    key: string    value: binary, or what a codec makes of it    revision: uint64    version: binary
+    key: string    value: binary, or the codec's type    revision: uint64    version: binary
 
-`revision` is null for versions that are not one, and `version` for those that are. A value that the
-codec cannot read is null. Batches are made as they are asked for, so a fold need not fit in memory.
-Each page is true when it was read: for one moment of a fold that changes, read a copy of it.
-Packages are asked for by name when they are missing.
+If the version of an entry is a revision, `version` is null; otherwise `revision` is null. A value
+that the codec cannot decode is null. Batches are created on demand, so a fold need not fit in
+memory. Each page is consistent by itself; for one consistent state of a changing fold, read a copy.
+A missing package raises an error that names it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def record_batches(
     value_type: pyarrow.DataType | None = None,
     rows: int = ROWS_PER_BATCH,
 ) -> pyarrow.RecordBatchReader:
-    """A stream of record batches. The type of decoded values is inferred from the first batch,
-    unless it is given."""
+    """Return a stream of record batches. Without `value_type`, the type of decoded values is
+    inferred from the first batch."""
     arrow = _library("pyarrow", "install penstock[arrow]")
     entries = store.range(prefix)
     first = list(islice(entries, rows))
@@ -68,7 +68,7 @@ def record_batches(
 
 
 def to_table(store: SnapshotReader, prefix: str = "", **options: Any) -> pyarrow.Table:
-    """The whole range as one table; options are those of `record_batches`."""
+    """Return the whole range as one table; options are those of `record_batches`."""
     return record_batches(store, prefix, **options).read_all()
 
 
@@ -85,7 +85,7 @@ def to_polars(store: SnapshotReader, prefix: str = "", **options: Any) -> polars
 def write_parquet(
     store: SnapshotReader, path: Path | str, prefix: str = "", **options: Any
 ) -> None:
-    """A Parquet file of the range, written a batch at a time."""
+    """Write the range to a Parquet file, a batch at a time."""
     parquet = _library("pyarrow.parquet", "install penstock[arrow]")
     batches = record_batches(store, prefix, **options)
     with parquet.ParquetWriter(str(path), batches.schema) as writer:
@@ -114,7 +114,7 @@ def _values(page: list[KvEntry], codec: Codec[Any] | None) -> list[Any]:
 def _decoded(codec: Codec[Any], value: bytes) -> Any:
     try:
         decoded = codec.decode(value)
-    except Exception:  # a codec is the application's: it may raise anything
+    except Exception:  # an application codec may raise anything
         return None
     dump = getattr(decoded, "model_dump", None)
     return msgspec.to_builtins(decoded if dump is None else dump(mode="json"))

@@ -1,14 +1,15 @@
-"""Secondary indexes: the keys of entries by something in their values, true with every commit.
+"""Secondary indexes: map terms computed from entries to keys, updated in every commit.
 
     by_region = Index("region", lambda entry: json.loads(entry.value)["region"])
     store.attach(by_region)
     for entry in by_region.find(store, "eu"): ...
 
-The function is given an entry and returns a term, several, or None; it must say the same of the
-same entry every time, since an entry that goes is looked up by what it was. Change `version` with
-it, and the index is built anew. An entry it raises on has no terms; these are counted.
+The function receives an entry and returns a term, several terms, or None. It must be deterministic,
+because the rows of a removed entry are found by calling it again on the old entry. If the function
+changes, change `version`, and the index is rebuilt. If it raises, the entry has no terms and is
+counted as a failure.
 
-    index <name>\\0 <term>\\0 <key>   an empty row for each
+    index <name>\\0 <term>\\0 <key>   one empty row per term and key
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Index(Extension):
-    """One index; attach it to a store, ask it of the store or of any reader."""
+    """One index; attach it to a store, then query it with the store or any reader."""
 
     def __init__(self, name: str, terms: TermsOf, *, version: int = 1) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Index(Extension):
             raise ValueError(f"an index is named in 1 to {NAME_BYTES_MAX} bytes, without zeros")
         self.name = f"index {name}"
         self.failures = 0
-        """Entries the function raised on, or had impossible terms for, since it was made."""
+        """Number of entries for which the function raised or returned invalid terms."""
         self._terms = terms
         self._version = version
 
@@ -52,10 +53,10 @@ class Index(Extension):
     def stamp(self) -> bytes:
         return b"%d" % self._version
 
-    # -- asking
+    # -- queries
 
     def keys(self, store: SnapshotReader, term: str, *, after: str | None = None) -> Iterator[str]:
-        """The keys of the entries under a term, ascending."""
+        """Yield the keys of the entries with a term, in ascending order."""
         self.check_in(store)
         head = term.encode() + b"\0"
         start = head if after is None else head + after.encode()
@@ -67,7 +68,7 @@ class Index(Extension):
     def find(
         self, store: SnapshotReader, term: str, *, after: str | None = None
     ) -> Iterator[KvEntry]:
-        """The entries under a term, ascending by key, a page at a time."""
+        """Yield the entries with a term, in ascending key order, read a page at a time."""
         page: list[str] = []
         for key in self.keys(store, term, after=after):
             page.append(key)
@@ -79,7 +80,7 @@ class Index(Extension):
     def terms(
         self, store: SnapshotReader, start: str = "", stop: str | None = None
     ) -> Iterator[tuple[str, str]]:
-        """Terms from `start` up to but not including `stop`, in order, each with its keys."""
+        """Yield (term, key) pairs from `start` up to but not including `stop`, in order."""
         self.check_in(store)
         for row, _ in self.rows(store, start.encode()):
             term, _, key = row.partition(b"\0")
@@ -87,7 +88,7 @@ class Index(Extension):
                 return
             yield decode_key(term), decode_key(key)
 
-    # -- as an extension
+    # -- Extension methods
 
     def plan(self, change: EntryChange) -> None:
         for key, update in change.after.items():

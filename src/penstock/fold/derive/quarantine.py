@@ -1,8 +1,8 @@
-"""Entries whose value cannot be read: listed in the commit that brings them, until they can.
+"""The quarantine: a list of entries whose value cannot be decoded, updated in every commit.
 
-The entry itself stays in the fold as it came; the list says which keys, since when and why. It goes
-from the list when a good value or a delete comes, or when `retry` finds that it can be read by now.
-A codec of another name, or another `schema` number, looks at everything again.
+The entry itself stays in the fold unchanged; the list records key, revision and reason. An entry
+leaves the list when a decodable value or a delete arrives, or when `retry` can decode it. A codec
+with another name, or another `schema` number, rebuilds the list.
 
     quarantine\\0 <key>   revision, reason
 """
@@ -30,7 +30,7 @@ REASON_CHARACTERS_MAX = 200
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """An entry that cannot be read."""
+    """An entry that cannot be decoded."""
 
     key: str
     revision: int | None
@@ -38,7 +38,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Quarantine(Extension):
-    """The list of what a codec cannot read."""
+    """The list of entries that a codec cannot decode."""
 
     name = "quarantine"
 
@@ -57,20 +57,21 @@ class Quarantine(Extension):
         return len(self._keys)
 
     def first(self, count: int) -> list[str]:
-        """The lowest keys of those listed."""
+        """Return the lowest `count` keys of the list."""
         return nsmallest(count, tuple(self._keys))
 
     def listed(self, store: SnapshotReader) -> Iterator[Rejected]:
-        """What cannot be read, ascending by key."""
+        """Yield the listed entries in ascending key order."""
         self.check_in(store)
         for row, value in self.rows(store):
             revision, reason = msgspec.msgpack.decode(value, type=tuple[int | None, str])
             yield Rejected(decode_key(row), revision, reason)
 
     def retry(self, store: SnapshotStore) -> int:
-        """Read what is listed once more; how many can be read now. For the thread that changes it.
+        """Decode the listed entries again and return how many can now be decoded.
 
-        Worth it where a codec depends on something else, a schema that was fetched since.
+        Call it in the thread that changes the store. It helps if a codec depends on external state,
+        such as a schema that was fetched since.
         """
         self.check_in(store)
         mended = 0
@@ -85,7 +86,7 @@ class Quarantine(Extension):
             mended += len(rows)
         return mended
 
-    # -- as an extension
+    # -- Extension methods
 
     def plan(self, change: EntryChange) -> None:
         self._planned = {}
@@ -118,11 +119,11 @@ class Quarantine(Extension):
         return self.prefix + key.encode()
 
     def _reason(self, value: bytes) -> str | None:
-        """Why a value cannot be read; whatever a codec raises is its answer."""
+        """Return why a value cannot be decoded, None if it can; any exception counts."""
         try:
             self._codec.decode(value)
         except Undecodable as error:
             return error.reason[:REASON_CHARACTERS_MAX]
         except Exception as error:
-            return type(error).__name__  # its text may quote the value
+            return type(error).__name__  # the error text may contain the value
         return None

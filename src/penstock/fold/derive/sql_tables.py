@@ -1,16 +1,16 @@
-"""Tables of yours in the file of an SQLite fold: changed once for every change of the bucket.
+"""Application tables in the file of an SQLite fold, updated exactly once per change of the bucket.
 
-`apply(tx, updates)` runs in the transaction that folds a batch and moves the cursor, after the
-entries were written: all of it becomes durable together, or nothing does, and a batch that failed
-or was cut off by a crash comes again. An update the tables have had is not handed over a second
-time, also where a repair reads the bucket anew. Removals that a repair found out about have no
-revision; each comes once, when its entry goes.
+`apply(tx, updates)` runs in the transaction that commits a batch and its cursor, after the entries
+are written. Both become durable together or not at all; a batch that failed or was interrupted by a
+crash comes again. An update is never passed to the tables twice, even if a repair reads the bucket
+again. Deletes that a repair generates have no revision; each is passed once, with the removal.
 
-    meta['tables']   everything up to this revision was handed over, 8 bytes
+    meta['tables']   everything up to this revision was passed to the tables, 8 bytes
 
-A bucket that was made anew counts from the start: `reset(tx)` empties the tables then. Without one
-the fold stops rather than mix the changes of two buckets. Tables that come to a fold which has
-entries already are given those first, as puts. A file that has tables takes no batch without them.
+A recreated bucket starts its revisions again, so `reset(tx)` has to empty the tables; without a
+`reset` the commit fails, so that the changes of two buckets are not mixed. If the fold already has
+entries when tables are added, the tables first receive these as puts. A file with tables rejects
+batches if it is opened without them.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ _CHANGES = {
     sqlite3.SQLITE_DROP_TABLE: 1,
     sqlite3.SQLITE_ALTER_TABLE: 2,
 }
-"""What changes a table, and which argument of the authorizer names it."""
+"""Actions that change a table, and the authorizer argument (1 or 2) that names the table."""
 
 
 class Transaction:
-    """The transaction of a batch. It is not yours to end; the fold's own tables are not to change.
+    """The transaction of a batch, for the application.
 
-    Good as long as the function it was given to runs.
+    The application must not end it or change the fold's own tables. It is valid only until the
+    function that received it returns.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db: sqlite3.Connection | None = db
 
     def execute(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
-        """Run one statement; what comes back is a cursor of sqlite3."""
+        """Run one statement and return the sqlite3 cursor."""
         return self._open().execute(statement, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any] | dict[str, Any]]) -> Any:
@@ -81,7 +82,7 @@ class Transaction:
 
 
 class Tables:
-    """Your tables: how they are made, changed and emptied."""
+    """The application's functions that create, change and empty its tables."""
 
     def __init__(
         self,
@@ -90,13 +91,13 @@ class Tables:
         create: Callable[[Transaction], None] | None = None,
         reset: Callable[[Transaction], None] | None = None,
     ) -> None:
-        """`create` runs whenever the store is opened: write CREATE TABLE IF NOT EXISTS in it."""
+        """`create` runs at every open of the store, so it has to use CREATE TABLE IF NOT EXISTS."""
         self._apply = apply
         self._create = create
         self._reset = reset
 
     def prepare(self, db: sqlite3.Connection) -> None:
-        """Make the tables, and give them the entries that are here, in a transaction of its own."""
+        """Create the tables and pass the existing entries to them, in one transaction."""
         db.execute("BEGIN IMMEDIATE")
         try:
             if self._create is not None:
@@ -113,10 +114,10 @@ class Tables:
     def change(
         self, db: sqlite3.Connection, batch: Sequence[KvUpdate], rank: int, *, other_log: bool
     ) -> None:
-        """Hand a batch over, within the transaction that folds it and moves the cursor to `rank`.
+        """Pass a batch to `apply`, in the transaction that commits it and sets the cursor `rank`.
 
-        A repair applies what it found in no order, under the cursor from before it: so what was
-        handed over is told by the cursor, not by the updates.
+        A repair applies its updates in any order, with the cursor from before the repair. So the
+        cursor, not the updates, determines which revisions were passed to the tables.
         """
         if other_log:
             self.reset(db)
@@ -129,7 +130,7 @@ class Tables:
             _set_seen(db, rank)
 
     def reset(self, db: sqlite3.Connection) -> None:
-        """The entries go, or are of another log from here on: so are the tables."""
+        """Empty the tables, because the store is cleared or the log was replaced."""
         if self._reset is None:
             raise FoldStoreError("the log is another one, and there is no reset for the tables")
         with _guarded(db) as tx:
@@ -137,7 +138,7 @@ class Tables:
         db.execute("DELETE FROM meta WHERE k = ?", (_SEEN,))
 
     def _hand_over_entries(self, db: sqlite3.Connection) -> None:
-        """A fold that was there before its tables is to them as if it was read just now."""
+        """Pass the entries of an existing fold to new tables as puts, ordered by revision."""
         rows = db.execute("SELECT k, rev, v, t, ver FROM data ORDER BY rev, k")
         while page := rows.fetchmany(PAGE_ENTRIES):
             with _guarded(db) as tx:
@@ -147,7 +148,7 @@ class Tables:
 
 
 def has_tables(db: sqlite3.Connection) -> bool:
-    """Whether tables were handed anything in this file."""
+    """Return whether this file has application tables."""
     return _seen(db) is not None
 
 
@@ -172,7 +173,7 @@ def _set_seen(db: sqlite3.Connection, revision: int) -> None:
 
 @contextmanager
 def _guarded(db: sqlite3.Connection) -> Iterator[Transaction]:
-    """The transaction as the application may use it."""
+    """Yield the transaction with an authorizer that rejects forbidden statements."""
     tx = Transaction(db)
     db.set_authorizer(_judge)
     try:

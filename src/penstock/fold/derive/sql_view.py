@@ -1,10 +1,10 @@
-"""A fold in SQLite, asked in SQL: a connection that can only read, and a view that reads well.
+"""SQL queries on an SQLite fold: a read-only connection with a view of the entries.
 
     entries(key, value, text, json, revision, created)
 
-`text` is the value as UTF-8; `json` is what the codec makes of it, null where it cannot, or the
-text without one. Tables of the application's are there under their own names, the fold's own too
-(`data`, `meta`). Every statement sees whole batches. For one thread at a time.
+`text` is the value as UTF-8. `json` is the decoded value as JSON, null if the codec cannot decode
+it; without a codec it is the text. Application tables and the fold's own tables (`data`, `meta`)
+are available by name. Every statement sees only complete batches. Use from one thread at a time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _READING = frozenset(
         sqlite3.SQLITE_RECURSIVE,
     }
 )
-"""All that a statement may do."""
+"""The only actions that a statement may perform."""
 _OF_THE_QUESTION = frozenset(
     {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_INTERRUPT}
 )
 
 
 class FoldSql:
-    """Questions to one fold."""
+    """A read-only SQL connection to one fold."""
 
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self._path = path
@@ -53,7 +53,7 @@ class FoldSql:
 
     @classmethod
     def open(cls, path: Path | str, *, codec: Codec[Any] | None = None) -> Self:
-        """Ask the fold at `path`, which this process or another may be writing."""
+        """Open the fold at `path`, which this or another process may be writing."""
         path = Path(path)
         if not path.exists():
             raise StoreIOError("there is no such fold", path=path)
@@ -66,7 +66,7 @@ class FoldSql:
                 shown = "cast(v AS TEXT)" if codec is None else "penstock_json(v)"
                 db.execute(VIEW.format(json=shown))
                 db.set_authorizer(_judge)
-                # A value need not be text, though the view shows it as such.
+                # The view casts values to text, but a value need not be valid UTF-8.
                 db.text_factory = _as_text
             except BaseException:
                 db.close()
@@ -76,14 +76,14 @@ class FoldSql:
     def query(
         self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
-        """All rows of an answer."""
+        """Run a query and return all rows."""
         with _asking(self._path):
             return self._connection().execute(statement, values).fetchall()
 
     def rows(
         self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows of an answer as they are read; the writer's log grows until the last was."""
+        """Run a query and yield its rows; the writer's WAL grows until the last row is read."""
         with _asking(self._path):
             cursor = self._connection().execute(statement, values)
         try:
@@ -93,7 +93,7 @@ class FoldSql:
             cursor.close()
 
     def columns(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[str]:
-        """The names of an answer's columns."""
+        """Return the column names of a query."""
         with _asking(self._path):
             cursor = self._connection().execute(statement, values)
             names = [str(one[0]) for one in cursor.description or ()]
@@ -101,7 +101,7 @@ class FoldSql:
         return names
 
     def interrupt(self) -> None:
-        """Break a question off, from any thread."""
+        """Interrupt the running query; may be called from any thread."""
         self._connection().interrupt()
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class FoldSql:
 
 @contextmanager
 def _asking(path: Path) -> Iterator[None]:
-    """What is wrong with a question is not the disk's fault."""
+    """Convert errors of the query itself to FoldStoreError, not StoreIOError."""
     with told(path):
         try:
             yield
@@ -154,7 +154,7 @@ def _as_json(codec: Codec[Any]) -> Any:
     def as_json(value: bytes) -> str | None:
         try:
             return msgspec.json.encode(codec.decode(value)).decode()
-        except Exception:  # a codec is the application's: it may raise anything
+        except Exception:  # an application codec may raise anything
             return None
 
     return as_json

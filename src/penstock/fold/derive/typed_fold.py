@@ -1,8 +1,8 @@
-"""A fold read as objects: the entries of any reader through a codec.
+"""Typed access to a fold: the entries of any reader, decoded by a codec.
 
-Nothing is kept here: a value is decoded when it is read. One that cannot be is an error where a key
-was asked for, and is passed over in a range unless asked otherwise; `Quarantine` keeps the list of
-them. Safe from any thread, as the reader is.
+Nothing is cached: a value is decoded at each read. An undecodable value raises in `get` and
+`get_many`; `range` skips it by default. `Quarantine` lists such values. Thread-safe, like the
+reader.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class TypedEntry(Struct, Generic[T], frozen=True):
-    """One key as it was read and understood."""
+    """One key with its decoded value."""
 
     key: str
     value: T
@@ -32,19 +32,19 @@ class TypedEntry(Struct, Generic[T], frozen=True):
 
 
 class Typed(Generic[T]):
-    """A view of a store, a fold's reader, or a reader of another process."""
+    """A typed view of a store or of any reader."""
 
     def __init__(self, store: SnapshotReader, codec: Codec[T]) -> None:
         self._store = store
         self._codec = codec
 
     def get(self, key: str) -> TypedEntry[T] | None:
-        """`Undecodable` if the value is not what the codec reads."""
+        """Return the decoded entry of a key; raise `Undecodable` if the codec cannot read it."""
         entry = self._store.get(key)
         return None if entry is None else self._typed(entry)
 
     def get_many(self, keys: Sequence[str]) -> list[TypedEntry[T] | None]:
-        """One answer per key; `Undecodable` if one of them is."""
+        """Return one result per key; raise `Undecodable` if a value cannot be decoded."""
         found = self._store.get_many(keys)
         return [None if entry is None else self._typed(entry) for entry in found]
 
@@ -56,7 +56,7 @@ class Typed(Generic[T]):
         limit: int | None = None,
         undecodable: Literal["skip", "raise"] = "skip",
     ) -> Iterator[TypedEntry[T]]:
-        """Entries in ascending order; `limit` counts those that can be read."""
+        """Yield entries in ascending order; `limit` counts decodable entries only."""
         left = limit
         for entry in self._store.range(prefix, after=after):
             if left == 0:

@@ -1,8 +1,8 @@
-"""Values as objects: how the bytes of an entry are read and written.
+"""Codecs: convert the bytes of values to objects and back.
 
-A codec has a name, which says what it was made for, and raises `Undecodable` for bytes that are not
-that, whatever its library raises. Libraries that are not always there are asked for when a codec
-that needs one is made.
+A codec has a name that states its format and type. It raises `Undecodable` for bytes in another
+format, whatever its library raises. Optional libraries are imported when a codec that needs them is
+created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
-"""What a compressed value may grow to."""
+"""Maximum size of a decompressed value."""
 ZSTD_LEVEL = 3
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Codec(Protocol[T]):
 
 
 class Raw:
-    """Bytes as they are."""
+    """Unchanged bytes."""
 
     name = "raw"
 
@@ -51,7 +51,7 @@ class Raw:
 
 
 class _Msgspec(Generic[T]):
-    """A format of msgspec, checked against a type: a Struct, a dataclass, dict[str, int], ..."""
+    """A msgspec format, validated against a type: a Struct, a dataclass, dict[str, int], ..."""
 
     form: str
 
@@ -93,7 +93,7 @@ class MessagePack(_Msgspec[T]):
 
 
 class PydanticModel(Protocol):
-    """As much as is used of a model of pydantic."""
+    """The methods of a pydantic model that the codec uses."""
 
     @classmethod
     def model_validate_json(cls, json_data: bytes) -> Any: ...
@@ -104,7 +104,7 @@ P = TypeVar("P", bound=PydanticModel)
 
 
 class Pydantic(Generic[P]):
-    """JSON as a model of pydantic, which whoever has a model has."""
+    """JSON as a pydantic model. Needs no import: a caller with a model has pydantic loaded."""
 
     def __init__(self, model: type[P]) -> None:
         self.name = f"pydantic:{model.__qualname__}"
@@ -117,12 +117,12 @@ class Pydantic(Generic[P]):
         try:
             return cast("P", self._model.model_validate_json(data))
         except ValueError as error:
-            # Its text quotes the value; so what went wrong is told by kind alone.
+            # The error text contains the value, so only the error class is reported.
             raise Undecodable(f"not a {self._model.__name__}: {type(error).__name__}") from error
 
 
 class Zstd(Generic[T]):
-    """Another codec, compressed."""
+    """Zstandard compression around another codec."""
 
     def __init__(self, inner: Codec[T], *, level: int = ZSTD_LEVEL) -> None:
         import zstandard

@@ -1,8 +1,9 @@
-"""What a fold has received and not yet applied, and when it is time to.
+"""Buffers the updates a fold has received but not applied, and decides when a batch is due.
 
-Pure but for the caller's `parse`. Every update counts towards the cursor, also one that `parse` had
-no use for, so a run of keys that do not matter holds nothing up; one without a revision never moves
-it. Times are seconds of whatever clock the caller has.
+Every update with a revision advances the cursor, even if `parse` drops it, so a run of irrelevant
+keys delays nothing. An update without a revision never advances it. The watch loop calls `receive`,
+applies the batch when it is full or due, and then calls `raw_is_stored` and `settled`. Pure except
+for the caller's `parse`; times are seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvUpdate
 
 HYDRATE_UPDATES = 8_192
-"""How much is applied at a time until a fold has caught up, unless its store wants another size."""
+"""Default batch size, in updates, until a fold has caught up; a store may set another size."""
 BATCH_BYTES_MAX = 64 * 1024 * 1024
-"""A batch is applied once its values are this long together, however few they are."""
+"""A batch with values of this total size is applied, even if it has few updates."""
 REJECTED_KEYS_LOGGED_MAX = 1_000
-"""For so many keys it is said, once each, that `parse` raised."""
+"""Maximum number of keys for which a `parse` error is logged, once per key."""
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -33,21 +34,22 @@ log = logging.getLogger(__name__)
 class BatchConfig:
     """When a batch is applied: after `window` seconds, or once it has `max` updates.
 
-    Until the fold has caught up it takes larger steps. Nothing is queued in front of a batch: the
-    watcher is asked for more when there is room, and the server is held back until then.
+    Until the fold has caught up, `hydrate_window` and `hydrate_max` apply instead. There is no
+    queue before the batch: the loop requests more events only when the batch has room, which holds
+    the server back.
     """
 
     window: float = 0.010
     max: int = 100
     hydrate_window: float = 0.250
     hydrate_max: int | None = None
-    """None: what suits the store."""
+    """None uses the store's `hydrate_batch`."""
 
 
 class Rejections:
-    """Updates for which `parse` raised: counted, and told of once for each key.
+    """Counts updates for which `parse` raised, and logs each key once.
 
-    The store keeps them, the application never sees them.
+    The store keeps these updates; the application does not receive them.
     """
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class Rejections:
         self._keys: set[str] = set()
 
     def note(self, key: str) -> None:
-        """To be called while the exception is handled."""
+        """Count a rejected update; call it in the exception handler, because it logs the error."""
         self.count += 1
         if key not in self._keys and len(self._keys) < REJECTED_KEYS_LOGGED_MAX:
             self._keys.add(key)
@@ -63,7 +65,7 @@ class Rejections:
 
 
 class Pending(Generic[T]):
-    """Updates on their way. `raw` waits for the store, `batch` (parsed) for the application."""
+    """The current batch: `raw` updates for the store, `batch` (parsed) for the application."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Pending(Generic[T]):
     # -- receiving
 
     def receive(self, updates: Sequence[KvUpdate], now: float) -> None:
-        """Take updates, in the order they came."""
+        """Add updates, in the order received."""
         if isinstance(updates, Updates):
             highest = updates.last
         else:
@@ -108,12 +110,12 @@ class Pending(Generic[T]):
         self._arm(now)
 
     def bookmark(self, revision: int, now: float) -> None:
-        """Everything up to here was looked at: as an update without data."""
+        """Advance to a bookmarked revision, like an update without data."""
         self.high = max(self.high or 0, revision)
         self._arm(now)
 
     def in_portions(self, updates: Sequence[KvUpdate]) -> Iterator[Sequence[KvUpdate]]:
-        """Updates cut so that no batch of the application is longer than it may be."""
+        """Split updates so that no batch passed to the application exceeds the limit."""
         limit = self._limit
         if not self._keep_parsed or len(updates) <= limit:
             yield updates
@@ -144,7 +146,7 @@ class Pending(Generic[T]):
         self._raw_count = self._byte_count = 0
 
     def settled(self) -> None:
-        """Everything but `raw` was dealt with; the next update begins a batch."""
+        """Start a new batch after a flush; `raw` stays if the store rejected it."""
         self.high = None
         self.deadline = None
 

@@ -1,8 +1,8 @@
-"""The end of every batch: in the store, with the cursor that is true then, observers around it.
+"""Commits batches: applies them to the store with their cursor, and calls the observers.
 
-One committer owns a store for writing; all of it runs in the store's worker thread. What the store
-refused is kept by the caller and tried again; this only counts how often in a row. A store that
-says it is poisoned is not asked again.
+One committer owns a store for writing; all changes run in the store's worker thread. If the store
+rejects a batch, the watch loop keeps the batch and retries; the committer counts consecutive
+failures. `StorePoisoned` is raised at once: that store is not retried.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvUpdate, WatchCursor
 
 FAILURES_MAX = 16
-"""So many refusals of the store in a row end the watch."""
+"""Number of consecutive failed commits that ends the watch."""
 
 log = logging.getLogger(__name__)
 
 
 class BatchCommitter:
-    """A store, its thread, and who looks on."""
+    """Commits to one store through its worker, with observers."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class BatchCommitter:
         self.worker = worker
         self.failures = 0
         self.error: Exception | None = None
-        """Why the store refused last; None once it has taken a batch again."""
+        """Error of the last failed commit; None after a successful one."""
         self._observers = tuple(observers)
         self._meta: SnapshotMeta | None = None
-        """What is to be remembered with the next commit."""
+        """Metadata to write with the next commit."""
 
     def remember(self, meta: SnapshotMeta) -> None:
-        """Make `meta` durable no later than the next cursor."""
+        """Write `meta` with the next commit, so that it is durable no later than its cursor."""
         meta = msgspec.structs.replace(meta, keep=self.kept)
         self._meta = None if meta == self.store.meta else meta
 
     @property
     def kept(self) -> str:
-        """The name of what is kept of values; empty is all."""
+        """The name of the `Keep` rule; empty if whole values are stored."""
         return "" if self._keep is None else self._keep.name
 
     @property
@@ -69,7 +69,7 @@ class BatchCommitter:
         return self._meta is not None
 
     async def try_commit(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> bool:
-        """Commit; False if the store refused and may be asked again."""
+        """Commit; return False if the store rejected the batch and the caller may retry."""
         try:
             await self.commit(updates, cursor)
         except StorePoisoned:
@@ -93,7 +93,7 @@ class BatchCommitter:
             self._meta = None
 
     async def listed(self, losses: int | None) -> None:
-        """All that the bucket had is in the store, so it reflects these losses."""
+        """Record the loss count once the store contains everything the bucket listed."""
         meta = self.store.meta
         if losses is not None and meta.losses is None:
             self.remember(msgspec.structs.replace(meta, losses=losses))

@@ -1,8 +1,8 @@
-"""The way from a fold back to its bucket: for writes, and for reads before the first copy is there.
+"""A fold's access to its bucket, for writes and for reads before the fold has caught up once.
 
-A fold follows its bucket over a connection that only reads. The first write or remote read of a
-fold that was opened by name connects an ordinary client (nats-py), which is kept until `close`. A
-fold of a bucket that is open uses that bucket. Of one event loop.
+A fold follows its bucket over a read-only connection. If the fold was opened by name, its first
+write or remote read connects a nats-py client, which stays open until `close`. If the fold was
+opened with an open bucket, it uses that bucket. Use from one event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BucketAccess:
-    """The bucket of a fold, connected when it is first needed."""
+    """The bucket of a fold, connected on first use."""
 
     def __init__(self, origin: FoldOrigin) -> None:
         self._origin = origin
@@ -35,7 +35,7 @@ class BucketAccess:
         return writer
 
     async def once_writer(self) -> KvOnce:
-        """A writer for the outbox."""
+        """Return a writer for the outbox."""
         writer = await self.writer()
         if not hasattr(writer, "write_once"):
             raise NotConnected("the bucket does not recognise writes that are sent again")
@@ -45,7 +45,7 @@ class BucketAccess:
         return (await self.bucket()).reader()
 
     async def bucket(self) -> KvStore:
-        """The bucket; raises what keeps it from being reached, and tries again the next time."""
+        """Return the bucket; connect if needed. After an error the next call tries again."""
         async with self._lock:
             if self._bucket is None:
                 self._bucket = await self._connected()

@@ -1,7 +1,7 @@
-"""What a watch brings, as the loop takes it: several events at a time, waited for by a task.
+"""Reads the events of a watch for the watch loop, in batches, with a task.
 
-The task outlives the wait it was made in, so that a loop may serve something else meanwhile and no
-event is lost. One is asked for ahead, no more: the watch is held back while nobody takes.
+The task outlives the wait that started it, so the loop can serve other requests meanwhile without
+losing events. At most one batch is requested ahead: the watch is held back until the loop takes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """The events of a watch: as many as it has at once, or one by one."""
+    """The events of a watch: in batches if the watch supports them, else one by one."""
 
     def __init__(self, watch: AsyncIterator[WatchEvent]) -> None:
         self._next_events: NextEvents = getattr(watch, "next_events", None) or _singly(watch)
@@ -34,17 +34,17 @@ class Arrivals:
         return self._task is not None and self._task.done()
 
     def take(self) -> Sequence[WatchEvent]:
-        """What has come, nothing if the watch has ended; raises what it ended with."""
+        """Return the received events, empty if the watch has ended; raise the watch's error."""
         assert self._task is not None
         task, self._task = self._task, None
         return task.result()
 
     def close(self) -> list[asyncio.Task[Any]]:
-        """What still waits, to be cancelled."""
+        """Return the pending task, for the caller to cancel."""
         if self._task is None:
             return []
         if self._task.done() and not self._task.cancelled():
-            self._task.exception()  # told already, or of no interest after a stop
+            self._task.exception()  # marks it as retrieved; after a stop it does not matter
         return [self._task]
 
 

@@ -1,9 +1,9 @@
-"""What a fold stores of a value: all of it, a part, nothing but the key, or not even that.
+"""Rules for what a fold stores of a value: all of it, a part, only the key, or nothing.
 
-`Keep` is a function and the name it is known by. The name is stored with the fold: a fold that was
-made with another one, or with none, is refused, since it holds what this one would not. The
-function is called for every put before it is stored, in the worker's thread, and must depend on its
-argument alone: what was stored is compared with what it returns.
+`Keep` is a function with a name. The fold stores the name. A fold that was created with another
+name, or with none, is rejected, because its entries would not match. The committer calls the
+function for every put in the worker's thread before the put is stored. The function must depend
+only on its argument, because a later comparison calls it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Keep(NamedTuple):
     function: Callable[[KvUpdate], bytes | None]
 
     def stored(self, updates: Sequence[KvUpdate]) -> list[KvUpdate]:
-        """The updates as they are stored. A key that is left out is deleted: it may be there."""
+        """Return the updates to store. A put of an omitted key becomes a delete, because the store
+        may contain an earlier value."""
         return [self._stored(update) if update.op is Op.PUT else update for update in updates]
 
     def _stored(self, update: KvUpdate) -> KvUpdate:
@@ -47,7 +48,7 @@ KEYS_ONLY = Keep("keys-only", _nothing)
 
 
 def keep_of(keep: Keep | Callable[[KvUpdate], bytes | None] | None) -> Keep | None:
-    """A function with its own name, where it has one that means the same the next time."""
+    """Return a `Keep` for a function, named after it; ValueError if the name is not stable."""
     if keep is None or isinstance(keep, Keep):
         return keep
     name = getattr(keep, "__qualname__", "")
@@ -57,7 +58,7 @@ def keep_of(keep: Keep | Callable[[KvUpdate], bytes | None] | None) -> Keep | No
 
 
 def check_keep(store: SnapshotStore, keep: Keep | None) -> None:
-    """FoldMismatch if a store that holds anything was made with another `keep`."""
+    """Raise FoldMismatch if a non-empty store was created with another `keep`."""
     wanted, found = "" if keep is None else keep.name, store.meta.keep
     if found != wanted and (store.cursor or store.page(limit=1)):
         raise FoldMismatch(

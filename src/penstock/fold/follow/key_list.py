@@ -1,7 +1,8 @@
-"""The keys a bucket holds now, in order, however many: sorted runs on disk once memory is full.
+"""An external sort of keys: sorted runs are written to disk once the in-memory list is full.
 
-Filled with keys in any order, also twice; read in ascending order of their bytes, each once, as
-often as wanted. Its files go when it is closed. Nothing here knows buckets or folds.
+The caller adds keys in any order, also repeatedly, and iterates over them in ascending byte order,
+each key once, as often as needed. `close` deletes the files. The module does not depend on buckets
+or folds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KEYS_IN_MEMORY_MAX = 1_000_000
 
 
 class KeyList:
-    """Sorted keys. A key holds no line break, so a line is a key."""
+    """Sorted keys. A key contains no line break, so each line of a run is one key."""
 
     def __init__(
         self, directory: Path | None = None, *, keys_in_memory_max: int = KEYS_IN_MEMORY_MAX
@@ -38,7 +39,7 @@ class KeyList:
             self._spill()
 
     def __iter__(self) -> Iterator[str]:
-        """Ascending, without repetition; one reader at a time."""
+        """Yield the keys in ascending order without duplicates; one iteration at a time."""
         if not self._is_sorted:
             self._keys.sort()
             self._is_sorted = True

@@ -1,15 +1,15 @@
-"""Who looks on while a fold changes: called in the fold's worker thread, around every commit.
+"""Observers of a fold: the committer calls them in the fold's worker thread around every commit.
 
-    before_commit(store, updates, cursor)   the store does not have them yet; raising refuses them
-    applied(store, updates, cursor)         the store has them, with this cursor
-    repaired(store, kind)                   the fold is whole again, by other means than its log
-    exported(store, manifest)               an artifact of the fold was made
+    before_commit(store, updates, cursor)   before the store applies them; raising rejects the batch
+    applied(store, updates, cursor)         the store has committed them with this cursor
+    repaired(store, kind)                   a repair has changed the entries without the log
+    exported(store, manifest)               an artifact of the fold was created
 
-An observer is given the updates as they came: a sequence that may be lazy, so one that only counts
-costs nothing. What `before_commit` raises counts as a failure of the store: the batch stays and is
-tried again, so it may see the same updates twice. `applied`, `repaired` and `exported` cannot undo
-anything; what they raise is logged. Observers are served in the order given and must not call back
-into the fold but read the store they are handed.
+The updates are a sequence that may be lazy, so an observer that only counts creates no objects. An
+exception from `before_commit` counts as a store failure: the fold keeps the batch and retries it,
+so the observer may see the same updates twice. Exceptions from `applied`, `repaired` and `exported`
+are logged and undo nothing. Observers run in the order given. They may read the store they receive
+but must not call the fold.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Sees everything and does nothing: derive from it, and override what is of interest."""
+    """Base class whose methods do nothing; subclasses override the ones they need."""
 
     def before_commit(
         self, store: SnapshotStore, updates: Sequence[KvUpdate], cursor: WatchCursor
     ) -> None:
-        """About to be applied."""
+        """Called before the store applies the updates."""
 
     def applied(
         self, store: SnapshotStore, updates: Sequence[KvUpdate], cursor: WatchCursor
     ) -> None:
-        """In the store, as durable as it gets there."""
+        """Called after the store has committed the updates."""
 
     def repaired(self, store: SnapshotStore, kind: str) -> None:
-        """`kind` is `relist` or `restore`: what was derived update by update is to be redone."""
+        """Called after a repair; `kind` is `relist` or `restore`. State that the observer derived
+        from single updates has to be rebuilt."""
 
     def exported(self, store: SnapshotStore, manifest: Manifest) -> None:
-        """An artifact was made; whether it arrives anywhere is not known here."""
+        """Called after an artifact was created; it may not be uploaded yet."""

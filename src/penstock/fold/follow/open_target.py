@@ -1,7 +1,7 @@
-"""Where a fold comes from and where it lies: a bucket by name or URL, a store by name or class.
+"""Resolves the arguments of `Fold.open`: a bucket by name or URL, a store by name or class.
 
-A bucket that is named needs no client but the bulk reader, which dials by itself whenever it has
-to: so a fold of one opens, and answers from its store, while no server is there.
+A bucket given by name needs only the bulk reader, which connects on demand. So its fold opens and
+serves reads from its store while the server is down.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ BACKENDS: dict[str, type[SnapshotStore]] = {
 
 
 class FoldOrigin(NamedTuple):
-    """A bucket, as far as a fold needs it."""
+    """The bucket a fold follows: its name, and how to watch and list it."""
 
     name: str
     watcher: KvWatcher
     reader: KvKeys
     bucket: KvStore | None = None
-    """The bucket itself, where it was given open."""
+    """The open bucket, if the caller passed one."""
     config: NatsConfig | None = None
-    """Where it is, where it was named."""
+    """The server, if the caller passed a name or URL."""
 
 
 def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> FoldOrigin:
-    """A bucket that is open, or one by its name, or by a URL that ends in its name."""
+    """Return the origin for an open bucket, a name, or a URL that ends in the name."""
     if not isinstance(bucket, str):
         watcher = bucket.watcher()
         if watcher is None:
@@ -73,7 +73,7 @@ def origin_of(bucket: KvStore | str, config: NatsConfig | None) -> FoldOrigin:
 
 
 def split_bucket_url(url: str) -> tuple[str, str]:
-    """`nats://host:4222/bucket` as the server's URL and the name."""
+    """Split `nats://host:4222/bucket` into the server's URL and the bucket name."""
     parts = urlsplit(url)
     name = parts.path.strip("/")
     if not name or "/" in name:
@@ -103,9 +103,9 @@ async def open_store(
     scope: Scope,
     worker: Worker,
 ) -> SnapshotStore:
-    """The store at a path; if there is none, made from the newest artifact, if there is one.
+    """Open the store at a path; create a missing one from the newest artifact, if there is one.
 
-    That may be of more than the scope: then the rest is left out.
+    If the artifact covers more than `scope`, the store gets only the keys in scope.
     """
     beside = None if kind is MemorySnapshot else Path(path).parent
     if beside is not None:
@@ -119,7 +119,7 @@ async def open_store(
 
 
 def is_there(kind: type[SnapshotStore], path: Path | str) -> bool:
-    """Whether a store is at the path, or at least something."""
+    """Return whether a file or a non-empty directory exists at the path."""
     if kind is MemorySnapshot:
         return False
     path = Path(path)

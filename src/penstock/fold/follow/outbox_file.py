@@ -1,9 +1,10 @@
-"""The file of an outbox: writes that wait for the server, and what became of those that were sent.
+"""The file of an outbox: queued writes, and the outcomes of those that were sent.
 
-SQLite, synced with every change: what `add` returned survives a kill and a power cut. A write has
-an outcome or waits; an outcome is written once. One process has the file open at a time.
+An SQLite file that is synced with every change: a write that `add` has returned survives a kill and
+a power cut. A write either waits or has an outcome, and its outcome is written once. Only one
+process may have the file open.
 
-    box(k, v)     the name of the bucket, and an id that makes message ids unique
+    box(k, v)     the bucket name, and an id that makes message ids unique
     writes(id, key, op, value, expected, after, outcome, revision, reason)
 """
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x5047534F
 WAITING_MAX = 10_000
-"""Writes that may wait; more are refused."""
+"""Maximum number of waiting writes; further ones are rejected."""
 OUTCOMES_MAX = 10_000
-"""Outcomes that are remembered; the oldest are dropped."""
+"""Number of stored outcomes; the oldest are dropped."""
 TABLES = """
 CREATE TABLE box (k TEXT PRIMARY KEY, v TEXT NOT NULL);
 CREATE TABLE writes (
@@ -44,24 +45,25 @@ _COLUMNS = "id, key, op, value, expected, after"
 
 
 class OutboxFull(FoldStoreError):
-    """As many writes wait as may."""
+    """The maximum number of writes is waiting."""
 
     hint = "wait until the server is reached, or until some are done"
 
 
 class WriteResult(enum.Enum):
-    """What became of a queued write."""
+    """The result of a queued write."""
 
     APPLIED = "applied"
-    """It is in the bucket, once."""
+    """The write is in the bucket, exactly once."""
     SUPERSEDED = "superseded"
-    """The key had another version than expected: another write came before. Nothing was written."""
+    """The key did not have the expected version: another write came first. Nothing was written."""
     REJECTED = "rejected"
-    """The server refused it: too large, not allowed. Nothing was written."""
+    """The server rejected the write: too large, not permitted. Nothing was written."""
 
 
 class Outcome(Struct, frozen=True):
-    """`version` is that of the write; `reason` says why there is none."""
+    """The outcome of a write. `version` is the version written; `reason` states why there is
+    none."""
 
     result: WriteResult
     version: VersionToken = VersionToken.UNKNOWN
@@ -69,9 +71,9 @@ class Outcome(Struct, frozen=True):
 
 
 class QueuedWrite(Struct, frozen=True):
-    """A write that waits; `expected` 0 is a key without a value.
+    """A waiting write. `expected` is the version the key must have; 0 means no value.
 
-    With `after`, the version expected is that of an earlier write of the same outbox.
+    With `after`, the expected version is that of the earlier write with this id.
     """
 
     id: int
@@ -83,7 +85,7 @@ class QueuedWrite(Struct, frozen=True):
 
 
 class OutboxFile:
-    """Calls block; from any thread, one at a time."""
+    """The queue on disk. Calls block and are serialized; any thread may call."""
 
     def __init__(self, path: Path, bucket: str) -> None:
         self._path = path
@@ -100,15 +102,15 @@ class OutboxFile:
             raise
 
     def add(self, key: str, op: Op, value: bytes, expected: int | None, held: int) -> int:
-        """Queue a write; its id. Without `expected` it follows the last write of the key in the
-        outbox, or the version the fold holds."""
+        """Queue a write and return its id. Without `expected`, it expects the result of the key's
+        last write in the outbox, or the version `held` by the fold."""
         with self._transaction() as db:
             if db.execute(_COUNT_WAITING).fetchone()[0] >= WAITING_MAX:
                 raise OutboxFull(f"{WAITING_MAX} writes wait already", path=self._path)
             after = None
             if expected is None:
                 after, applied = _last_of(db, key)
-                # The fold may not have what the outbox wrote a moment ago.
+                # The fold may not have received the outbox's latest write yet.
                 expected = max(held, applied)
             row = (key, int(op), value, expected, after)
             sql = "INSERT INTO writes (key, op, value, expected, after) VALUES (?,?,?,?,?)"
@@ -117,14 +119,14 @@ class OutboxFile:
         return number
 
     def waiting(self, limit: int = WAITING_MAX) -> list[QueuedWrite]:
-        """Writes without an outcome, in the order they were made."""
+        """Return the writes without an outcome, in the order they were queued."""
         sql = f"SELECT {_COLUMNS} FROM writes WHERE outcome IS NULL ORDER BY id LIMIT ?"
         with self._transaction() as db:
             rows = db.execute(sql, (limit,)).fetchall()
         return [QueuedWrite(row[0], row[1], Op(row[2]), *row[3:]) for row in rows]
 
     def outcome(self, number: int) -> Outcome | None:
-        """None while it waits; KeyError for one that never was, or was dropped."""
+        """Return the outcome of a write; None while it waits, KeyError if unknown or dropped."""
         with self._transaction() as db:
             row = db.execute(
                 "SELECT outcome, revision, reason FROM writes WHERE id = ?", (number,)
@@ -137,7 +139,7 @@ class OutboxFile:
         return Outcome(WriteResult(row[0]), version, row[2])
 
     def record(self, number: int, outcome: Outcome) -> None:
-        """Write down what became of a write; the value is no longer needed."""
+        """Store the outcome of a write and drop its value, which is no longer needed."""
         values = (outcome.result.value, outcome.version.revision, outcome.reason, number)
         with self._transaction() as db:
             db.execute(
@@ -148,7 +150,7 @@ class OutboxFile:
             db.execute(_DROP_OLDEST, (OUTCOMES_MAX,))
 
     def message_id(self, number: int) -> str:
-        """What the server recognises the write by when it is sent again."""
+        """Return the message id by which the server recognises a repeated write."""
         return f"{self._id}-{number}"
 
     def close(self) -> None:
@@ -204,7 +206,7 @@ class OutboxFile:
 
 
 def _last_of(db: sqlite3.Connection, key: str) -> tuple[int | None, int]:
-    """The last write of a key if it waits, or the revision it was applied as; 0 for none."""
+    """Return the id of a key's last write if it waits, and its revision if applied, else 0."""
     sql = "SELECT id, outcome, revision FROM writes WHERE key = ? ORDER BY id DESC LIMIT 1"
     row = db.execute(sql, (key,)).fetchone()
     if row is None:

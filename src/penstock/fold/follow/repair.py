@@ -1,9 +1,9 @@
-"""What makes a fold whole after a gap: differences to the bucket, or to an artifact.
+"""Computes the updates that repair a fold after a gap, from the bucket's keys or an artifact.
 
-Everything here produces updates in ascending order of keys, a chunk at a time, so that a fold of
-any size is walked with little memory: three ordered runs (the fold, the artifact, the keys of the
-bucket) are merged. Nothing is applied here, and no cursor is moved. What cannot be done is raised:
-a repair that is not complete must not look like one.
+The functions merge up to three ordered sequences (the fold, the artifact, the bucket's keys) and
+yield updates in ascending key order, so a fold of any size needs little memory. They apply nothing
+and move no cursor; `resume` commits the updates in chunks. A failure raises, so that an incomplete
+repair is never taken for a complete one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry, Scope
 
 REVISION_MARK = "\t"
-"""Between key and revision in a listing: it sorts below whatever a key may hold."""
+"""Separates key and revision in a listing; it sorts below every character of a key."""
 CHUNK_UPDATES = 1_000
-"""How much of a repair is applied at a time."""
+"""Maximum number of repair updates in one commit."""
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
-"""A chunk ends early once its values are this long together."""
+"""A chunk ends early once its values have this total size."""
 NATIVE: tuple[type[SnapshotStore], ...] = (
     AppendLogSnapshot,
     SqliteSnapshot,
@@ -46,10 +46,10 @@ NATIVE: tuple[type[SnapshotStore], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What to do when the bucket no longer holds what came behind the cursor.
+    """What to do when the bucket no longer holds everything after the cursor.
 
-    `reader` lists the bucket; a `Fold` brings its own. `scratch` is where artifacts are unpacked,
-    by default the system's directory for temporary files.
+    `reader` lists the bucket; a `Fold` supplies its own. `scratch` is the directory in which
+    artifacts are unpacked, by default the system's temporary directory.
     """
 
     mode: Mode
@@ -60,30 +60,30 @@ class Repair:
 
     @classmethod
     def none(cls) -> Self:
-        """Read everything anew and keep what was deleted in the gap; the log warns of it."""
+        """Read all current values again and keep keys deleted in the gap; logs a warning."""
         return cls(Mode.NONE)
 
     @classmethod
     def relist(cls, reader: KvKeys | None = None, *, mirror: bool = False) -> Self:
-        """Delete what the bucket does not list, then read everything anew.
+        """Delete the keys that the bucket does not list, then read all values again.
 
-        Refused where a key may be missing because it aged out, unless the fold is to `mirror` that.
+        Refused if a key may be missing because it aged out, unless `mirror` is set.
         """
         return cls(Mode.RELIST, reader, mirror=mirror)
 
     @classmethod
     def restore(cls, source: ArtifactSource, reader: KvKeys | None = None) -> Self:
-        """Always from an artifact."""
+        """Always restore from an artifact."""
         return cls(Mode.RESTORE, reader, source)
 
     @classmethod
     def auto(cls, source: ArtifactSource | None = None, reader: KvKeys | None = None) -> Self:
-        """By listing where the list can be trusted, else from an artifact, else not at all."""
+        """Repair from the listing if it can be trusted, else from an artifact, else refuse."""
         return cls(Mode.AUTO, reader, source)
 
 
 def kind_of(backend: str) -> type[SnapshotStore]:
-    """The store that reads artifacts of a backend."""
+    """Return the store class that reads artifacts of a backend."""
     for kind in NATIVE:
         if kind.backend == backend:
             return kind
@@ -94,21 +94,21 @@ def kind_of(backend: str) -> type[SnapshotStore]:
 
 
 def stale_deletes(store: SnapshotReader, scope: Scope, listed: Iterable[str]) -> Iterator[KvUpdate]:
-    """A delete for every key of the fold that the bucket does not list."""
+    """Yield a delete for every key of the fold that the bucket does not list."""
     for key, entry, is_listed in _beside(_keyed(store, scope), ((key, True) for key in listed)):
         if entry is not None and not is_listed:
             yield _gone(key)
 
 
 class Difference(NamedTuple):
-    """A key whose value the bucket does not have: `revision` is what it has, 0 if nothing."""
+    """A key in which fold and bucket differ. `revision` is the bucket's, 0 if it has no value."""
 
     key: str
     revision: int
 
 
 def listed_revisions(listing: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Keys and revisions out of sorted lines; of a key that was listed twice the newer one."""
+    """Yield keys and revisions from sorted lines; a key listed twice has its newer revision."""
     lines = (line.split(REVISION_MARK) for line in listing)
     for key, same in groupby(lines, key=itemgetter(0)):
         yield key, max(int(revision) for _, revision in same)
@@ -117,7 +117,7 @@ def listed_revisions(listing: Iterable[str]) -> Iterator[tuple[str, int]]:
 def comparison(
     store: SnapshotReader, scope: Scope, listed: Iterator[tuple[str, int]], cursor: int
 ) -> Iterator[Difference]:
-    """Where fold and bucket differ in what was written up to the cursor; the rest is to come."""
+    """Yield the differences in records up to the cursor; the watch delivers the later ones."""
     for key, entry, revision in _beside(_keyed(store, scope), listed):
         if revision is None:
             yield Difference(key, 0)
@@ -133,7 +133,10 @@ def restoring(
     *,
     was_reset: bool,
 ) -> Iterator[KvUpdate]:
-    """What makes the fold that of an artifact, but for what is newer or will come."""
+    """Yield the updates that restore the fold from an artifact.
+
+    Newer entries of the fold stay, and so do listed keys that the watch will deliver.
+    """
     both = (
         (key, (local, offered))
         for key, local, offered in _beside(_keyed(store, scope), _keyed(artifact, scope))
@@ -155,7 +158,7 @@ def restoring(
 
 
 def next_chunk(updates: Iterator[KvUpdate]) -> list[KvUpdate]:
-    """Some updates, none if there are no more."""
+    """Return the next updates; an empty list at the end."""
     chunk: list[KvUpdate] = []
     size = 0
     for update in islice(updates, CHUNK_UPDATES):
@@ -167,7 +170,7 @@ def next_chunk(updates: Iterator[KvUpdate]) -> list[KvUpdate]:
 
 
 def _keyed(store: SnapshotReader, scope: Scope) -> Iterator[tuple[str, KvEntry]]:
-    """The entries in scope, in order: prefixes are sorted and do not overlap."""
+    """Return the entries in scope by ascending key; prefixes are sorted and do not overlap."""
     entries = chain.from_iterable(store.range(prefix) for prefix in scope.prefixes)
     return ((entry.key, entry) for entry in entries)
 
@@ -177,7 +180,7 @@ def _gone(key: str) -> KvUpdate:
 
 
 def _revision(entry: KvEntry | None) -> int | None:
-    """Absent is None; an entry whose version is not a revision is older than any that is."""
+    """Return the revision of an entry; None if absent, 0 if its version is not a revision."""
     return None if entry is None else entry.revision or 0
 
 
@@ -188,7 +191,7 @@ R = TypeVar("R")
 def _beside(
     left: Iterator[tuple[str, L]], right: Iterator[tuple[str, R]]
 ) -> Iterator[tuple[str, L | None, R | None]]:
-    """Two ordered runs as one, by key."""
+    """Merge two ordered sequences by key; None marks a key that one of them lacks."""
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):

@@ -1,8 +1,8 @@
-"""What a fold decides, apart from doing it: how to begin, how to repair, what becomes of a key.
+"""Decides how a fold starts, how it repairs a gap, and what a repair does with each key.
 
-Pure: values in, a value out; used by the loop, and by the model that searches every small history
-for a way in which a fold could come to differ from its bucket without a word. Each guard here is
-there because leaving it out lets the model find one.
+All functions are pure. `resume` and `watch_loop` call them, and so does the model checker, which
+searches every small history for a way in which a fold silently differs from its bucket. Each guard
+here is needed: without it the model finds such a history.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ if TYPE_CHECKING:
 
 
 class FoldStart(enum.Enum):
-    """How a fold goes on."""
+    """How a fold starts or resumes."""
 
     RELIST = "relist"
-    """From nothing: what is there, then what comes."""
+    """The fold is empty: list the current values, then follow."""
     DELTA = "delta"
-    """Behind its cursor."""
+    """Follow after the cursor."""
     UNANCHORED = "unanchored"
-    """There is data without a cursor: what it is up to is not known."""
+    """The fold has data without a cursor, so its position in the log is unknown."""
     LOSSY = "lossy"
-    """After its cursor nothing is missing; before it the log may have lost values."""
+    """Nothing after the cursor is missing, but the log may have lost values before it."""
     EXPIRED = "expired"
-    """The log lost what came behind the cursor."""
+    """The log has lost records after the cursor."""
     RESET = "reset"
-    """The log is another one than the cursor is of."""
+    """The cursor is of another log."""
     FOREIGN = "foreign"
-    """The fold is of another bucket altogether."""
+    """The fold is of another bucket."""
 
 
 class HeldEntry(Struct, frozen=True):
-    """What a fold knows of itself; `cursor` 0 is none, `identity` empty is unknown."""
+    """The state of a fold before it starts. `cursor` 0 means none, empty `identity` unknown."""
 
     cursor: int = 0
     is_empty: bool = True
     identity: str = ""
     seen_evicting: bool = False
     keys_min: int = 0
-    """It has at least so many keys."""
+    """Lower bound of the number of keys in the fold."""
     losses: int | None = None
     records: int | None = None
 
 
 class ArtifactTrust(enum.Enum):
-    """Whether a key that is not in the bucket is gone."""
+    """Whether a key that the bucket does not list was deleted."""
 
     TRUE = "true"
     FALSE = "false"
-    """It may have aged out: then the fold is right and the listing is not."""
+    """The value may have aged out; then the fold is correct and the listing is incomplete."""
     UNKNOWN = "unknown"
 
 
 class Mode(enum.Enum):
-    """What the caller wants done after a gap."""
+    """The repair mode that the caller selected."""
 
     NONE = "none"
     RELIST = "relist"
@@ -75,28 +75,28 @@ class Mode(enum.Enum):
 
 
 class RepairPlan(enum.Enum):
-    """What is done after a gap."""
+    """The repair that is performed after a gap."""
 
     RELIST_ONLY = "re-list only"
-    """Keys deleted in the gap stay: the caller wanted it so, and is warned."""
+    """Keys deleted in the gap stay in the fold; the caller selected this, and it is logged."""
     DIFF = "diff and re-list"
     RESTORE = "restore"
     REFUSE = "refuse"
 
 
 class Fate(enum.Enum):
-    """What becomes of one key in a restore."""
+    """What a restore does with one key."""
 
     TAKE = "take"
     KEEP = "keep"
     DELETE = "delete"
 
 
-# -- beginning
+# -- start
 
 
 def how_to_start(held: HeldEntry, log: LogInfo) -> FoldStart:
-    """The question before every start; what is not certain is repaired, never assumed."""
+    """Decide how a fold starts. If it is not certain that nothing is missing, choose a repair."""
     if is_foreign(held.identity, log.identity):
         return FoldStart.FOREIGN
     if not held.cursor:
@@ -112,10 +112,10 @@ def how_to_start(held: HeldEntry, log: LogInfo) -> FoldStart:
 
 
 def has_losses(held: HeldEntry, log: LogInfo) -> bool:
-    """Whether values that the fold has may have been removed since it knew of all removals.
+    """Return whether values in the fold may have been removed since its counts were taken.
 
-    A log that does not count them has fewer records then, unless others came since. One that drops
-    values on its own has fewer anyway.
+    A log that does not count losses has fewer records after a removal, unless new ones arrived. In
+    a log that evicts values, fewer records prove nothing.
     """
     if log.losses is not None:
         return held.losses != log.losses
@@ -124,10 +124,10 @@ def has_losses(held: HeldEntry, log: LogInfo) -> bool:
 
 
 def is_short(held: HeldEntry, log: LogInfo) -> bool:
-    """Whether a bucket that drops nothing on its own has fewer records than the fold has keys.
+    """Return whether a bucket that evicts nothing has fewer records than the fold has keys.
 
-    Each key has one at least, if only the marker of its delete. So some were purged that the fold
-    has, which nothing else of the log tells.
+    Each key has at least one record, even if only a delete marker. So fewer records mean that keys
+    of the fold were purged, which nothing else in the log shows.
     """
     if log.records is None or trust_in_listing(held, log) is not ArtifactTrust.TRUE:
         return False
@@ -135,23 +135,23 @@ def is_short(held: HeldEntry, log: LogInfo) -> bool:
 
 
 def is_foreign(ours: str, theirs: str) -> bool:
-    """Whether two identities name different buckets, where both name any."""
+    """Return whether two identities name different buckets; False if either names none."""
     if IDENTITY_MARK not in ours or IDENTITY_MARK not in theirs:
         return False
     return ours.rpartition(IDENTITY_MARK)[0] != theirs.rpartition(IDENTITY_MARK)[0]
 
 
-# -- repairing
+# -- repair
 
 
 def trust_in_listing(held: HeldEntry, log: LogInfo | None) -> ArtifactTrust:
-    """Whether the keys that are in the bucket now are all that a fold should have.
+    """Return whether the bucket's current keys are exactly those that a fold should have.
 
-    If not, an empty fold cannot become complete from the bucket alone either.
+    If not, the bucket alone cannot complete an empty fold either.
     """
     if log is None:
         return ArtifactTrust.UNKNOWN
-    # A log that lost nothing lists everything, wherever it begins: what went was overwritten.
+    # A log without losses lists everything, wherever it begins: removed records were overwritten.
     if log.loss_floor == 0 or (log.first_seq <= 1 and not log.loss_floor):
         return ArtifactTrust.TRUE
     if log.evicts_current or held.seen_evicting:
@@ -162,7 +162,8 @@ def trust_in_listing(held: HeldEntry, log: LogInfo | None) -> ArtifactTrust:
 def plan_repair(
     mode: Mode, trust: ArtifactTrust, *, has_source: bool, mirror: bool = False
 ) -> RepairPlan:
-    """What to do after a gap. `mirror` says that absent means gone, whatever the bucket drops."""
+    """Choose the repair after a gap. With `mirror`, a key that is not listed counts as deleted,
+    even if the bucket evicts values."""
     if mode is Mode.NONE:
         return RepairPlan.RELIST_ONLY
     if mode is Mode.RESTORE:
@@ -177,19 +178,19 @@ def plan_repair(
 
 
 def keeps_what_is_listed(start: FoldStart, log: LogInfo) -> bool:
-    """Whether a key that the bucket lists may stay until its value comes.
+    """Return whether a listed key may keep its old value until the new one arrives.
 
-    Not a value of another log, if this one may drop the new one before it comes: then the old one
-    would stay for good.
+    It may not if the old value can be of another log and this log evicts values: if the log drops
+    the new value before it arrives, the old one would stay forever.
     """
     return start is FoldStart.EXPIRED or not log.evicts_current
 
 
-# -- restoring
+# -- restore
 
 
 class Offer(Struct, frozen=True):
-    """An artifact, as far as it says what it is; `scope` None and `identity` empty are unknown."""
+    """What an artifact reports about itself. `scope` None and empty `identity` mean unknown."""
 
     cursor: int
     identity: str = ""
@@ -197,10 +198,10 @@ class Offer(Struct, frozen=True):
 
 
 def why_not(offer: Offer, start: FoldStart, held: HeldEntry, scope: Scope, log: LogInfo) -> str:
-    """Why an artifact cannot make a fold whole; empty if it can.
+    """Return why an artifact cannot restore a fold; empty if it can.
 
-    One that does not say of which log it is may come from elsewhere, and is believed; but not where
-    there is reason to think that it is of the log before this one.
+    An artifact without an identity may come from another implementation and is accepted, unless it
+    may be of the log that preceded the current one.
     """
     if offer.scope is not None and not offer.scope.covers(scope):
         return "it does not cover the fold's scope"
@@ -214,28 +215,30 @@ def why_not(offer: Offer, start: FoldStart, held: HeldEntry, scope: Scope, log: 
         return "it does not say of which log it is, and the bucket was made anew"
     if offer.cursor > log.last_seq:
         return f"its cursor {offer.cursor} is beyond the bucket's end at {log.last_seq}"
-    # What the fold was at itself the bucket has lost: so this also refuses what is no newer.
+    # The bucket has lost records after the fold's own cursor, so an artifact that is not newer
+    # than the fold fails this check too.
     if not is_window_intact(log, offer.cursor):
         return f"{where_lost(log)}, behind its cursor {offer.cursor}"
     return ""
 
 
 def identity_after_reset(held: HeldEntry, log: LogInfo) -> str:
-    """What a fold without a cursor is of, once its log was replaced; empty if that says nothing.
+    """Return the identity to store after the log was replaced; empty if the identity is the same.
 
-    A bucket set back to a backup has the identity it had: then no artifact can be told from one
-    that was made before.
+    A bucket restored from a backup may keep its identity. Then an artifact of the current log
+    cannot be distinguished from one created before the restore.
     """
     return log.identity if held.identity and held.identity != log.identity else ""
 
 
 def fate(local: int | None, offered: int | None, *, is_listed: bool, was_reset: bool) -> Fate:
-    """What becomes of a key, by its revision here and in the artifact; None is absent.
+    """Decide what a restore does with a key, by its revision in the fold and in the artifact.
 
-    After a reset a revision here is one of another log, and compares with nothing.
+    None means absent. After a reset the fold's revision is of another log and cannot be compared.
     """
     if offered is not None:
         is_newer_here = local is not None and local >= offered and not was_reset
         return Fate.KEEP if is_newer_here else Fate.TAKE
-    # Listed and not in the artifact: it was written behind the artifact's cursor and will come.
+    # A listed key that is not in the artifact was written after the artifact's cursor, so the
+    # watch will deliver it.
     return Fate.KEEP if is_listed else Fate.DELETE

@@ -1,9 +1,10 @@
-"""How a fold begins, and how it is mended where its log has a gap.
+"""Finds the position from which a fold watches its bucket, and repairs the fold after a gap.
 
-`Beginning.find` asks the log, decides (`decisions`), repairs if it must, and says behind which
-cursor to watch. Deletes are committed before the watch that lists everything anew is even made, so
-a key that was deleted and written again in the gap comes out right. A repair that cannot be done is
-an error, and leaves the cursor where the next attempt finds the same gap.
+`Beginning.find` reads the state of the log, decides with `repair_policy`, repairs if necessary, and
+returns the position for the watch. A repair commits its deletes before the watch that lists all
+values is created, so a key that was deleted and written again in the gap ends with its new value. A
+repair that fails raises, and leaves the cursor so that the next attempt finds the same gap. The
+watch loop calls `find` or `mirror` before each watch.
 """
 
 from __future__ import annotations
@@ -56,20 +57,21 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import LogInfo
 
 COUNTED_MAX = 1_000
-"""Keys of a fold that are counted before it goes on: more would cost more than they tell."""
+"""Limit of the key count at a start; it bounds the cost of `is_short`."""
 PURGED_DOUBT = (
     "values were purged from a bucket that also drops values on its own: the fold keeps both"
 )
 FALLBACK_DOUBT = "the server does not report values that expire while an older one stays"
 EVICTED_DOUBT = "the bucket drops values on its own: the fold keeps them"
 LISTED_AT_ONCE = 10_000
-"""Keys of a reader that hands them out one by one, gathered before they are sorted in."""
+"""Batch size for a reader that yields single keys."""
 
 log = logging.getLogger(__name__)
 
 
 class Anchor(NamedTuple):
-    """Where to watch from: behind a revision, 0 for a re-list; which log; its last sequence."""
+    """The start of a watch: the revision to start after (0 lists all values), the identity of the
+    log, its last sequence, and its counts."""
 
     after: int
     identity: str
@@ -79,13 +81,13 @@ class Anchor(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the log counts, as the watch is told: it ends once values are missing."""
+        """The counts to pass to the watch, which ends when they show missing values."""
         counts = {"losses": self.losses, "records": self.records}
         return {name: count for name, count in counts.items() if count is not None}
 
 
 class Beginning:
-    """Finds where a fold with a store begins. `fold_in` parses, applies and commits updates."""
+    """Finds the start of a fold with a store. `fold_in` parses, applies and commits updates."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Beginning:
         return self._committer.store
 
     async def find(self) -> Anchor:
-        """Where to go on; repairs first if that cannot be said."""
+        """Return where to watch from; repair the fold first if necessary."""
         info = await self._watcher.log_info()
         held = await self._committer.worker.run(held_by, self._store, info.records)
         self._check_scope()
@@ -133,10 +135,11 @@ class Beginning:
     async def _recognise(
         self, start: FoldStart, store: SnapshotStore, cursor: int, info: LogInfo
     ) -> FoldStart:
-        """Look up records that the fold remembers: whether the log has the history it read."""
+        """Look up the witness records, to check that the log has the history the fold has read."""
         run = self._committer.worker.run
         known = store.meta.witnesses
-        # A store may keep none, or be made of an artifact without. Shrunk values do not compare.
+        # The store may keep no witnesses, or come from an artifact without any. A fold with a
+        # `keep` rule stores shortened values, which cannot be compared with the log's.
         if not known and not store.meta.keep:
             known = log_witnesses.of_entries(await run(store.newest, WITNESSES_MAX))
         watcher: Any = self._watcher
@@ -156,13 +159,13 @@ class Beginning:
         is_lost = verdict is LogVerdict.LOST and info.losses is None and not info.evicts_current
         return FoldStart.LOSSY if is_lost else start
 
-    # -- comparing
+    # -- comparison with the bucket
 
     async def _compare(self, held: HeldEntry, info: LogInfo) -> Anchor:
-        """Remove what the bucket does not have any more, and take what it fell back to.
+        """Remove keys that the bucket no longer has, and read values it fell back to.
 
-        Whether a value was removed or dropped is not known of a bucket that drops values on its
-        own: such values stay, and the metadata says so.
+        If the bucket evicts values, a missing value may have been removed or evicted. Such values
+        stay in the fold, and the metadata records the doubt.
         """
         log.warning("the bucket lost values cursor=%d log=%s", held.cursor, info.identity)
         self._repairing(RepairPlan.DIFF)
@@ -182,7 +185,7 @@ class Beginning:
         return _anchor(held.cursor, info)
 
     async def _remove_lost(self, found: Iterator[Difference], *, removes: bool) -> list[int]:
-        """Delete what the bucket does not list; return revisions of values to read again."""
+        """Delete keys that the bucket does not list; return the revisions to read again."""
         run, fallen = self._committer.worker.run, list[int]()
         while chunk := await run(lambda: list(islice(found, CHUNK_UPDATES))):
             fallen += [one.revision for one in chunk if one.revision]
@@ -193,7 +196,7 @@ class Beginning:
         return fallen
 
     async def _take_fallen(self, revisions: Sequence[int]) -> None:
-        """Read values again. One that is missing by now was replaced, or counts as lost again."""
+        """Read values by revision. A missing one was replaced since, or counts as a new loss."""
         for start in range(0, len(revisions), CHUNK_UPDATES):
             wanted = revisions[start : start + CHUNK_UPDATES]
             records = await self._watcher.records_at(wanted)  # type: ignore[attr-defined]
@@ -202,9 +205,10 @@ class Beginning:
                 await self._fold_in(updates, self._store.cursor)
 
     async def mirror(self, aside: Aside) -> Anchor:
-        """Make the fold what the bucket lists, whatever its cursor says, and read all of it again.
+        """Remove keys that the bucket does not list, and return an anchor that reads all values.
 
-        Killed on the way, the fold goes on from its cursor, with some of the removals made.
+        If the process is killed meanwhile, the fold resumes from its cursor with some of the
+        removals applied.
         """
         info = await self._watcher.log_info()
         held = await self._committer.worker.run(held_by, self._store, info.records)
@@ -224,7 +228,7 @@ class Beginning:
         self._committer.remember(self._meta(info, is_whole=False, has_purged=False))
         return _anchor(0, info)
 
-    # -- mending
+    # -- repair
 
     async def _mend(self, start: FoldStart, held: HeldEntry, info: LogInfo) -> Anchor:
         plan = self._plan(start, held, info)
@@ -284,7 +288,7 @@ class Beginning:
         return _anchor(0, info)
 
     async def _forget_cursor(self, held: HeldEntry, info: LogInfo) -> None:
-        """No cursor and the new log, in one commit: from here on a crash repairs again."""
+        """Drop the cursor and store the new log in one commit, so that a crash repairs again."""
         meta = self._meta(info)
         self._committer.remember(
             SnapshotMeta(identity_after_reset(held, info), meta.scope, meta.seen_evicting)
@@ -299,14 +303,14 @@ class Beginning:
             await _fill(listing, reader, prefix)
 
     async def _check_listing(self, held: HeldEntry, before: LogInfo) -> None:
-        """A listing is worth what the log was until it ended: values may age out meanwhile."""
+        """Raise if the log changed during the listing: values may have aged out meanwhile."""
         now = await self._watcher.log_info()
         was, is_now = trust_in_listing(held, before), trust_in_listing(held, now)
         if now.identity != before.identity or (was is not is_now and not self._repair.mirror):
             raise RepairFailed("the bucket has changed while it was listed")
 
     async def _fold_all(self, updates: Iterator[KvUpdate], last: WatchCursor) -> None:
-        """Fold in chunks under the old cursor; `last` comes with the last of them."""
+        """Commit updates in chunks with the old cursor; the last chunk sets the cursor `last`."""
         worker, cursor = self._committer.worker, self._store.cursor
         chunk = await worker.run(next_chunk, updates)
         while chunk:
@@ -316,7 +320,7 @@ class Beginning:
         if self._store.cursor != last or self._committer.has_news:
             await self._committer.commit([], last)
 
-    # -- restoring
+    # -- restore
 
     @property
     def _can_restore(self) -> bool:
@@ -330,7 +334,7 @@ class Beginning:
         manifest = None if source is None else await source.latest()
         if source is None or manifest is None:
             raise RepairRefused("there is no artifact to restore from", cursor=self._store.cursor)
-        # The manifest does not say of which log it is; whether that matters is seen later.
+        # The manifest does not name its log; `_restore_from` checks the identity after the fetch.
         self._check_offer(Offer(manifest.cursor.rank, info.identity), start, held, info)
         with staged(self._repair.scratch) as stage:
             manifest = await source.fetch(stage / "artifact")
@@ -356,7 +360,7 @@ class Beginning:
         if start is FoldStart.RESET:
             await self._forget_cursor(held, info)
         self._committer.remember(self._meta(info, evicting=meta.seen_evicting, of_artifact=meta))
-        # Data without a cursor may be what a reset left: its revisions compare with nothing.
+        # Data without a cursor may remain from a reset; its revisions cannot be compared.
         was_reset = start in (FoldStart.RESET, FoldStart.UNANCHORED)
         with KeyList(self._repair.scratch) as listing:
             await self._list(listing)
@@ -371,7 +375,7 @@ class Beginning:
         if reason := why_not(offer, start, held, self._scope, info):
             raise StaleArtifact(f"the artifact is of no use: {reason}", cursor=self._store.cursor)
 
-    # -- what is remembered
+    # -- metadata
 
     def _meta(
         self,
@@ -382,9 +386,12 @@ class Beginning:
         of_artifact: SnapshotMeta | None = None,
         has_purged: bool | None = None,
     ) -> SnapshotMeta:
-        """`is_whole` unless values that the bucket fell back to are still to be read: until a fold
-        has compared itself with its bucket again, it does not reflect all losses then.
-        `has_purged` whether it may keep values that were purged; None: as before."""
+        """Return the metadata to store for a log.
+
+        `is_whole` is False while the fold still has to read all values again; until then it does
+        not reflect all losses, so the loss count is not stored. `has_purged` states whether the
+        fold may keep values that were purged; None keeps the earlier statement.
+        """
         had = self._store.meta
         evicting = evicting or info.evicts_current or had.seen_evicting
         known, records = info.losses, info.records
@@ -403,15 +410,16 @@ class Beginning:
         )
 
     def _check_scope(self) -> None:
-        """A fold of other prefixes is another fold: what it lacks or has too much, nobody knows."""
+        """Raise if the fold has other prefixes: which keys it lacks or should not have is
+        unknown."""
         had = self._store.meta.scope
         if had and had != self._scope.prefixes:
             raise FoldMismatch(f"this is a fold of the prefixes {had}, not {self._scope.prefixes}")
 
 
 def held_by(store: SnapshotStore, records: int | None = None) -> HeldEntry:
-    """What a store knows of itself; its keys are counted as far as it takes to tell whether they
-    are more than a few records."""
+    """Return the state of a store. If the log has fewer than `COUNTED_MAX` records, count enough
+    keys to determine whether the store has more keys than the log has records."""
     meta = store.meta
     few = records if records is not None and records < COUNTED_MAX else 0
     counted = len(store.page(limit=few + 1))
@@ -427,7 +435,7 @@ def held_by(store: SnapshotStore, records: int | None = None) -> HeldEntry:
 
 
 def doubt_of(info: LogInfo, *, is_evicting: bool) -> str:
-    """Why a fold of such a bucket may differ from it while it follows it."""
+    """Return why a fold that follows such a bucket may differ from it; empty if it cannot."""
     if info.falls_back and info.losses is None:
         return FALLBACK_DOUBT
     return EVICTED_DOUBT if is_evicting else ""

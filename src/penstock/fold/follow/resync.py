@@ -1,9 +1,9 @@
-"""A fold made equal to its bucket on request, with what it loses by that kept aside.
+"""Saves the entries that a resync removes from a fold.
 
-A bucket that drops values on its own may have dropped what the fold still has: a copy that is the
-last one. So everything a resync removes is first written to a file beside the fold, an append log
-that `penstock fold scan` reads. `Aside` is used by the repair, in the worker's thread, before the
-commit that removes the entries.
+A bucket that evicts values may have dropped a value of which the fold has the last copy. So a
+resync first writes every entry it removes to a file beside the fold, an append log that
+`penstock fold scan` reads. The repair calls `Aside.kept` in the worker's thread, before the commit
+that removes the entries.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry
 
 ASIDE_SUFFIX = ".aside-"
-"""Stands before the cursor the fold had when the entries were removed."""
+"""Suffix of the file name; the fold's cursor at the time of the removal follows it."""
 
 
 class Resynced(Struct, frozen=True):
-    """What a resync removed, and where the removed entries are; None if there were none."""
+    """The number of entries a resync removed, and the file they were saved to, if any."""
 
     removed: int
     aside: Path | None
 
 
 class Aside:
-    """Writes entries to a file before they are removed. `path` None keeps nothing: no disk."""
+    """Writes entries to a file beside `path` before they are removed; None writes no file."""
 
     def __init__(self, path: Path | None) -> None:
         self._beside = path
@@ -44,7 +44,7 @@ class Aside:
         self._path: Path | None = None
 
     def kept(self, store: SnapshotReader, removals: Iterator[KvUpdate]) -> Iterator[KvUpdate]:
-        """The same removals, each once its entry is durable in the file."""
+        """Yield the same removals, each after its entry is durable in the file."""
         while chunk := next_chunk(removals):
             found = store.get_many([update.key for update in chunk])
             self._write(store, [_put(entry) for entry in found if entry is not None])

@@ -1,13 +1,12 @@
-"""Where a fold's store is changed: one call after the other, in threads that all folds share.
+"""Runs the changes to a fold's store one at a time, in threads shared by all folds.
 
-`apply`, `clear`, `settle` and `export_to` of a store belong to one thread at a time. A `Worker`
-runs the calls of one fold in the order they were made and never two at once, which keeps that
-without a lock in the store; which thread runs them may differ from call to call. All workers of a
-process share at most `THREADS_MAX` threads, so a process may have thousands of folds. The threads
-end when the last worker is closed.
+Only one thread at a time may call `apply`, `clear`, `settle` and `export_to` of a store. A `Worker`
+runs the calls of one fold in order and never two at once, so the store needs no lock; the thread
+may differ from call to call. All workers of a process share at most `THREADS_MAX` threads, so a
+process may have thousands of folds. The threads end when the last worker is closed.
 
-A caller that is cancelled while its call runs waits until it has ended, for `LEAVE_SECONDS`: the
-next step never overlaps a half-done commit.
+If a caller is cancelled while its call runs, `run` waits up to `LEAVE_SECONDS` for the call to end,
+so that the next step does not overlap an unfinished commit.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAVE_SECONDS = 10.0
-"""How long a cancelled caller waits for what the thread is doing."""
+"""How long a cancelled caller waits for its running call."""
 THREADS_MAX = 16
-"""Threads of a process that change stores, however many folds it has."""
+"""Maximum number of threads that change stores in a process, for any number of folds."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class _SharedThreads:
-    """The threads of a process, there while a worker is."""
+    """The thread pool of a process; it exists while at least one worker uses it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -46,7 +45,7 @@ class _SharedThreads:
             return self._pool
 
     def leave(self) -> None:
-        """The last one to leave lets the threads end when they have done what they were given."""
+        """Release the pool; the last user shuts it down, and its threads finish submitted calls."""
         with self._lock:
             self._users -= 1
             if not self._users and self._pool is not None:
@@ -58,7 +57,7 @@ _threads = _SharedThreads()
 
 
 def _forget_threads() -> None:
-    """A forked child has none of its parent's threads."""
+    """Reset the pool in a forked child, which does not inherit the parent's threads."""
     global _threads
     _threads = _SharedThreads()
 
@@ -67,12 +66,12 @@ os.register_at_fork(after_in_child=_forget_threads)
 
 
 class Worker:
-    """Does one thing after the other."""
+    """Runs calls one after the other."""
 
     def __init__(self) -> None:
         self._threads = _threads
         self._pool: ThreadPoolExecutor | None = None
-        """There from the first call on: a worker that is never used holds no threads."""
+        """Set by the first call, so that an unused worker holds no threads."""
         self._lock = Lock()
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_busy = False
@@ -85,11 +84,11 @@ class Worker:
         except asyncio.CancelledError:
             await asyncio.wait({future}, timeout=LEAVE_SECONDS)
             if future.done() and not future.cancelled():
-                future.exception()  # retrieved, since the caller has left
+                future.exception()  # marks it as retrieved; the caller was cancelled
             raise
 
     def close(self) -> None:
-        """Take no more calls; those that were made are done. Closing twice is allowed."""
+        """Reject new calls; calls already submitted still run. Closing twice is allowed."""
         with self._lock:
             if self._is_closed:
                 return
@@ -113,7 +112,7 @@ class Worker:
         return future
 
     def _do_next(self) -> None:
-        """One call, and then to the end of the queue of all workers: none keeps a thread."""
+        """Run one call, then requeue after all other workers, so that none occupies a thread."""
         self._waiting.popleft()()
         with self._lock:
             has_more = self._is_busy = bool(self._waiting)
@@ -132,6 +131,6 @@ def _carry_out(future: Future[Any], work: Callable[..., object], *args: Any, **k
         result = work(*args, **kwargs)
     except BaseException as error:
         future.set_exception(error)
-        del future  # else the error keeps the future that keeps the error
+        del future  # breaks the reference cycle between the error and the future
     else:
         future.set_result(result)

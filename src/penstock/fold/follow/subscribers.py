@@ -1,7 +1,8 @@
-"""Those who wait for a fold: for a revision to be in it, or for what changes in it.
+"""Tasks that wait for a fold: for a revision to be committed, or for its changes.
 
-All of it lives on the fold's event loop. A reader of changes that does not keep up is told so and
-ended, since a fold waits for nobody; what waits for it is bounded.
+Everything runs on the fold's event loop. The fold never waits for a reader of changes: its queue is
+bounded, and a reader that exceeds the bound gets `ChangesLost`. The supervisor calls `committed`
+after each commit and `close` at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvUpdate
 
 CHANGES_WAITING_MAX = 100_000
-"""Updates a reader of changes may be behind."""
+"""Maximum number of queued updates per reader of changes."""
 
 
 class ChangesLost(FoldError):
@@ -33,7 +34,7 @@ class ChangesLost(FoldError):
 
 
 class Changes:
-    """One reader's view: batches that are in the store, from the moment it asked."""
+    """The committed batches for one reader, from the time of its subscription."""
 
     def __init__(self) -> None:
         self._waiting: deque[Sequence[KvUpdate]] = deque()
@@ -45,7 +46,7 @@ class Changes:
     def put(self, updates: Sequence[KvUpdate]) -> None:
         if self._end is not None or self._is_closed:
             return
-        # One batch is always taken, however long: the fold itself was hydrated by it.
+        # An empty queue accepts a batch of any size: the fold has applied a batch of that size too.
         if self._waiting and self._count + len(updates) > CHANGES_WAITING_MAX:
             self._end = ChangesLost(f"{self._count} changes waited to be read")
             self._waiting.clear()
@@ -76,15 +77,16 @@ class Changes:
 
 @dataclass(slots=True)
 class _Wanted:
-    """A revision that is waited for, and of which log; empty is any."""
+    """An awaited revision and its log; an empty `log` means any log."""
 
     revision: int
     log: str
     was_followed: bool = False
-    """The fold has been seen following that log."""
+    """Whether the fold has followed that log since the wait began."""
 
     def is_followed(self, identity: str) -> bool:
-        """Whether a fold of `identity` follows the log; `VersionReset` if it no longer does."""
+        """Return whether a fold of `identity` follows the log; raise `VersionReset` if it did
+        before and no longer does."""
         if not self.log or is_same_log(identity, self.log):
             self.was_followed = True
             return True
@@ -95,16 +97,16 @@ class _Wanted:
 
 
 class Followers:
-    """Everybody who waits for one fold."""
+    """All waiting tasks and readers of one fold."""
 
     def __init__(self) -> None:
         self._revisions: dict[asyncio.Future[None], _Wanted] = {}
-        #: A reader that nobody holds any more reads nothing.
+        #: Weak references, so that a dropped reader is no longer served.
         self._changes: WeakSet[Changes] = WeakSet()
         self._closed: FoldError | None = None
 
     async def wait_for(self, revision: int, log: str = "") -> None:
-        """Wait until a revision is committed, with `log` of that log alone."""
+        """Wait until a revision is committed; if `log` is given, a revision of that log."""
         if self._closed is not None:
             raise self._closed
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -122,7 +124,7 @@ class Followers:
         return mine
 
     def committed(self, updates: Sequence[KvUpdate], revision: int, identity: str = "") -> None:
-        """A commit at `revision` of the log `identity`."""
+        """Wake the waiting tasks and readers after a commit at `revision` of log `identity`."""
         for waiter, wanted in tuple(self._revisions.items()):
             if waiter.done():
                 continue
@@ -136,7 +138,7 @@ class Followers:
                 reader.put(updates)
 
     def close(self, reason: FoldError) -> None:
-        """Nothing more will come: who waits for a revision is told why."""
+        """End all readers, and fail all waits for a revision with `reason`."""
         self._closed = reason
         for waiter in tuple(self._revisions):
             if not waiter.done():

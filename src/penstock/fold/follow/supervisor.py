@@ -1,9 +1,9 @@
-"""What keeps a fold going: its store, its loop, and the restarts after whatever ends a watch.
+"""Runs a fold: opens its store, runs its watch loop, and restarts the loop after errors.
 
-Invariants: the state is `LIVE` only while everything the watch brought is in the store; only a fold
-of something else than it was opened for ends by itself. `Fold` owns one and is its only caller:
-`open` once, then `resync` and reads as it likes, then `close`, which always releases the store.
-Of one event loop; the store may be read from any thread.
+Invariants: the state becomes `LIVE` only when everything the watch listed is in the store. The
+fold ends by itself only if its store belongs to another bucket or scope (`FoldMismatch`). `Fold`
+owns one supervisor and is its only caller: `open` once, then `resync`, `wait_for` and reads, then
+`close`, which always releases the store. Use from one event loop; any thread may read the store.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a fold was opened with."""
+    """The arguments a fold was opened with."""
 
     origin: FoldOrigin
     scope: Scope
@@ -82,12 +82,12 @@ class Setup:
     remote_reads: bool = False
     keep: Keep | None = None
     outbox: Path | None = None
-    """Where writes wait for the server; None for no outbox."""
+    """File of the queued writes; None for no outbox."""
 
 
 @dataclass(slots=True)
 class _Resync:
-    """A resync that was asked for; it has begun once it has a place for what it removes."""
+    """A requested resync; it has started once `aside` is set."""
 
     answer: asyncio.Future[Resynced]
     aside: Aside | None = None
@@ -138,7 +138,7 @@ class Supervisor:
         self._task = asyncio.create_task(self._supervise(), name=name)
 
     async def _open_outbox(self) -> None:
-        """Send what waits, from now on."""
+        """Open the outbox and start sending its queued writes."""
         if self.setup.outbox is not None:
             name = self.setup.origin.name
             file = await asyncio.to_thread(OutboxFile, self.setup.outbox, name)
@@ -146,13 +146,13 @@ class Supervisor:
             self.outbox.open()
 
     def _held(self, key: str) -> int:
-        """The revision of a key in the fold, 0 for none."""
+        """Return the revision of a key in the fold, 0 if it has none."""
         assert self.store is not None
         entry = self.store.get(key)
         return 0 if entry is None else entry.revision or 0
 
     async def close(self) -> None:
-        """Flush, end the watch and close the store. What it raises is a `FoldError`."""
+        """Flush, stop the watch and close the store; raises only `FoldError`."""
         self._is_closing = True
         self.around.stop.set()
         if self._task is not None:
@@ -172,7 +172,7 @@ class Supervisor:
                 await self.access.close()
 
     async def resync(self) -> Resynced:
-        """Interrupt the watch, and go on with one that begins by mirroring the bucket."""
+        """Stop the watch and start a new one that first makes the fold equal to the bucket."""
         if self._is_closing or self._task is None or self.state is FoldState.FAILED:
             raise FoldStoreError("the fold is not open, or has failed")
         if self._resync is None:
@@ -181,13 +181,13 @@ class Supervisor:
         return await asyncio.shield(self._resync.answer)
 
     def has(self, revision: int, log: str) -> bool:
-        """Whether a revision is in the store, with `log` one of that log."""
+        """Return whether a revision is in the store; if `log` is given, a revision of that log."""
         assert self.store is not None
         is_followed = not log or is_same_log(self.store.meta.identity, log)
         return is_followed and self.store.cursor.rank >= revision
 
     async def wait_for(self, revision: int, log: str) -> None:
-        """Wait for a revision of a log, which the fold may not follow yet."""
+        """Wait for a revision of a log that the fold may not follow yet."""
         assert self.store is not None
         if log and not is_same_log(self.store.meta.identity, log):
             await self._turn_to(revision, log)
@@ -195,8 +195,8 @@ class Supervisor:
             await self.followers.wait_for(revision, log)
 
     async def _turn_to(self, revision: int, log: str) -> None:
-        """Look for the bucket's log now, not with the next heartbeat. While the server cannot be
-        reached, which log it has is not known."""
+        """Check the bucket's log now instead of at the next heartbeat, and restart the watch if it
+        is the wanted log. Does nothing if the server cannot be reached."""
         try:
             info = await self.setup.origin.watcher.log_info()
         except BucketError:
@@ -209,7 +209,7 @@ class Supervisor:
 
     @property
     def contact_age(self) -> float | None:
-        """Seconds since the server was last heard; None if it never was."""
+        """Seconds since the last message or heartbeat of the server; None if there was none."""
         heard = getattr(self.around.watch, "heard_at", None)
         times = [at for at in (heard, self._contact) if at is not None]
         return max(0.0, time.monotonic() - max(times)) if times else None
@@ -217,7 +217,7 @@ class Supervisor:
     def heard(self) -> None:
         self._contact = time.monotonic()
 
-    # -- going on
+    # -- restarts
 
     async def _supervise(self) -> None:
         while not self._is_closing:
@@ -263,16 +263,16 @@ class Supervisor:
         return BatchCommitter(self.store, self.worker, self.setup.observers, self.setup.keep)
 
     def enter(self, state: FoldState) -> None:
-        """Change the state. A store that failed is failing until a commit says otherwise."""
+        """Change the state, unless it is `STORE_FAILING`, which only a commit ends."""
         if self.state is not FoldState.STORE_FAILING:
             self.state = state
 
     def refused(self, error: Exception) -> None:
-        """The store refused a batch, which is tried again."""
+        """Record that the store rejected a batch, which the loop retries."""
         self.error, self.state = error, FoldState.STORE_FAILING
 
     def stored(self, *, is_live: bool) -> None:
-        """A commit succeeded."""
+        """Record a successful commit."""
         if self.state is FoldState.STORE_FAILING:
             self.state = FoldState.LIVE if is_live else FoldState.CATCHING_UP
             self.error = None
@@ -286,7 +286,7 @@ class Supervisor:
             resync.answer.set_result(resync.aside.close())
 
     def _end_resync(self, error: Exception) -> None:
-        """A resync that failed is not repeated: the caller decides."""
+        """Fail the requested resync, if any; it is not retried, because the caller decides."""
         resync, self._resync = self._resync, None
         if resync is None:
             return
@@ -294,7 +294,7 @@ class Supervisor:
             resync.aside.close()
         if not resync.answer.done():
             resync.answer.set_exception(error)
-            resync.answer.exception()  # the caller may have left
+            resync.answer.exception()  # marks it as retrieved: the caller may have been cancelled
 
     def _failed(self, error: Exception) -> None:
         self._end_resync(error)
@@ -309,7 +309,7 @@ class Supervisor:
             log.error("the watch broke bucket=%s", name, exc_info=error)
 
     async def _rest(self) -> None:
-        """A pause, longer each time and never the same; exports are served meanwhile."""
+        """Pause with exponential backoff and jitter; serve exports meanwhile."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
@@ -325,9 +325,9 @@ class Supervisor:
             await self.exports.serve(committer.export_to)
 
     async def _reopen(self) -> None:
-        """A store that does not know what is on its disk any more finds out by opening again.
+        """Reopen a poisoned store, whose state on disk is unknown.
 
-        Not before the disk takes data again: until then the old one can still be read.
+        First check that the disk accepts writes: until then the old store can still be read.
         """
         setup = self.setup
         if setup.kind is not MemorySnapshot:
@@ -366,7 +366,7 @@ def _state_after(error: Exception) -> FoldState:
 
 
 class _Progress(WatchListener):
-    """What the loop reports, as the state of its fold."""
+    """Translates the reports of the watch loop to the state of the fold."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._of = supervisor
@@ -392,7 +392,7 @@ class _Progress(WatchListener):
         of = self._of
         assert of.store is not None
         if of.setup.scope != Scope.all():
-            # What lies behind its cursor is of other prefixes: it is not behind with that.
+            # Records after the cursor belong to other prefixes, so they are not lag.
             of.newest = of.store.cursor.rank
         of.caught_up()
 

@@ -1,7 +1,7 @@
-"""`watch_applied`: the fold loop as one call, for those who bring their own store and application.
+"""`watch_applied`: the watch loop as one call, for callers with their own store and application.
 
-The low-level door: everything is given, nothing is restarted, every error comes out. `Fold` is the
-same loop with a connection, a store and patience.
+This is the low-level interface: the caller supplies every component, nothing is restarted, and
+every error is raised. `Fold` runs the same loop with a connection, a store and restarts.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ async def watch_applied(
     observers: Sequence[Observer] = (),
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> WatchCursor:
-    """Watch, apply and store until `stop` is set or the watch ends; returns the cursor reached.
+    """Watch, apply and store until `stop` is set or the watch ends; return the cursor reached.
 
-    `cursor` is where to begin if there is no store. Without a store gaps cannot be repaired: they
-    are errors, or with `Repair.none()` what is there is read anew. Everything that ends a watch
-    (`WatchError`, `BucketError`, `StorePoisoned`) is raised after what was received is flushed.
+    `cursor` is the start position if there is no store. Without a store a gap cannot be repaired:
+    it raises an error, or with `Repair.none()` the loop reads all current values again. Errors that
+    end a watch (`WatchError`, `BucketError`, `StorePoisoned`) are raised after received updates are
+    flushed.
     """
     worker = Worker()
     around = LoopContext(exports=exports, heartbeat=heartbeat)

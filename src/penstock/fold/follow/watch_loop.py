@@ -1,11 +1,12 @@
-"""The watch loop: receive, apply, commit, and only then say how far it got.
+"""The watch loop: receive updates, apply them, commit them, then report the cursor.
 
     watcher ──► pending ──► apply (yours) ──► store, data and cursor ──► on_applied
 
-Invariant: a cursor that is stored or reported is behind nothing that was not applied; receiving
-moves none. What the store refused stays in front of what comes next. When several things are ready
-they are served in this order: a stop, the end of a batch's window, an export, the next event; so no
-flood of updates keeps a fold from stopping. Gaps are mended in place (`gaps`), between two watches.
+Invariant: everything up to a stored or reported cursor has been applied; receiving updates does not
+move the cursor. A batch that the store rejected is committed before or with later updates. If
+several events are ready, the loop serves them in this order: stop, end of the batch window, export,
+next watch event; so a flood of updates cannot delay a stop. Gaps are repaired between two watches
+(`resume`). `Supervisor` and `watch_applied` create a loop and call `run` once.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS_FIRST = 0.05
 RETRY_SECONDS_MAX = 2.0
 SETTLED_UPDATES_MIN = 10_000
-"""A fold that took in fewer before it caught up is not settled for it."""
+"""The store is settled after catching up only if the fold received at least this many updates."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,10 +53,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Application(Generic[T]):
-    """What the caller does with updates; without `parse`, `apply` is given the updates themselves.
+    """The caller's functions for updates; without `parse`, `apply` receives the updates themselves.
 
-    `apply` may see a batch again after a crash: it must not mind. What it raises ends the watch, or
-    with `on_error="retry"` is tried again until it succeeds or the loop is stopped.
+    `apply` must be idempotent, because it may receive a batch again after a crash. An exception
+    from it ends the watch; with `on_error="retry"` the loop calls it again until it succeeds or the
+    loop is stopped.
     """
 
     parse: Callable[[KvUpdate], T | None] | None = None
@@ -65,22 +67,22 @@ class Application(Generic[T]):
 
 
 class WatchListener:
-    """Is told how the loop fares, on its thread; does nothing by itself."""
+    """Receives the progress of the loop, on the loop's thread; the base class does nothing."""
 
     def watching(self, anchor: Anchor) -> None:
-        """A watch begins."""
+        """A watch is about to start."""
 
     def received(self, newest: int) -> None:
-        """The log is known to reach this revision."""
+        """The log has at least this revision."""
 
     def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:
-        """The store, if there is one, has these with this cursor."""
+        """The updates are applied and, if there is a store, committed with this cursor."""
 
     def refused(self, error: Exception) -> None:
-        """The store refused a batch, which is kept and tried again."""
+        """The store rejected a batch, which the loop keeps and retries."""
 
     def caught_up(self) -> None:
-        """All that was there when the watch began is applied."""
+        """Everything that existed when the watch started is applied."""
 
     def repairing(self, plan: RepairPlan) -> None:
         """A gap was found."""
@@ -88,20 +90,20 @@ class WatchListener:
 
 @dataclass(slots=True)
 class LoopContext:
-    """What a loop is told from outside, and whom it tells."""
+    """The inputs of a loop (stop, exports, heartbeat) and its listener."""
 
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     exports: Exports | None = None
     listener: WatchListener = field(default_factory=WatchListener)
     heartbeat: float = HEARTBEAT_SECONDS
-    """How often the server is to be heard, in seconds: a watch is made anew after three times."""
+    """Heartbeat interval in seconds; after three missed heartbeats the watch is restarted."""
     rejections: Rejections = field(default_factory=Rejections)
     watch: object | None = None
-    """The watch under way, or the last one."""
+    """The current watch, or the last one."""
 
 
 class FoldLoop(Generic[T]):
-    """One run of a fold, from its beginning until it is stopped or fails."""
+    """One run of a fold, from its start until it is stopped or fails."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class FoldLoop(Generic[T]):
         cursor: WatchCursor = WatchCursor.NONE,
         aside: Aside | None = None,
     ) -> None:
-        """With `aside` the fold is first made what the bucket lists; see `Beginning.mirror`."""
+        """With `aside`, the run starts with a resync; see `Beginning.mirror`."""
         self._aside = aside
         self._watcher = watcher
         self._scope = scope
@@ -130,11 +132,11 @@ class FoldLoop(Generic[T]):
         self._anchor: Anchor | None = None
         self._hydrated = 0
         self._is_listed = False
-        """The watch has brought all that was there; the store may not have it yet."""
+        """The watch has delivered everything that existed; the store may not have it yet."""
         self._pending: Pending[T] = self._nothing_pending()
 
     async def run(self) -> WatchCursor:
-        """Fold until stopped, or the watch ends; the cursor reached. Mends gaps on the way."""
+        """Run until stopped or until the watch ends, repairing gaps; return the cursor reached."""
         while not self._around.stop.is_set():
             try:
                 async with contextlib.AsyncExitStack() as stack:
@@ -147,7 +149,7 @@ class FoldLoop(Generic[T]):
         return self._told
 
     async def _watching(self, stack: contextlib.AsyncExitStack) -> AsyncIterator[WatchEvent]:
-        """A watch that has begun, after whatever had to be mended."""
+        """Repair the fold if necessary, then start a watch and return it."""
         self._anchor = anchor = await self._begin()
         self._around.listener.watching(anchor)
         watch = await stack.enter_async_context(
@@ -163,7 +165,7 @@ class FoldLoop(Generic[T]):
         return watch
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, R]) -> R | None:
-        """Do something that may be broken off anywhere, as a repair may; None if it was."""
+        """Run `work`, which may be cancelled at any point; return None if a stop cancelled it."""
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(self._around.stop.wait())
         try:
@@ -175,7 +177,7 @@ class FoldLoop(Generic[T]):
                 await asyncio.wait({working})
         return None if working.cancelled() else working.result()
 
-    # -- beginning
+    # -- start
 
     async def _begin(self) -> Anchor:
         self._pending = self._nothing_pending()
@@ -220,7 +222,7 @@ class FoldLoop(Generic[T]):
         )
 
     async def _fold_in(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
-        """Updates of a repair: through the same hands, under a cursor of their own."""
+        """Parse, apply and commit the updates of a repair with the given cursor."""
         assert self._committer is not None
         self._pending.receive(updates, 0.0)
         await self._apply()
@@ -237,7 +239,7 @@ class FoldLoop(Generic[T]):
         try:
             await self._serve_until_stopped(events, bells)
         except asyncio.CancelledError:
-            # As a stop, but within bounds: what was received is applied, and the cancel goes on.
+            # Flush received updates as for a stop, but with a time limit; then re-raise the cancel.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await self._flush()
@@ -264,7 +266,7 @@ class FoldLoop(Generic[T]):
                 return
 
     async def _wait(self, events: Arrivals, bells: list[asyncio.Task[Any]]) -> None:
-        """Until anything is ready; no more is asked for while the store refuses what is here."""
+        """Wait until something is ready; request no events while held back by a failing store."""
         waited: set[asyncio.Future[Any]] = {*bells}
         if not self._is_held_back:
             waited.add(events.next())
@@ -280,7 +282,7 @@ class FoldLoop(Generic[T]):
         return failing and self._pending.is_full
 
     async def _take(self, events: Arrivals) -> bool:
-        """What the watch brought; False if it has ended."""
+        """Process the received events; return False if the watch has ended."""
         try:
             arrived = events.take()
         except Exception:
@@ -321,7 +323,7 @@ class FoldLoop(Generic[T]):
             await self._go_live()
 
     async def _go_live(self) -> None:
-        """Once: the store has all that was there when the watch began."""
+        """Report the catch-up, once, when the store has everything the watch listed."""
         if not self._is_listed or self._pending.is_caught_up:
             return
         if self._committer is not None and self._hydrated >= SETTLED_UPDATES_MIN:
@@ -331,7 +333,7 @@ class FoldLoop(Generic[T]):
         self._pending.is_caught_up = True
         self._around.listener.caught_up()
 
-    # -- applying
+    # -- applying and committing
 
     async def _flush(self) -> None:
         pending = self._pending
@@ -356,7 +358,7 @@ class FoldLoop(Generic[T]):
         await self._go_live()
 
     def _refused(self) -> None:
-        """The store did not take the batch: it is tried again after a while."""
+        """Schedule a retry of a batch that the store rejected."""
         committer = self._committer
         assert committer is not None
         assert committer.error is not None
@@ -364,7 +366,7 @@ class FoldLoop(Generic[T]):
         self._around.listener.refused(committer.error)
 
     async def _apply(self) -> None:
-        """The application's turn; its batch is done with when it returns."""
+        """Pass the batch to the application's `apply`, and clear it when `apply` returns."""
         apply, batch = self._application.apply, self._pending.batch
         if apply is None or not batch:
             return

@@ -1,16 +1,16 @@
-"""Writes that are queued while the server is out of reach, and sent when it is not.
+"""Queues writes on disk and sends them to the bucket when the server is reachable.
 
     ticket = await fold.outbox.put("customer.7", b"...")      # durable when it returns
     outcome = await fold.outbox.outcome(ticket, timeout=30)   # applied, superseded or rejected
 
 Every write is a compare-and-set on the version the fold held when it was queued, so it never
-overwrites what it did not know; nothing is merged. Invariant: a write is applied at most once, also
-if the process is killed between sending and writing down the outcome. Three things see to that: the
-version expected, the message id, by which the server recognises a write that is sent again within
-its duplicate window, and the id in the newest record of the key. A write that was applied, then
-overwritten by another client, and then asked about after the window is reported as superseded.
+overwrites an unknown value; nothing is merged. Invariant: a write is applied at most once, even if
+the process is killed between sending it and storing its outcome. Three mechanisms ensure this: the
+expected version; the message id, by which the server recognises a repeated write within its
+duplicate window; and the message id in the newest record of the key. A write that was applied, then
+overwritten by another client, and then sent again after the window is reported as superseded.
 
-Writes go out in the order they were made. One that cannot be sent holds up the others.
+Writes are sent in the order they were queued. A write that cannot be sent blocks the later ones.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ log = logging.getLogger(__name__)
 
 
 class KvOnce(Protocol):
-    """Writes that the server recognises when they are sent again."""
+    """A writer whose repeated writes the server recognises."""
 
     async def write_once(
         self, key: str, value: bytes, *, op: Op, expected: int, message_id: str
     ) -> VersionToken:
-        """`RevisionMismatch` if the key has another version."""
+        """Write a key at version `expected`; raise `RevisionMismatch` if it has another one."""
         ...
 
     async def last_write(self, key: str) -> LastWrite | None:
-        """The newest record of a key; None if there is none."""
+        """Return the newest record of a key; None if there is none."""
         ...
 
 
 class Outbox:
-    """Of one event loop; `open` starts sending, `close` stops it and keeps what waits."""
+    """The outbox of a fold: `open` starts sending, `close` stops it and keeps waiting writes.
+    Use from one event loop."""
 
     def __init__(
         self,
@@ -67,10 +68,10 @@ class Outbox:
         self._done = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
-        """Beside the cancel, which a client that is connecting may swallow."""
+        """Needed in addition to the cancel, which a connecting client may swallow."""
         self._pause = PAUSE_SECONDS_FIRST
         self.error: Exception | None = None
-        """Why the first write that waits could not be sent; None if it was not tried or is out."""
+        """Why the first waiting write could not be sent; None if it was not tried or was sent."""
 
     def open(self) -> None:
         self._task = asyncio.create_task(self._send_all(), name="fold outbox")
@@ -86,8 +87,8 @@ class Outbox:
         await asyncio.to_thread(self._file.close)
 
     async def put(self, key: str, value: bytes, *, expected: VersionToken | None = None) -> int:
-        """Queue a write; its ticket. By default it expects what the fold has now, or the write of
-        the key that was queued before. `VersionToken.of(0)` expects no value."""
+        """Queue a write and return its ticket. By default it expects the fold's current version, or
+        the result of the key's previous queued write. `VersionToken.of(0)` expects no value."""
         return await self._add(key, Op.PUT, value, expected)
 
     async def delete(self, key: str, *, expected: VersionToken | None = None) -> int:
@@ -99,9 +100,9 @@ class Outbox:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - another error than a plain one
     ) -> Outcome:
-        """Wait until a write is sent and return what became of it; `WaitTimeout` if it waits on.
+        """Wait until a write is sent and return its outcome; raise `WaitTimeout` after `timeout`.
 
-        Outcomes are remembered over restarts, the last `OUTCOMES_MAX` of them.
+        The last `OUTCOMES_MAX` outcomes are stored and survive restarts.
         """
         waiting = asyncio.timeout(timeout)
         try:
@@ -120,7 +121,7 @@ class Outbox:
             raise WaitTimeout(f"write {ticket} waits in the outbox{why}") from None
 
     async def waiting(self) -> list[QueuedWrite]:
-        """Writes without an outcome, in the order they will be sent."""
+        """Return the writes without an outcome, in the order they will be sent."""
         return await asyncio.to_thread(self._file.waiting)
 
     # -- sending
@@ -163,7 +164,7 @@ class Outbox:
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
 
     async def _send(self, write: QueuedWrite) -> Outcome:
-        """What became of a write; raises if that cannot be said yet."""
+        """Send a write and return its outcome; raise if the outcome is still unknown."""
         expected = write.expected
         if write.after is not None:
             before = await asyncio.to_thread(self._before, write.after)
@@ -180,7 +181,7 @@ class Outbox:
                 return Outcome(WriteResult.APPLIED, VersionToken.of(last.revision))
             if expected or last is None or not last.is_removal:
                 return Outcome(WriteResult.SUPERSEDED, reason=error.reason)
-        # No value was expected, and there is none: only the marker of a delete.
+        # The write expects no value, and the key has none: its newest record is a delete marker.
         try:
             return await self._once(writer, write, last.revision, message_id)
         except RevisionMismatch as error:
@@ -197,7 +198,7 @@ class Outbox:
             if not error.is_final:
                 raise
             return Outcome(WriteResult.REJECTED, reason=error.reason)
-        except ValueError as error:  # a key that no subject can be
+        except ValueError as error:  # the key is not valid in a subject
             return Outcome(WriteResult.REJECTED, reason=str(error))
         return Outcome(WriteResult.APPLIED, version)
 

@@ -1,8 +1,9 @@
-"""Artifacts in a store of objects: put there, published, fetched, and tidied up.
+"""Publishes artifacts in an object store, fetches them, and prunes old payloads.
 
-A payload is uploaded first and lies under a name of its own; then the pointer is swapped, on the
-condition that nobody else did meanwhile, and only forward. So whatever dies when, the pointer names
-an artifact that is there in full. What is fetched is checked before it is shown under its name.
+Invariant: the pointer always names a complete artifact, even if a process is killed at any time. A
+publisher uploads the payload under a unique name first. Then it swaps the pointer with a
+conditional write, and only to a newer artifact. A download is verified before it is renamed to its
+destination.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ if TYPE_CHECKING:
 
 SWAP_ATTEMPTS_MAX = 8
 FETCH_ATTEMPTS_MAX = 3
-"""How often a fetch begins again because a newer artifact took the place of the one it read."""
+"""Attempts of a fetch, which starts again if a newer artifact replaces the one it reads."""
 
 
 class ArtifactTransport:
-    """Artifacts by key, a name that may contain `/`; each key has one that is the newest."""
+    """Artifacts by key, a name that may contain `/`; each key has one newest artifact."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     async def manifest(self, key: str) -> Manifest | None:
-        """That of the newest artifact, or None; `ArtifactInvalid` if it cannot be read."""
+        """Return the manifest of the newest artifact, or None; `ArtifactInvalid` if unreadable."""
         seen = await self._pointer(key)
         return None if seen is None else decode_manifest(seen.body)
 
     async def keys(self, under: str = "") -> list[str]:
-        """The keys that have an artifact, directly below a name, or below none."""
+        """Return the keys of artifacts directly below `under`, or at the top level."""
         suffix = pointer_path("x").removeprefix("x")
         prefix = f"{under}/" if under else ""
         found = [
@@ -67,7 +68,7 @@ class ArtifactTransport:
     async def upload(
         self, key: str, artifact: Path | str, *, progress: Progress = unheard
     ) -> PublishOutcome:
-        """Put an artifact there and publish it, unless a newer one is published."""
+        """Upload an artifact and publish it, unless a newer one is already published."""
         artifact = Path(artifact)
         pointer = await asyncio.to_thread(_read_manifest, artifact)
         manifest = decode_manifest(pointer)
@@ -83,7 +84,7 @@ class ArtifactTransport:
     async def download(
         self, key: str, dest: Path | str, *, progress: Progress = unheard
     ) -> Manifest:
-        """Make the newest artifact appear at `dest`, all of it checked."""
+        """Download the newest artifact, verify it, and rename it to `dest`."""
         dest = Path(dest)
         check_free(dest)
         with staged_beside(dest) as stage:
@@ -93,9 +94,10 @@ class ArtifactTransport:
         return decode_manifest(pointer)
 
     async def prune(self, key: str, *, grace: float) -> int:
-        """Delete payloads that can never be published again; how many there were.
+        """Delete payloads that can never be published again; return their number.
 
-        `grace`, in seconds, is how long somebody may take to fetch what was the newest.
+        `grace`, in seconds, is how long a reader may take to fetch a payload that is no longer the
+        newest.
         """
         seen = await self._pointer(key)
         pointer = None if seen is None else seen.body
@@ -125,7 +127,7 @@ class ArtifactTransport:
         raise TransportError(f"lost {SWAP_ATTEMPTS_MAX} races for the pointer", path=key)
 
     async def _fetch(self, key: str, tar: Path, progress: Progress) -> bytes:
-        """Fetch the payload of the newest artifact; the pointer it belongs to."""
+        """Fetch the payload of the newest artifact; return the pointer it belongs to."""
         before: bytes | None = None
         for _ in range(FETCH_ATTEMPTS_MAX):
             seen = await self._pointer(key)
@@ -143,7 +145,7 @@ class ArtifactTransport:
 
 
 class PublishedArtifact:
-    """The newest artifact of one key, as a source that folds can be made and mended from."""
+    """The newest artifact of one key, as an `ArtifactSource` for bootstrap and repair."""
 
     def __init__(
         self, transport: ArtifactTransport, key: str, *, progress: Progress = unheard
@@ -166,10 +168,10 @@ def transport_for(
     allow_non_atomic_pointer: bool = False,
     **options: Any,
 ) -> ArtifactTransport:
-    """The transport over a directory, `file://`, `s3://`, `gs://`, `az://` or `memory:///`.
+    """Return the transport for a directory, `file://`, `s3://`, `gs://`, `az://` or `memory:///`.
 
     `options` are those of `obstore.store.from_url`: credentials, `endpoint`, `client_options`.
-    ValueError for a URL or an option that means nothing there.
+    ValueError for an unsupported URL or option.
     """
     scheme, _, path = url.partition("://")
     if not path and scheme == url:
@@ -188,7 +190,7 @@ def transport_for(
 
 
 def artifact_at(url: str, *, progress: Progress = unheard, **options: Any) -> PublishedArtifact:
-    """The artifact a URL names: its last part is the key, what comes before is the transport's."""
+    """Return the artifact that a URL names: the last part is the key, the rest the transport."""
     place, slash, key = url.rstrip("/").rpartition("/")
     if not key or ("://" in url and (not place or place.endswith("/"))):
         raise ValueError(f"{url!r} names no artifact: a place, then '/', then its key")

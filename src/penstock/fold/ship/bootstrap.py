@@ -1,7 +1,8 @@
-"""A new machine begins with the newest artifact, not with the whole history of a bucket.
+"""Creates a store from the newest artifact, so that a new machine need not read the whole bucket.
 
-The artifact is fetched beside the destination, checked, made a store, and gone again; the store
-then follows the bucket from its cursor. Nothing that is there is overwritten.
+The artifact is fetched into a temporary directory beside the destination, verified, imported as a
+store, and deleted. The store can then follow the bucket from its cursor. An existing destination is
+never overwritten.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ async def bootstrap(
     scope: Scope | None = None,
     **options: object,
 ) -> _Store:
-    """Make a store of `kind` at `dest` out of the newest artifact, and open it with `options`.
+    """Create a store of `kind` at `dest` from the newest artifact, and open it with `options`.
 
-    With a `scope` it has that part of the artifact alone.
+    With a `scope`, the store contains only the keys in scope.
     """
     dest = Path(dest)
     check_free(dest)

@@ -1,8 +1,8 @@
-"""Where a fold gets a whole copy of itself: to begin with, or after the bucket forgot too much.
+"""Sources of artifacts, from which a fold starts or is repaired after the bucket dropped records.
 
-`ArtifactSource` is all that repair and bootstrap ask for; object stores have one, and so does a
-directory. What a source hands out is not trusted: importing checks every byte. Calls may raise
-`ArtifactInvalid`, or whatever their transport raises; nothing is retried here.
+`ArtifactSource` is the interface that repair and bootstrap use; `PublishedArtifact` implements it
+for object stores, `LocalArtifacts` for a directory. Artifacts are not trusted: the import verifies
+every byte. Calls may raise `ArtifactInvalid` or the errors of the transport; nothing is retried.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class ArtifactSource(Protocol):
     """The newest artifact of a fold."""
 
     async def latest(self) -> Manifest | None:
-        """Its manifest, without fetching it; None if there is none."""
+        """Return the manifest without fetching the artifact; None if there is none."""
         ...
 
     async def fetch(self, dest: Path) -> Manifest:
-        """Put the artifact at `dest`, which does not exist; `ArtifactInvalid` if there is none."""
+        """Fetch the artifact to `dest`, which must not exist; `ArtifactInvalid` if none exists."""
         ...
 
 
 class LocalArtifacts:
-    """A directory that is an artifact, or that holds some: then the one with the highest rank."""
+    """A directory that is an artifact, or contains artifacts; the highest cursor rank wins."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
@@ -52,7 +52,7 @@ class LocalArtifacts:
 
     def _newest(self) -> tuple[Path, Manifest] | None:
         beneath = sorted(self._path.iterdir()) if self._path.is_dir() else []
-        # What is being made or was left behind half made is hidden; so it is no artifact.
+        # Unfinished artifacts are in hidden directories.
         shown = [path for path in (self._path, *beneath) if not path.name.startswith(".")]
         found = [(path, read_manifest(path)) for path in shown if (path / MANIFEST_FILE).is_file()]
         return max(found, key=lambda one: one[1].cursor.rank, default=None)

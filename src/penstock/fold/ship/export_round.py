@@ -1,9 +1,9 @@
-"""One of many makes an artifact and publishes it: the round that a fleet of folds repeats.
+"""Export rounds of a fleet: one member at a time creates an artifact and publishes it.
 
-Whoever wins the lease exports, uploads, and tidies up; what it exported is gone from its disk at
-the end of every path, since an artifact may pin the space of files the store has long replaced. A
-round that fails gives its lease back. One that was overtaken is done: a newer artifact is there.
-`repeat_rounds` is for every member of the fleet alike; they need not know of each other.
+The member that wins the lease exports, uploads and prunes. It always deletes its local artifact at
+the end of the round, because an artifact may pin disk space of files the store has replaced. A
+failed round releases its lease. A round that finds a newer published artifact counts as done. Every
+member runs `repeat_rounds`; members need no knowledge of each other.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from penstock.fold.ship.pointer import PublishOutcome
 
 GRACE_ROUNDS = 4
-"""For how many rounds a payload stays that is no longer the newest: somebody may be fetching it."""
+"""Number of rounds for which an outdated payload is kept, because a reader may be fetching it."""
 ASKED_PER_ROUND = 4
-"""How often everyone asks for the lease while it runs, so that the next round begins soon."""
+"""Lease attempts of each member per round, so that the next round starts soon after it is due."""
 
 log = logging.getLogger(__name__)
 
 
 class Exporter(Protocol):
-    """What exports: a running fold, between two of its batches."""
+    """Creates artifacts: a running fold, between two batches."""
 
     async def export_to(self, dest: Path, *, form: str | None = None) -> Manifest: ...
 
 
 class ExportRound(Struct, frozen=True):
-    """What came of a round."""
+    """The result of a round."""
 
     manifest: Manifest
     outcome: PublishOutcome
@@ -61,9 +61,9 @@ async def export_round(
     form: str | None = None,
     progress: Progress = unheard,
 ) -> ExportRound | None:
-    """Export and publish, if nobody else does so within these `ttl` seconds; None if one does.
+    """Export and publish if this member wins the lease for `ttl` seconds; None if it does not.
 
-    `scratch` is a directory on the file system of the fold, so that files can be linked.
+    `scratch` is a directory on the file system of the fold, so that files can be hard-linked.
     """
     guard = await lease.try_acquire(ttl)
     if guard is None:
@@ -74,7 +74,7 @@ async def export_round(
             manifest = await exports.export_to(stage / "artifact", form=form)
             outcome = await transport.upload(key, stage / "artifact", progress=progress)
     except BaseException:
-        # Also when cancelled: then the last that is done is to let others begin.
+        # Also after a cancel: release the lease so that another member can start.
         await asyncio.shield(guard.abandon())
         raise
     await guard.complete(manifest.cursor)
@@ -93,9 +93,9 @@ async def repeat_rounds(
     *,
     form: str | None = None,
 ) -> NoReturn:
-    """Have a round about every `ttl` seconds, whoever makes it, until cancelled.
+    """Take part in a round about every `ttl` seconds, until cancelled.
 
-    A round that fails is logged, and there is another.
+    A failed round is logged and retried.
     """
     while True:
         try:
@@ -105,13 +105,13 @@ async def repeat_rounds(
         else:
             if done is not None:
                 log.info("artifact key=%s rank=%d %r", key, done.manifest.cursor.rank, done.outcome)
-        # Never all at the same moment: they may have been started together.
+        # Jitter, because the members may have been started together.
         await asyncio.sleep(ttl / ASKED_PER_ROUND * random.uniform(0.5, 1.5))
 
 
 async def _tidied(transport: ArtifactTransport, key: str, grace: float) -> int:
     try:
         return await transport.prune(key, grace=grace)
-    except FoldStoreError as error:  # the next round comes
+    except FoldStoreError as error:  # the next round prunes again
         log.warning("old payloads remain key=%s: %s", key, error)
         return 0

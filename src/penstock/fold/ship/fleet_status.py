@@ -1,10 +1,10 @@
-"""Many copies of one bucket, and whether they agree: each node tells a status bucket how it fares.
+"""Compares the folds of one bucket on many nodes: each node publishes its status to a bucket.
 
-    <bucket>.<node>   NodeStatus in JSON, written anew every time
+    <bucket>.<node>   NodeStatus in JSON, overwritten by each report
 
-`fleet` reads them all and compares digests at revisions that several nodes know exactly. Two
-digests for one revision mean that copies differ: somebody should look. Nodes that only lag are not
-accused of anything. Times are those of the nodes' own clocks.
+`fleet` reads all reports. `Fleet.disagreements` compares digests at revisions that several nodes
+know exactly: two digests for one revision mean that folds differ, and an operator should
+investigate. A node that only lags does not count as different. Times are from the nodes' clocks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PUBLISH_SECONDS = 15.0
 REJECTED_TOLD_MAX = 100
-"""How many keys a node names that it cannot read; it tells the count of all."""
+"""Maximum number of undecodable keys in a report; the report also contains the full count."""
 COMPARED_AT_ONCE = 1_000
 DIFFERENT_TOLD_MAX = 100
 _OUTSIDE_KEYS = re.compile(r"[^-_=a-zA-Z0-9]")
@@ -46,24 +46,24 @@ log = logging.getLogger(__name__)
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of its fold."""
+    """The report of a node about its fold."""
 
     node: str
     bucket: str
     at: float
-    """When it said so, in seconds since 1970."""
+    """Time of the report, in seconds since 1970."""
     state: str = ""
     cursor: int = 0
     lag: int = 0
     digest: DigestReport = DigestReport()
     rejected: tuple[str, ...] = ()
-    """Keys whose values it cannot read, the first of them."""
+    """Keys whose values the node cannot decode; at most `REJECTED_TOLD_MAX`."""
     rejected_count: int = 0
     error: str = ""
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """At `revision` nodes that should hold the same do not: digests, and who has which."""
+    """Nodes with different digests at `revision`: `holders` maps each digest to its nodes."""
 
     bucket: str
     revision: int
@@ -71,12 +71,12 @@ class Disagreement(msgspec.Struct, frozen=True):
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """All nodes that told of themselves, by bucket and name."""
+    """All nodes that published a report, sorted by bucket and name."""
 
     nodes: tuple[NodeStatus, ...]
 
     def disagreements(self) -> list[Disagreement]:
-        """The newest revision of each bucket, log and scope at which digests differ."""
+        """Return, per bucket, log, scope and `keep`, the newest revision with different digests."""
         found = []
         for group in _comparable(self.nodes):
             told = _told_by_revision(group)
@@ -88,26 +88,26 @@ class Fleet(msgspec.Struct, frozen=True):
         return found
 
     def silent(self, now: float, seconds: float) -> list[NodeStatus]:
-        """Nodes that were not heard of for so long."""
+        """Return the nodes whose last report is older than `seconds`."""
         return [node for node in self.nodes if now - node.at > seconds]
 
     def rejecting(self) -> list[NodeStatus]:
-        """Nodes that cannot read everything they were sent."""
+        """Return the nodes that cannot decode some values."""
         return [node for node in self.nodes if node.rejected_count]
 
 
 class BucketComparison(msgspec.Struct, frozen=True):
-    """A fold beside its bucket. `agree` is None if the bucket changed while it was read."""
+    """A fold compared with its bucket. `agree` is None if the bucket changed meanwhile."""
 
     agree: bool | None
     differing: tuple[str, ...] = ()
-    """Keys the fold lacks or has otherwise, the first of them."""
+    """Keys that the fold lacks or has with another value; at most `DIFFERENT_TOLD_MAX`."""
     extra: int = 0
-    """Entries of the fold that the bucket does not have; a bucket may forget on its own."""
+    """Number of entries that the bucket does not have; it may have evicted them."""
 
 
 def status_of(fold: Fold, node: str, *, now: float) -> NodeStatus:
-    """What a fold says of itself, with the digest and the quarantine attached to its store."""
+    """Return the status of a fold, with the digest and quarantine attached to its store."""
     status = fold.status()
     report, count = DigestReport(), 0
     rejected: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def status_of(fold: Fold, node: str, *, now: float) -> NodeStatus:
 
 
 async def publish(writer: KvWriter, status: NodeStatus) -> None:
-    """Tell how a node fares."""
+    """Publish the report of a node."""
     await writer.put(_key(status.bucket, status.node), msgspec.json.encode(status))
 
 
@@ -144,7 +144,7 @@ async def keep_publishing(
     seconds: float = PUBLISH_SECONDS,
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Tell every so often, until cancelled. What cannot be told now is told the next time."""
+    """Publish a report every `seconds`, until cancelled; a failed one is logged and skipped."""
     while True:
         try:
             status = await asyncio.to_thread(status_of, fold, node, now=clock())
@@ -155,7 +155,7 @@ async def keep_publishing(
 
 
 async def fleet(reader: KvReader, bucket: str = "") -> Fleet:
-    """Everybody who folds a bucket, or anything."""
+    """Read the reports of all nodes, or of those that replicate `bucket`."""
     nodes = []
     async for entry in reader.scan(f"{_name(bucket)}." if bucket else ""):
         try:
@@ -173,10 +173,10 @@ async def compare_with_bucket(
     prefixes: tuple[str, ...] = ("",),
     keep: Keep | None = None,
 ) -> BucketComparison:
-    """Read the bucket and see whether the fold holds the same, as long as neither changes.
+    """Read the bucket and compare it with the fold; neither should change meanwhile.
 
-    `keep` is what the fold was opened with. Of a fold that keeps a part of its values, without the
-    function that says which, keys and versions alone are compared, and no key counts as missing.
+    `keep` is the rule the fold was opened with. If the fold has a `keep` rule and none is passed,
+    only keys and versions are compared, and a key that the fold lacks is not a difference.
     """
     watcher = bucket.watcher()
     if watcher is None:
@@ -197,7 +197,7 @@ async def compare_with_bucket(
 
 
 async def digest_of_bucket(bucket: KvStore, *, prefixes: tuple[str, ...] = ("",)) -> str:
-    """The digest a fold of the bucket has, if the bucket does not change meanwhile."""
+    """Return the digest of a complete fold of the bucket; the bucket must not change meanwhile."""
     terms, total = Terms(), 0
     for prefix in prefixes:
         async for entry in bucket.reader().scan(prefix):
@@ -206,7 +206,7 @@ async def digest_of_bucket(bucket: KvStore, *, prefixes: tuple[str, ...] = ("",)
 
 
 def digest_of_artifact(artifact: Path | str) -> tuple[WatchCursor, str]:
-    """The cursor and the digest of an artifact, every byte of which is verified on the way."""
+    """Verify an artifact and return its cursor and digest."""
     kind = backend_of(read_manifest(artifact).backend)
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -216,7 +216,7 @@ def digest_of_artifact(artifact: Path | str) -> tuple[WatchCursor, str]:
 
 
 class _BucketWalk:
-    """Entries of a bucket held beside those of a fold, some at a time."""
+    """Compares the entries of a bucket with those of a fold, a page at a time."""
 
     def __init__(self, store: SnapshotReader, keep: Keep | None) -> None:
         self._keep = keep
@@ -260,7 +260,7 @@ def _key(bucket: str, node: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A name as one token of a key."""
+    """Return a name as a single token of a key."""
     return _OUTSIDE_KEYS.sub("_", text)
 
 

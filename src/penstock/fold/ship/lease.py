@@ -1,9 +1,10 @@
-"""Who of many makes the next artifact: one key of a bucket, won for a time by a conditional write.
+"""The export lease: a key in a bucket that one member acquires for a time by a conditional write.
 
-The lease only spares work: two that export at once do no harm, since the pointer decides what is
-published. So clocks need not agree, and a lease whose holder died simply runs out. Its time is the
-period of the rounds: it stays when a round is done, and says what was exported. Its value is the
-same JSON, byte by byte, as that of the Rust crate, so both can share one.
+The lease only avoids duplicate work. Two simultaneous exports do no harm, because the pointer
+decides which artifact is published. So clocks need not agree, and the lease of a dead holder simply
+expires. The lease time is the period of the rounds: after a completed round the record stays until
+it expires and contains the exported cursor. The value is byte-for-byte the JSON of the Rust crate,
+so both implementations can share a lease.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of the key: who has, or had, the round. Times in seconds since 1970."""
+    """The value of the key: the current or last holder. Times are in seconds since 1970."""
 
     holder_id: str
     acquired_at_unix: int
@@ -39,7 +40,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def decode_record(value: bytes) -> LeaseRecord | None:
-    """None if it cannot be read: somebody else may then have the lease."""
+    """Decode a record; None if it is unreadable, in which case the lease counts as free."""
     try:
         return msgspec.json.decode(value, type=LeaseRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -47,7 +48,7 @@ def decode_record(value: bytes) -> LeaseRecord | None:
 
 
 class ExportLease:
-    """The lease on `key`, as seen by one that calls itself `holder_id`."""
+    """The lease on `key`, for the member with the name `holder_id`."""
 
     def __init__(
         self,
@@ -68,14 +69,14 @@ class ExportLease:
         self._now = now
 
     async def try_acquire(self, ttl: float) -> LeaseGuard | None:
-        """Win the round that lasts `ttl` seconds; None if another has it."""
+        """Acquire the lease for `ttl` seconds; None if another member holds it."""
         now = int(self._now())
         record = LeaseRecord(self._holder_id, now, now + int(ttl))
         try:
             return self._guard(record, await self._writer.create(self._key, record.encode()))
         except AlreadyExists:
             pass
-        # As it is: a lease that was given back is the marker of a delete.
+        # `entry` also returns delete markers: a released lease is one.
         entry = await self._reader.entry(self._key)
         if entry is None:
             return None
@@ -89,7 +90,7 @@ class ExportLease:
         return self._guard(record, version)
 
     async def current(self) -> LeaseRecord | None:
-        """What the key says of the last round; None if there was none, or it was given back."""
+        """Return the record of the last round; None if there was none or it was released."""
         entry = await self._reader.get(self._key)
         if entry is None:
             return None
@@ -103,7 +104,8 @@ class ExportLease:
 
 
 class LeaseGuard:
-    """A round that was won. End it with `complete` or `abandon`, else others wait it out."""
+    """An acquired lease. End it with `complete` or `abandon`; otherwise it blocks other members
+    until it expires."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class LeaseGuard:
         self._ended = False
 
     async def complete(self, cursor: WatchCursor) -> None:
-        """Tell what was exported. The lease runs on: the round is only over with its time."""
+        """Record the exported cursor. The lease stays until it expires, which ends the round."""
         self._ended = True
         self.record = msgspec.structs.replace(
             self.record,
@@ -136,7 +138,7 @@ class LeaseGuard:
             self._note(f"is done, but not told: {error}")
 
     async def abandon(self) -> None:
-        """Give the round back, so that anybody can begin one at once."""
+        """Release the lease, so that any member can start a round at once."""
         self._ended = True
         try:
             await self._writer.delete_if(self._key, self._version)

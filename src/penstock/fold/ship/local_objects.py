@@ -1,8 +1,8 @@
-"""Objects as plain files below a directory, written so that a power cut leaves whole ones.
+"""Objects as plain files below a directory; a power cut leaves only complete files.
 
-The pointer is swapped under a lock of the operating system on a file beside it, which goes with the
-process that holds it: nobody has to guess whether a lock that lies around is still meant. Works
-between processes and containers of one machine, and where the file system's locks reach.
+The pointer is swapped under an operating system lock on a file beside it. The lock ends with the
+process that holds it, so there are no stale locks. This works between processes and containers of
+one machine, and on shared file systems that support such locks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOCK_RETRY_SECONDS = 0.005
 
 
 class LocalObjects:
-    """`Objects` below `root`, which is made when something is put there."""
+    """`Objects` below `root`, which is created by the first write."""
 
     def __init__(self, root: Path, *, bounds: Bounds | None = None) -> None:
         self._root = root
@@ -99,7 +99,7 @@ class LocalObjects:
 
 
 def _make_directory(directory: Path) -> None:
-    """Make it and those above it, durably."""
+    """Create a directory and its parents, durably."""
     if directory.is_dir():
         return
     _make_directory(directory.parent)
@@ -119,7 +119,7 @@ def _read(path: Path, size_max: int) -> Seen | None:
 
 
 async def _copy(source: Path, target: Path, progress: Progress) -> None:
-    """Make a synced copy, in a thread; progress is told on the loop."""
+    """Make a synced copy in a thread; call `progress` on the event loop."""
     loop = asyncio.get_running_loop()
 
     def told_on_loop(done: int, total: int) -> None:

@@ -1,8 +1,9 @@
-"""What the transport needs of a store of objects, and the time and size it allows for it.
+"""The object store interface that the transport uses, and its time and size limits.
 
-A path is relative, with `/`. An object appears whole or not at all. `swap` is the one conditional
-write: of several that saw the same object, one succeeds. Failures are `TransportError`, an object
-that is not there where one must be is `ObjectMissing`; other exceptions do not come out.
+Paths are relative and use `/`. An object appears complete or not at all. `swap` is the only
+conditional write: of several callers that saw the same object, one succeeds. A failed request
+raises `TransportError`, a missing object `ObjectMissing`, and a failed access to a local file
+`StoreIOError`; `read` raises `ArtifactInvalid` for an oversized object.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PART_BYTES = 8 * 1024 * 1024
-"""What one request carries of a payload."""
+"""Size of the part of a payload that one request transfers."""
 PARTS_IN_FLIGHT = 8
 REQUEST_SECONDS = 30.0
-"""How long one request, or one part, may take."""
+"""Time limit of one request or one part."""
 FINISH_SECONDS = REQUEST_SECONDS * PARTS_IN_FLIGHT
-"""How long the last parts of an upload and its completion may take together."""
+"""Time limit of the last parts of an upload and its completion together."""
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes are done, of how many."""
+"""Called with the bytes done and the total bytes."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Seconds after which waiting is given up."""
+    """Time limits in seconds."""
 
     request: float = REQUEST_SECONDS
     finish: float = FINISH_SECONDS
 
 
 class Seen(Struct, frozen=True):
-    """An object as it was read, with what tells it from a later one."""
+    """An object as it was read; `tag` (ETag, version) identifies this version of it."""
 
     body: bytes
     tag: tuple[str | None, str | None] = (None, None)
@@ -53,29 +54,29 @@ class Objects(Protocol):
     """A store of objects."""
 
     async def read(self, path: str, size_max: int) -> Seen | None:
-        """A small object; None if there is none. `ArtifactInvalid` if it is longer."""
+        """Return a small object; None if missing, `ArtifactInvalid` if longer than `size_max`."""
         ...
 
     async def swap(self, path: str, body: bytes, seen: Seen | None) -> bool:
-        """Write if the object is still the one seen, or still absent; False if it is not."""
+        """Write if the object is still `seen`, or still absent; return False otherwise."""
         ...
 
     async def upload(self, path: str, file: Path, progress: Progress) -> None:
-        """Put a file there, in place of what is there."""
+        """Upload a file, replacing an existing object."""
         ...
 
     async def download(self, path: str, file: Path, progress: Progress) -> None:
-        """Write an object to a file."""
+        """Download an object to a file."""
         ...
 
     def listed(self, directory: str) -> AsyncIterator[ListedObject]:
-        """The objects directly in a directory; none if it does not exist."""
+        """Yield the objects directly in a directory; none if it does not exist."""
         ...
 
     async def delete(self, path: str) -> None:
-        """One that is gone already is no failure."""
+        """Delete an object; a missing object is not an error."""
         ...
 
 
 def unheard(done: int, total: int) -> None:
-    """The progress nobody asked for."""
+    """Ignore progress; the default callback."""

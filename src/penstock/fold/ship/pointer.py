@@ -1,9 +1,10 @@
-"""Where a published artifact lies, and the two rules that keep what is published whole.
+"""The names of published objects, and the two rules that keep the published artifact complete.
 
-The pointer is one small object: the bytes of the newest artifact's manifest, from which the name of
-its payload follows. It never goes back (`newer_than`), and a payload that could still become its
-target is never deleted (`prunable`). Both are decided here on values alone, so that a model can try
-every order of events; whoever reads and writes the objects keeps to what is said here.
+The pointer is one small object: the bytes of the newest artifact's manifest, which determine the
+name of its payload. The pointer never moves to an older artifact (`newer_than`), and a payload that
+could still become its target is never deleted (`prunable`). Both functions are pure, so that a
+model can test every order of events. `ArtifactTransport` reads and writes the objects and must
+follow both rules.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ if TYPE_CHECKING:
 
 POINTER_BYTES_MAX = 1024 * 1024
 DIGEST_BYTES = 8
-"""How much of a manifest's BLAKE3 is in the name of its payload."""
-#: What other implementations write as it is; anything else they would write percent-encoded.
+"""Number of bytes of the manifest's BLAKE3 in the name of its payload."""
+#: Characters that other implementations write unchanged; they percent-encode all others.
 _KEY = re.compile(r"[\w!$&'()+,\-.:;=@ ]+(/[\w!$&'()+,\-.:;=@ ]+)*", re.ASCII)
-#: A payload, or what a killed upload left beside where one was to be.
+#: A payload, or the temporary file of an interrupted upload beside it.
 _PAYLOAD = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.tar([.#][^/]*)?")
 
 
 class Published(Struct, frozen=True):
-    """The artifact is now the newest: its payload is there and the pointer names it."""
+    """The artifact is now the newest: its payload is uploaded and the pointer names it."""
 
 
 class Superseded(Struct, frozen=True):
-    """A newer artifact is published, and stays so. Nothing is lost: others were faster."""
+    """A newer artifact was already published and stays. This is not an error."""
 
     cursor: WatchCursor
-    """That of the newer one."""
+    """The cursor of the newer artifact."""
 
 
 PublishOutcome = Published | Superseded
 
 
 def check_key(key: str) -> str:
-    """The key as it is; ValueError if it does not name the same objects everywhere."""
+    """Return the key; ValueError if implementations would map it to different object names."""
     parts = key.split("/")
     if not _KEY.fullmatch(key) or any(part in (".", "..") for part in parts):
         raise ValueError(f"{key!r} cannot be the key of an artifact: plain names joined by '/'")
@@ -60,7 +61,7 @@ def payloads_directory(key: str) -> str:
 
 
 def payload_path(key: str, pointer: bytes) -> str:
-    """Where the payload of the artifact with this manifest lies."""
+    """Return the path of the payload for the artifact with this manifest."""
     return f"{payloads_directory(key)}/{payload_name(pointer)}"
 
 
@@ -72,7 +73,7 @@ def payload_name(pointer: bytes) -> str:
 
 
 def published(pointer: bytes | None) -> Manifest | None:
-    """What the pointer names; None if there is none, or if nobody can read it."""
+    """Return the manifest in the pointer; None if the pointer is missing or unreadable."""
     if pointer is None:
         return None
     try:
@@ -82,9 +83,9 @@ def published(pointer: bytes | None) -> Manifest | None:
 
 
 def newer_than(pointer: bytes | None, ours: WatchCursor) -> WatchCursor | None:
-    """The cursor that forbids to publish ours, or None if the pointer may be replaced.
+    """Return the newer published cursor that prevents publishing ours, or None.
 
-    One that cannot be read may be: a damaged object must not end all publishing.
+    An unreadable pointer may be replaced: a damaged object must not block publishing.
     """
     there = published(pointer)
     if there is None or there.cursor.rank <= ours.rank:
@@ -93,11 +94,11 @@ def newer_than(pointer: bytes | None, ours: WatchCursor) -> WatchCursor | None:
 
 
 def prunable(name: str, pointer: bytes | None, *, age: float, grace: float) -> bool:
-    """Whether the payload of this name can be deleted.
+    """Return whether the payload with this name can be deleted.
 
-    Only one of a rank strictly below the pointer's can: it would be refused if it were published
-    now, and is not what the pointer names. `grace` is for those who read the pointer a while ago
-    and are still fetching.
+    Its rank must be strictly below the pointer's: such a payload is not the pointer's target, and
+    publishing it now would be rejected. `grace` protects readers that read the pointer earlier and
+    are still fetching.
     """
     there = published(pointer)
     found = _PAYLOAD.fullmatch(name)

@@ -1,9 +1,9 @@
-"""Objects in S3, Google Cloud Storage, Azure or memory, over the obstore library.
+"""Objects in S3, Google Cloud Storage, Azure or memory, through the obstore library.
 
-Payloads travel in parts of `PART_BYTES`, at most `PARTS_IN_FLIGHT` at once: memory is bounded, and
-a broken connection costs a part, since obstore repeats requests that failed on the way. A
-conditional put decides between publishers; a store without one is refused unless the caller says
-that it will do.
+Payloads are transferred in parts of `PART_BYTES`, at most `PARTS_IN_FLIGHT` at once. So memory is
+bounded, and a broken connection costs only a part, because obstore retries failed requests. A
+conditional put decides between concurrent publishers. A store without conditional put is rejected
+unless the caller sets `allow_non_atomic_pointer`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RACES_LOST = (AlreadyExistsError, PreconditionError, FileNotFoundError)
 
 
 class RemoteObjects:
-    """`Objects` of an obstore store, below the prefix it was made with."""
+    """`Objects` in an obstore store, below the store's prefix."""
 
     def __init__(
         self,
@@ -93,7 +93,8 @@ class RemoteObjects:
     async def _parts(
         self, source: BinaryIO, total: int, bound: asyncio.Timeout, progress: Progress
     ) -> AsyncIterator[bytes]:
-        """The file in parts. Each that is asked for shows that an earlier one has arrived."""
+        """Yield the file in parts. A request for a part shows that an earlier one has arrived, so
+        it extends the time limit."""
         done = 0
         while part := await asyncio.to_thread(source.read, PART_BYTES):
             _extend(bound, self._bounds.request)
@@ -111,7 +112,7 @@ class RemoteObjects:
                 progress(target.tell(), meta["size"])
 
     async def _fetched(self, path: str, meta: ObjectMeta) -> AsyncIterator[bytes]:
-        """The parts of an object in order, several of them on the way at a time."""
+        """Yield the parts of an object in order; several requests run concurrently."""
         starts = iter(range(0, meta["size"], PART_BYTES))
         waiting: deque[asyncio.Task[bytes]] = deque()
         try:
@@ -130,7 +131,7 @@ class RemoteObjects:
     async def _part(self, path: str, meta: ObjectMeta, start: int) -> bytes:
         stop = min(start + PART_BYTES, meta["size"])
         options: GetOptions = {"range": (start, stop)}
-        if meta["e_tag"] is not None:  # a part of another object in between would be caught late
+        if meta["e_tag"] is not None:  # fail early if the object was replaced between two parts
             options["if_match"] = meta["e_tag"]
         async with self._told(path):
             got = await obstore.get_async(self._store, path, options=options)
@@ -161,7 +162,7 @@ class RemoteObjects:
 
     @asynccontextmanager
     async def _told(self, path: str) -> AsyncIterator[asyncio.Timeout]:
-        """Bound what happens in it, and tell its failures as ours."""
+        """Limit the time of the block, and convert its errors to `TransportError`."""
         try:
             async with asyncio.timeout(self._bounds.request) as bound:
                 yield bound
@@ -174,11 +175,11 @@ class RemoteObjects:
 
 
 def store_at(url: str, options: Mapping[str, Any]) -> ObjectStore:
-    """The store a URL means; ValueError if it means none, or its options none of it."""
+    """Return the store for a URL; ValueError if the URL or an option is not supported."""
     try:
         return obstore.store.from_url(url, **options)
     except (BaseError, TypeError) as error:
-        # Not the URL, nor the library's view of the options: there may be credentials in them.
+        # The error omits the URL and the options, because they may contain credentials.
         scheme, reason = url.partition("://")[0], _first_line(error).partition(' "')[0]
         raise ValueError(f"no store of objects at {scheme}://: {reason}") from None
 
@@ -196,11 +197,11 @@ def _mode(seen: Seen | None) -> PutMode:
     if seen is None:
         return "create"
     e_tag, version = seen.tag
-    if version is None:  # the library takes it for a wrong type, not for an absent one
+    if version is None:  # obstore rejects None as a wrong type
         return {"e_tag": e_tag}
     return {"e_tag": e_tag, "version": version}
 
 
 def _first_line(error: Exception) -> str:
-    """The rest of the library's text is for those who debug it."""
+    """Return the first line of an error; the other lines are obstore debug output."""
     return str(error).partition("\n")[0]

@@ -1,11 +1,11 @@
-"""The fold that fits in memory: a PGSS file that is appended to, and a map of its live entries.
+"""The append-log store, for folds that fit in memory: a PGSS file and a map of its live entries.
 
-A batch is one write, its data before its cursor: a torn write leaves data ahead of the cursor,
-never a cursor ahead of its data. The file is compacted from memory once more than half of it, and
-more than the threshold, is garbage; and at opening, if a record in it is redundant or its tail is
-torn. A file with a torn tail is kept aside as `<file>.torn` before that. Files are interchangeable
-with other implementations of the format; where the fold came from, which those do not know, is in
-`<file>.meta.json`, which is durable before the first cursor it describes.
+Invariant: a batch is one write with its data before its cursor, so a torn write leaves data ahead
+of the cursor, never a cursor ahead of its data. The file is compacted from memory when more than
+half of it, and more than the threshold, is garbage. It is also compacted at open if a record is
+redundant or the tail is torn; a file with a torn tail is first kept as `<file>.torn`. Files are
+interchangeable with other implementations of the format. The fold's origin, which those do not
+store, is in `<file>.meta.json`, which is durable before the first cursor it describes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 COMPACT_THRESHOLD = 10 * 1024 * 1024
-"""A file with less garbage than this is not written anew."""
+"""A file with less garbage than this, in bytes, is not compacted."""
 META_SUFFIX = ".meta.json"
 TORN_SUFFIX = ".torn"
 
@@ -39,19 +39,19 @@ log = logging.getLogger(__name__)
 
 
 class LogSnapshot(msgspec.Struct, frozen=True):
-    """A fold at one moment, wholly in memory."""
+    """The state of a fold at one moment, in memory."""
 
     cursor: WatchCursor
     entries: dict[str, KvEntry]
 
     def stale_keys(self, current_keys: Iterable[str]) -> list[str]:
-        """The keys that are here and not among the current ones."""
+        """Return the keys of the fold that are not in `current_keys`."""
         current = set(current_keys)
         return [key for key in self.entries if key not in current]
 
 
 class AppendLogSnapshot(MapStore):
-    """An append log and the map it describes."""
+    """A fold in an append log, with a map of its entries in memory."""
 
     def __init__(self, file: LogFile, *, compact_threshold: int) -> None:
         super().__init__()
@@ -59,14 +59,14 @@ class AppendLogSnapshot(MapStore):
         self._threshold = compact_threshold
         self._evicting = False
         self._spared_bytes = 0
-        """Garbage that a failed compaction left, and that is not tried again for."""
+        """Garbage bytes at the last failed compaction, which alone do not trigger another one."""
         self._recover()
 
     @classmethod
     def open(
         cls, path: Path | str, *, sync: bool = False, compact_threshold: int = COMPACT_THRESHOLD
     ) -> Self:
-        """`sync` makes every batch durable over a power cut, at the price of a sync each."""
+        """Open or create a log. `sync` syncs every batch, so that it survives a power cut."""
         file = LogFile.open(Path(path), sync=sync)
         try:
             return cls(file, compact_threshold=compact_threshold)
@@ -90,7 +90,7 @@ class AppendLogSnapshot(MapStore):
             self._try_to_compact()
 
     def compact(self) -> None:
-        """Write the file anew: each live key once, in order, then the cursor."""
+        """Rewrite the file: each live key once, in order, then the cursor."""
         self._file.replace(
             pgss.compacted(self._map.put_records(), self._cursor, evicting=self._evicting)
         )
@@ -110,7 +110,7 @@ class AppendLogSnapshot(MapStore):
         self._file.close()
 
     def _try_to_compact(self) -> None:
-        """The batch is in the log already: that it stays long is no reason to refuse it."""
+        """Compact, ignoring I/O errors: the batch is already in the log, so it must not fail."""
         try:
             self.compact()
         except StoreIOError:
@@ -118,7 +118,7 @@ class AppendLogSnapshot(MapStore):
             self._spared_bytes += self._garbage_bytes()
 
     def _garbage_bytes(self) -> int:
-        """How much of the file would go if it was written anew."""
+        """Return the bytes that a compaction would remove, without spared garbage."""
         return self._file.size - self._map.log_bytes - self._spared_bytes
 
     def _recover(self) -> None:
@@ -158,10 +158,11 @@ class AppendLogSnapshot(MapStore):
 
 
 class SnapshotWriter:
-    """The log alone, for those who keep the state themselves: updates, then a checkpoint.
+    """Writes a log without a map, for callers that keep the state themselves.
 
-    Updates wait in memory for their checkpoint, so a crash loses them together with it. The law of
-    the fold is the caller's here: a cursor is checkpointed after its updates were written.
+    Updates are buffered until `checkpoint` or `flush`, so a crash loses them together with their
+    cursor. The caller keeps the fold invariant: write all updates up to a cursor before its
+    checkpoint.
     """
 
     def __init__(self, file: LogFile, compact_threshold: int) -> None:
@@ -172,7 +173,7 @@ class SnapshotWriter:
 
     @classmethod
     def open(cls, path: Path | str, *, compact_threshold: int = COMPACT_THRESHOLD) -> Self:
-        """Open or make the log; a torn tail is cut off first."""
+        """Open or create the log; a torn tail is removed first."""
         AppendLogSnapshot.open(path).close()
         return cls(LogFile.open(Path(path), sync=False), compact_threshold)
 
@@ -181,14 +182,14 @@ class SnapshotWriter:
         self._waiting.append(log_codec.encode_updates((update,)))
 
     def checkpoint(self, cursor: WatchCursor) -> bool:
-        """Append what waits and the cursor; true if it is time to `compact`."""
+        """Append the buffered updates and the cursor; return whether `compact` is due."""
         self._waiting.append(pgss.cursor_record(cursor))
         self.flush()
         grown = self._file.size - self._settled_bytes
         return grown > max(self._threshold, self._settled_bytes)
 
     def flush(self) -> None:
-        """Append what waits, without a cursor."""
+        """Append the buffered updates without a cursor."""
         data = b"".join(self._waiting)
         self._file.append(data)
         self._waiting.clear()
@@ -210,7 +211,7 @@ class SnapshotWriter:
 
 
 def read(path: Path | str) -> LogSnapshot | None:
-    """What a log says, without changing it; None if there is none or it says nothing."""
+    """Read a log without changing it; None if it is missing or has neither entries nor cursor."""
     try:
         with told_as_store_error(path):
             data = Path(path).read_bytes()
@@ -228,7 +229,7 @@ def read(path: Path | str) -> LogSnapshot | None:
 
 
 def read_store(path: Path | str) -> MemorySnapshot:
-    """What a log says now, to be read in memory, beside whoever writes it."""
+    """Read the current state of a log into memory; another process may be writing it."""
     path = Path(path)
     with told_as_store_error(path):
         data = path.read_bytes()
@@ -237,7 +238,7 @@ def read_store(path: Path | str) -> MemorySnapshot:
 
 
 def load(path: Path | str) -> LogSnapshot | None:
-    """What a log says, after writing it anew where anything in it was redundant or torn."""
+    """Read a log, after compacting it if a record is redundant or the tail is torn."""
     if not Path(path).exists():
         return None
     AppendLogSnapshot.open(path).close()
@@ -249,9 +250,10 @@ def _meta_path(path: Path) -> Path:
 
 
 def _read_meta(path: Path) -> SnapshotMeta:
-    """What the sidecar says; nothing if there is none.
+    """Read the metadata file; return empty metadata if it is missing.
 
-    Of one that is damaged the worst is assumed: values that the bucket dropped may be here alone.
+    If it is damaged, assume the worst: the fold may have the only copy of values that the bucket
+    evicted.
     """
     beside = _meta_path(path)
     try:

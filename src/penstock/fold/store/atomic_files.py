@@ -1,8 +1,8 @@
-"""File calls that leave a whole file or none: new ones, replaced ones, and their directories.
+"""File operations that leave a complete file or none: create, replace, sync, lock.
 
-A file that is to be trusted after a power cut is written beside its place, synced, renamed, and the
-directory is synced. A failed call arrives as a `StoreIOError` with the path. Nothing here knows
-what is in the files.
+A file that must survive a power cut is written to a temporary file, synced and renamed, and its
+directory is synced. A failed call raises `StoreIOError` with the path. The module does not
+interpret the contents of files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 PROBE_BYTES = 1024 * 1024
-"""How much a disk that refused a write must take before a store on it is opened again."""
+"""Bytes that a disk must accept after a failed write before a store on it is reopened."""
 WRITE_BYTES = 1024 * 1024
-"""Pieces are gathered up to this length before they are written."""
+"""Pieces are joined up to this size before they are written."""
 
 
 @contextmanager
@@ -35,14 +35,14 @@ def told_as_store_error(path: Path | str) -> Iterator[None]:
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all of it; OSError if not, with an unknown part of it written."""
+    """Write all data; after an OSError an unknown part of it is written."""
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]
 
 
 def write_pieces(fd: int, pieces: Iterable[bytes]) -> int:
-    """Write many small pieces in few calls; returns how many bytes they were."""
+    """Write many small pieces in few calls; return the number of bytes."""
     waiting: list[bytes] = []
     size = total = 0
     for piece in pieces:
@@ -57,7 +57,7 @@ def write_pieces(fd: int, pieces: Iterable[bytes]) -> int:
 
 
 def write_new(path: Path, pieces: Iterable[bytes]) -> int:
-    """Make a file that was not there, synced; its directory is not. Returns its size."""
+    """Create a file and sync it, but not its directory; return its size."""
     with told_as_store_error(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
@@ -69,7 +69,7 @@ def write_new(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def replace(path: Path, pieces: Iterable[bytes]) -> int:
-    """Put a file in the place of another, or of none, in one durable step. Returns its size."""
+    """Create or replace a file in one durable step; return its size."""
     beside = temporary_beside(path)
     try:
         size = write_new(beside, pieces)
@@ -84,7 +84,7 @@ def replace(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the same directory that nobody has."""
+    """Return an unused name in the same directory."""
     with told_as_store_error(path):
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         os.close(fd)
@@ -93,7 +93,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 def check_writable(path: Path | str) -> None:
-    """Write and sync a temporary file beside a path; StoreIOError if the disk does not take it."""
+    """Write and sync a temporary file beside a path; StoreIOError if the disk rejects it."""
     with told_as_store_error(path), tempfile.TemporaryFile(dir=Path(path).parent) as file:
         file.write(bytes(PROBE_BYTES))
         file.flush()
@@ -101,7 +101,7 @@ def check_writable(path: Path | str) -> None:
 
 
 def try_lock(fd: int) -> bool:
-    """Lock what is open, until it is closed or its process dies; False if another has it."""
+    """Lock an open file until it is closed or its process ends; False if it is locked already."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,11 +1,11 @@
-"""What every fold store is: a durable map of keys to values and versions, and one cursor.
+"""The fold store interface: a durable map of keys to values and versions, with one cursor.
 
-The law all of them keep: a cursor that can be read, also after a crash, names no update that is not
-in the store. Data may be ahead of the cursor; it is then folded again, which changes nothing. A
-store is a cache of the bucket: it depends only on the updates it was given, the last one per key.
+Invariant: every update up to the readable cursor is in the store, also after a crash. Data may be
+ahead of the cursor; applying it again changes nothing. A store is a cache of the bucket: its
+contents depend only on the updates it received, the last one per key.
 
-Methods block. `apply`, `clear`, `settle` and `export_to` belong to one thread at a time; reading is
-allowed beside them from any thread, through the store or through a `reader()`.
+Methods block. Only one thread at a time may call `apply`, `clear`, `settle` and `export_to`. Any
+thread may read at the same time, through the store or a `reader()`.
 """
 
 from __future__ import annotations
@@ -31,46 +31,47 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry, KvUpdate, Scope, WatchCursor
 
 PAGE_ENTRIES = 1_000
-"""How much of a range is read at a time."""
+"""Number of entries of a range that are read at a time."""
 PAGE_BYTES_MAX = 4 * 1024 * 1024
-"""A page ends early once its values are this long together."""
+"""A page ends early once its values have this total size."""
 
 
 class SnapshotReader(ABC):
-    """The reading side: safe beside the writer and from any thread."""
+    """The read interface; may be used from any thread while the writer changes the store."""
 
     @property
     @abstractmethod
     def cursor(self) -> WatchCursor:
-        """Everything up to here is in the store."""
+        """The position up to which everything is in the store."""
 
     @property
     @abstractmethod
     def meta(self) -> SnapshotMeta:
-        """Where the fold came from, as far as it was told."""
+        """The origin of the fold, as far as known."""
 
     @abstractmethod
     def get(self, key: str) -> KvEntry | None: ...
 
     def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
-        """One answer per key, in the same order."""
+        """Return one result per key, in the same order."""
         return [self.get(key) for key in keys]
 
     @abstractmethod
     def page(
         self, prefix: str = "", *, after: str | None = None, limit: int = PAGE_ENTRIES
     ) -> list[KvEntry]:
-        """The next entries above `after`, ascending by the bytes of their keys, as of one moment.
+        """Return the next entries above `after` in ascending byte order of keys, consistently.
 
-        There may be fewer than `limit` of them (`PAGE_BYTES_MAX`), but none only at the end.
+        A page may have fewer than `limit` entries (`PAGE_BYTES_MAX`); only the end of the range
+        gives an empty page.
         """
 
     def range(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = None
     ) -> Iterator[KvEntry]:
-        """Entries in ascending order, a page at a time: each page is true when it is read.
+        """Yield entries in ascending order, read a page at a time; each page is consistent.
 
-        What is applied meanwhile is seen behind the page that was read last, and never twice.
+        Updates applied meanwhile are visible after the last page read; no key is yielded twice.
         """
         left = limit
         while left is None or left > 0:
@@ -86,12 +87,12 @@ class SnapshotReader(ABC):
     def count(self, prefix: str = "") -> int: ...
 
     def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
-        """The next `PAGE_ENTRIES` rows of the side space above `after`, in order of their keys."""
+        """Return the next `PAGE_ENTRIES` rows of the side space above `after`, in key order."""
         return []
 
     @abstractmethod
     def close(self) -> None:
-        """Closing twice is allowed; anything else after it raises."""
+        """Close; closing twice is allowed, any other call after it raises."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,55 +102,55 @@ class SnapshotReader(ABC):
 
 
 class SnapshotStore(SnapshotReader):
-    """The durable fold. Backends differ in where it lies and what survives a power cut."""
+    """A durable fold. Backends differ in storage and in what survives a power cut."""
 
     backend: ClassVar[str]
-    """Its name in manifests."""
+    """The backend name in manifests."""
     backend_version: ClassVar[str]
-    """The generation of its format in manifests."""
+    """The format version in manifests."""
     backend_version_gated: ClassVar[bool] = True
-    """Whether another generation of the format is refused at import."""
+    """Whether an import rejects another format version."""
     payload: ClassVar[str]
-    """The name of its one file inside an artifact; empty if it is a directory."""
+    """The name of the store's single file in an artifact; empty if the store is a directory."""
     hydrate_batch: ClassVar[int] = 8_192
-    """How many updates a first load should bring at a time."""
+    """Preferred batch size, in updates, until the fold has caught up."""
     keeps_witnesses: ClassVar[bool] = True
-    """Whether metadata is cheap to commit with every batch; if not, `newest` is."""
+    """Whether committing metadata with every batch is cheap; if not, `newest` is cheap."""
     _extensions: Extensions | None = None
 
     def newest(self, limit: int) -> list[KvEntry]:
-        """The entries of the highest revisions; walks the store."""
+        """Return the entries with the highest revisions; scans the store."""
         return nlargest(limit, self.range(), key=lambda entry: entry.revision or 0)
 
     @classmethod
     @abstractmethod
     def open(cls, path: Path | str) -> Self:
-        """Open or make the store at `path`. Backends take options by name."""
+        """Open or create the store at `path`. Backends take options by keyword."""
 
     @abstractmethod
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
-        """Fold a batch and move the cursor, all or nothing as far as the backend can.
+        """Apply a batch and set the cursor, atomically as far as the backend supports it.
 
         The batch may be empty. `meta`, if given, becomes durable no later than the cursor.
         """
 
     @abstractmethod
     def clear(self) -> None:
-        """Empty the store: no entries, no cursor, nothing remembered; in one step."""
+        """Remove all entries, the cursor and the metadata in one step."""
 
     def settle(self) -> None:
-        """Work off what a bulk load left for later, before latency matters."""
+        """Do the work that a bulk load deferred, before latency matters."""
         if self._extensions is not None:
             self._extensions.catch_up()
 
     def compact(self) -> None:
-        """Give back the disk space of what was deleted or overwritten, as far as the kind can."""
+        """Reclaim disk space of deleted and overwritten entries, as far as the backend can."""
         self.settle()
 
     def attach(self, extension: Extension) -> None:
-        """Keep something derived from the entries true from now on; it is built if need be."""
+        """Attach an extension, build it if necessary, and update it in every later commit."""
         if self._extensions is None:
             self._extensions = Extensions(self)
         self._extensions.attach(extension)
@@ -159,45 +160,45 @@ class SnapshotStore(SnapshotReader):
         return () if self._extensions is None else self._extensions.attached
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
-        """Change rows of the side space alone, after removing those that begin with `cleared`."""
+        """Write rows of the side space only, after removing rows with the prefix `cleared`."""
         raise FoldStoreError("this store has no room for extensions")
 
     @contextmanager
     def _extended(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
     ) -> Iterator[SideRows]:
-        """Around a commit: the rows that belong to it."""
+        """Wrap a commit; yield the side rows to write with it."""
         if self._extensions is None:
             self._extensions = Extensions(self)
         with self._extensions.around(EntryChange(self, batch, cursor, meta)) as side:
             yield side
 
     def _emptied(self) -> None:
-        """The store is empty now, its side space too."""
+        """Rebuild extensions after the store and its side space were emptied."""
         if self._extensions is not None:
             self._extensions.build_again()
 
     @abstractmethod
     def reader(self) -> SnapshotReader:
-        """A reader of its own, for another thread; to be closed before the store."""
+        """Return a separate reader for another thread; the caller closes it before the store."""
 
     @abstractmethod
     def copy_to(self, target: Path) -> None:
-        """A consistent copy at `target`, which does not exist and whose parent does."""
+        """Write a consistent copy to `target`, which must not exist; its parent must exist."""
 
     @classmethod
     def check_payload(cls, path: Path) -> None:
-        """FoldFormatError if a payload of unknown origin has anything that no fold has."""
+        """Raise FoldFormatError if an untrusted payload contains anything that no fold has."""
 
     @classmethod
     def open_copy(cls, path: Path) -> SnapshotReader:
-        """Open a copy to look at it, leaving nothing beside it."""
+        """Open a copy for reading, without creating files beside it."""
         return cls.open(path)
 
     def export_to(
         self, dest: Path | str, *, form: str | None = None, created_at: int | None = None
     ) -> Manifest:
-        """Make an artifact at `dest`. `form="append-log"` makes one that every store reads."""
+        """Export an artifact to `dest`; every store can read `form="append-log"`."""
         return export_store(self, dest, form=form, created_at=created_at)
 
     @classmethod
@@ -209,15 +210,15 @@ class SnapshotStore(SnapshotReader):
         scope: Scope | None = None,
         **options: object,
     ) -> Self:
-        """Verify an artifact, make it a store at `dest`, and open that. Never overwrites.
+        """Verify an artifact, import it as a store at `dest`, and open it. Never overwrites.
 
-        `scope` takes a part of it; `ArtifactInvalid` if it does not cover that.
+        With `scope`, import only these keys; `ArtifactInvalid` if the artifact does not cover it.
         """
         return import_store(cls, artifact, dest, scope=scope, **options)
 
 
 class ServedByReader(SnapshotStore):
-    """A store whose own reading is that of a reader it keeps."""
+    """A store that delegates all reads to a reader it owns."""
 
     _read: SnapshotReader
 

@@ -1,16 +1,16 @@
-"""What is derived from a fold and kept beside it: rows that change in the commit of the entries.
+"""Extensions: data derived from a fold's entries, updated in the same commit as the entries.
 
-Every store has a side space, ordered keys to bytes, apart from its entries and its cursor. An
-`Extension` (a digest, an index, a list of bad entries) plans its rows from a batch before it is
-committed, and the store writes both together or neither. Stores that live in memory keep their side
-space there too, and it is built again when they are opened.
+Every store has a side space, an ordered map of bytes, apart from its entries and its cursor. An
+`Extension` (a digest, an index, a quarantine) plans its rows from a batch before the commit, and
+the store writes both or neither. Stores in memory keep the side space in memory too and rebuild it
+after they are opened.
 
-    stamp\\0<name>     what the extension was built as; only while its rows are true
+    stamp\\0<name>     the version an extension was built as; present only while its rows are valid
     <name>\\0...       its rows
 
-A store that changes while an extension is not attached loses that stamp, so the next to attach it
-builds it anew. Batches of `BULK_UPDATES` and more are a bulk load: extensions fall behind rather
-than read back every key, and `settle` builds them once.
+If a store changes while an extension is not attached, its stamp is removed, so the next `attach`
+rebuilds it. A batch of at least `BULK_UPDATES` is a bulk load: extensions fall behind instead of
+reading back every key, and `settle` rebuilds them once.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ if TYPE_CHECKING:
     SideRows = Mapping[bytes, bytes | None]
 
 BULK_UPDATES = 10_000
-"""From here on a batch is a bulk load. Whoever watches settles after as many, so none is missed."""
+"""A batch of at least this size is a bulk load. The watch loop settles the store after at least as
+many updates, so every bulk load is followed by a rebuild."""
 SIDE_ROWS_AT_ONCE = 10_000
-"""How many rows of a rebuilt extension are committed at a time."""
+"""Number of rows of a rebuilt extension that are committed at a time."""
 STAMPS = b"stamp\0"
 
 
 class Behind(FoldStoreError):
-    """An extension was asked that has not been built since a bulk load."""
+    """A query used an extension that was not rebuilt since a bulk load."""
 
     hint = "settle the store, or wait until the fold is ready"
 
 
 class EntryChange:
-    """A batch on its way into a store, and the rows that go with it; None removes a row."""
+    """A batch before its commit, and the side rows to commit with it; None removes a row."""
 
     def __init__(
         self,
@@ -63,14 +64,14 @@ class EntryChange:
 
     @property
     def after(self) -> dict[str, KvUpdate]:
-        """The update of each key that wins."""
+        """The last update of each key."""
         if self._after is None:
             self._after = {update.key: update for update in self.batch}
         return self._after
 
     @property
     def before(self) -> dict[str, KvEntry | None]:
-        """What the store has now under the keys of the batch."""
+        """The current entries of the store for the keys of the batch."""
         if self._before is None:
             keys = list(self.after)
             self._before = dict(zip(keys, self._store.get_many(keys), strict=True))
@@ -78,25 +79,25 @@ class EntryChange:
 
     @property
     def pending(self) -> int | None:
-        """How many updates the server had still to send; None if it did not say."""
+        """Number of updates the server had still to send; None if unknown."""
         pieces = pieces_of(self.batch)
         last = pieces[-1] if pieces else None
         return last.pending if isinstance(last, Updates) else None
 
 
 class Extension:
-    """Something derived from the entries. Its state changes when a commit has succeeded."""
+    """Data derived from the entries. Its state changes only after a successful commit."""
 
     name: str
-    """Tells its rows from those of others."""
+    """Identifies the rows of the extension."""
 
     def __init__(self) -> None:
         self.is_current = False
-        """Whether its rows are true of the store."""
+        """Whether its rows match the store."""
 
     @property
     def stamp(self) -> bytes:
-        """What it is built as; rows of another stamp are not read."""
+        """The version of the rows; rows with another stamp are rebuilt."""
         raise NotImplementedError
 
     @property
@@ -104,27 +105,27 @@ class Extension:
         return self.name.encode() + b"\0"
 
     def plan(self, change: EntryChange) -> None:
-        """Add rows to `change.side`, keeping in mind what `committed` is to make true."""
+        """Add rows to `change.side`, and keep the state that `committed` will make current."""
         raise NotImplementedError
 
     def committed(self) -> None:
-        """What was planned last is in the store."""
+        """Make the planned state current; called after the commit."""
 
     def built(self, store: SnapshotReader) -> Iterator[tuple[bytes, bytes]]:
-        """All its rows, from the entries alone; its state is that of the store at the end."""
+        """Yield all rows, computed from the entries; at the end the state matches the store."""
         raise NotImplementedError
 
     def load(self, store: SnapshotReader) -> None:
-        """Take up the state of its rows, which are true."""
+        """Load the state from its rows, which are valid."""
 
     def check_in(self, store: SnapshotReader) -> None:
-        """`Behind` unless the rows in a store, perhaps of another process, are true."""
+        """Raise `Behind` unless the rows in a store, perhaps of another process, are valid."""
         mine = STAMPS + self.name.encode()
         if dict(store.side(STAMPS)).get(mine) != self.stamp:
             raise Behind(f"{self.name} is not built, or behind a bulk load")
 
     def rows(self, store: SnapshotReader, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Its rows above `start`, without its prefix."""
+        """Yield its rows above `start`, without its prefix."""
         after, skipped = self.prefix + start, len(self.prefix)
         while page := store.side(self.prefix, after=after):
             yield from ((key[skipped:], value) for key, value in page)
@@ -132,7 +133,7 @@ class Extension:
 
 
 class Extensions:
-    """The extensions of one open store; used in the thread that changes it."""
+    """The extensions of one open store; use in the thread that changes the store."""
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
@@ -157,7 +158,7 @@ class Extensions:
 
     @contextmanager
     def around(self, change: EntryChange) -> Iterator[SideRows]:
-        """The rows to commit with a change; who is attached learns that they were."""
+        """Yield the rows to commit with a change; call `committed` if the commit succeeds."""
         bulk = len(change.batch) >= BULK_UPDATES
         planned: list[Extension] = []
         for extension in self._attached:
@@ -175,18 +176,18 @@ class Extensions:
             extension.committed()
 
     def catch_up(self) -> None:
-        """Build what fell behind."""
+        """Rebuild the extensions that fell behind."""
         for extension in self._attached:
             if not extension.is_current:
                 self._build(extension)
 
     def build_again(self) -> None:
-        """Build everything, as after the store was emptied."""
+        """Rebuild all extensions, after the store was emptied."""
         for extension in self._attached:
             self._build(extension)
 
     def _build(self, extension: Extension) -> None:
-        """Write its rows anew; the stamp comes last, so half a build is none."""
+        """Rebuild the rows; the stamp is written last, so an incomplete build does not count."""
         store, stamp = self._store, STAMPS + extension.name.encode()
         extension.is_current = False
         store.write_side({stamp: None}, cleared=extension.prefix)
@@ -201,6 +202,6 @@ class Extensions:
 
 
 def _strange_stamps(store: SnapshotReader, known: Sequence[Extension]) -> Sequence[bytes]:
-    """Stamps of extensions that nobody attached."""
+    """Return the stamps of extensions that are not attached."""
     names = {STAMPS + one.name.encode() for one in known}
     return tuple(key for key, _ in store.side(STAMPS) if key not in names)

@@ -1,7 +1,7 @@
-"""A fold in memory: value records by key, and the keys in order where a range asks for it.
+"""A fold in memory: a dict of value records, and a sorted list of keys that is built on demand.
 
-One thread changes it; others may read. `get` needs no lock, since a dict is never seen half
-changed; the ordered keys are brought up to date under one. Nothing here knows files or cursors.
+One thread changes the map; others may read. `get` needs no lock, because a single dict operation is
+atomic; the sorted keys are updated under a lock. The map does not depend on files or cursors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry, KvUpdate
 
 INSERTED_ONE_BY_ONE_MAX = 64
-"""More changed keys than this are merged into the ordered ones in one pass."""
+"""If more keys than this have changed, they are merged into the sorted list in one pass."""
 ENTRIES_AT_ONCE = 1_000
-"""How many entries are encoded into one piece."""
+"""Number of entries that are encoded into one piece."""
 
 
 class FoldMap:
@@ -32,20 +32,20 @@ class FoldMap:
 
     def __init__(self, records: dict[str, bytes] | None = None, log_bytes: int = 0) -> None:
         self.log_bytes = log_bytes
-        """How long an append log of the entries alone would be."""
+        """Length of an append log of the entries alone."""
         self._records = {} if records is None else records
         self._ordered: list[str] = []
         self._added: set[str] = set()
         self._removed: set[str] = set()
         self._sorted_anew = bool(self._records)
-        """So much has changed that changes are not noted: all keys are sorted when asked for."""
+        """Changes are not tracked, because there are too many: the next use sorts all keys."""
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._records)
 
     def fold(self, batch: Sequence[KvUpdate]) -> None:
-        """Fold a batch. ValueError for what no record can hold; encoding it would have told."""
+        """Apply a batch; ValueError for a key or token that is too long, as in encoding."""
         with self._lock:
             for piece in pieces_of(batch):
                 self.log_bytes += self._folded(piece)
@@ -70,7 +70,7 @@ class FoldMap:
         return None if record is None else decode_record(key, record)
 
     def newest(self, limit: int) -> list[KvEntry]:
-        """The entries of the highest revisions."""
+        """Return the entries with the highest revisions."""
         with self._lock:
             found = nlargest(limit, self._records.items(), key=lambda one: _revision(one[1]))
         return [decode_record(key, record) for key, record in found]
@@ -101,14 +101,14 @@ class FoldMap:
             return stop - start
 
     def put_records(self) -> Iterator[bytes]:
-        """The entries as records of an append log, in order, while nobody changes anything."""
+        """Yield the entries as append-log records in key order; the map must not change."""
         with self._lock:
             keys = self._keys()
         for start in range(0, len(keys), ENTRIES_AT_ONCE):
             yield encode_entries(self._records, keys[start : start + ENTRIES_AT_ONCE])
 
     def _keys(self) -> list[str]:
-        """The keys in order, up to date; the lock is held."""
+        """Return the current keys in order; the caller holds the lock."""
         added, removed = self._added, self._removed
         if self._sorted_anew:
             self._ordered = sorted(self._records)
@@ -146,5 +146,5 @@ class FoldMap:
 
 
 def _revision(record: bytes) -> bytes:
-    """The version of a value record, as far as it is a revision: these compare as bytes."""
+    """Return the revision bytes of a value record, which compare like numbers; else empty."""
     return record[1 : 1 + REVISION_BYTES] if record[0] == REVISION_BYTES else b""

@@ -1,4 +1,4 @@
-"""What a fold remembers of where it came from, beside its data and its cursor."""
+"""The metadata of a fold: its origin and loss counts, stored beside its data and cursor."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 
 
 class SnapshotMeta(Struct, frozen=True):
-    """Empty means unknown."""
+    """The metadata of a fold; empty fields mean unknown."""
 
     identity: str = ""
-    """The log the cursor is of."""
+    """The log that the cursor belongs to."""
     scope: tuple[str, ...] = ()
-    """The prefixes that were watched."""
+    """The prefixes of the watch."""
     seen_evicting: bool = False
-    """The bucket was seen dropping current values on its own; never forgotten."""
+    """The bucket could evict current values at some time (`LogInfo.evicts_current`); stays set."""
     losses: int | None = None
-    """The bucket's count of losses that the entries reflect; None until a repair has ended."""
+    """The bucket's loss count that the entries reflect; None until a repair has ended."""
     records: int | None = None
-    """How many records the bucket had, where it does not count losses."""
+    """Number of records in the bucket, if it does not count losses."""
     witnesses: tuple[Witness, ...] = ()
     doubt: str = ""
-    """Why the fold may differ from its bucket although it follows it; empty: it does not."""
+    """Why the fold may differ from its bucket although it follows it; empty if no reason."""
     keep: str = ""
-    """The name of what was kept of values (`penstock.fold.follow.keep_rules`); empty is all."""
+    """The name of the `Keep` rule (`penstock.fold.follow.keep_rules`); empty for whole values."""
 
 
 def encode_meta(meta: SnapshotMeta) -> bytes:
-    """JSON, with a checksum of all other fields: engines do not notice every flipped bit."""
+    """Return JSON with a checksum of all fields, because engines do not detect every bit flip."""
     fields = msgspec.to_builtins(meta)
     return json.dumps({**fields, CHECKSUM: checksum_of(fields)}).encode()
 
 
 def read_cursor(raw: bytes, path: Path) -> WatchCursor:
-    """As a store keeps it: nothing before the first commit."""
+    """Decode a stored cursor; empty before the first commit."""
     if len(raw) > TOKEN_BYTES_MAX:
         raise FoldFormatError(f"a cursor of {len(raw)} bytes", path=path)
     return WatchCursor(raw)
 
 
 def read_meta(raw: bytes, path: Path) -> SnapshotMeta:
-    """As a store keeps it, in JSON: nothing while nothing is known."""
+    """Decode stored metadata in JSON; empty while nothing is known."""
     try:
         fields = msgspec.json.decode(raw or b"{}", type=dict[str, object])
         checksum = fields.pop(CHECKSUM, None)

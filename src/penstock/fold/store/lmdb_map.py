@@ -1,7 +1,7 @@
-"""The memory map of a fold in LMDB: as large as wanted, or as large as the process may have it.
+"""Chooses the size of an LMDB memory map: the requested size, or the largest the process may have.
 
-The map reserves addresses, neither memory nor disk, and is the largest the file can grow to. Where
-the process has a limit of addresses (RLIMIT_AS), as in some containers, a smaller one is taken.
+The map reserves address space, not memory or disk, and limits the size of the file. If the process
+has an address space limit (RLIMIT_AS), as in some containers, a smaller map is used.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import lmdb
 
 MAP_BYTES = 64 * 1024**3
-"""The largest the file can grow to. Only addresses are reserved, neither memory nor disk."""
+"""Default maximum size of the file. It reserves address space only, not memory or disk."""
 MAP_BYTES_MIN = 64 * 1024**2
-"""The smallest that is tried where addresses are limited; below it `map_bytes` has to be named."""
+"""The smallest map that is tried automatically; for a smaller one, pass `map_bytes`."""
 MAP_SHARE = 4
-"""Under a limit of addresses (RLIMIT_AS) the map takes at most this part of them: 1 / MAP_SHARE."""
+"""With an address space limit (RLIMIT_AS), the map takes at most 1 / MAP_SHARE of it."""
 
 log = logging.getLogger(__name__)
 
 
 def open_map(path: Path, map_bytes: int | None, **settings: Any) -> lmdb.Environment:
-    """Open with the map asked for, or with the largest for which there are addresses."""
+    """Open with the requested map size, or with the largest size that can be mapped."""
     import lmdb
 
     for size in map_sizes(map_bytes, _addresses_max()):
@@ -54,7 +54,7 @@ def open_map(path: Path, map_bytes: int | None, **settings: Any) -> lmdb.Environ
 
 
 def map_sizes(wanted: int | None, addresses_max: int | None) -> Iterator[int]:
-    """The sizes to try: what is wanted alone, or from a part of the addresses downwards."""
+    """Yield the sizes to try: only `wanted`, or descending from a share of the address space."""
     if wanted is not None:
         yield wanted
         return

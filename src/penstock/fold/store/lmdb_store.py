@@ -1,13 +1,13 @@
-"""The fold for most reads a second: LMDB, a mapped B+ tree, one transaction per batch.
+"""The LMDB store, for the highest read rate: a memory-mapped B+ tree, one transaction per batch.
 
 Needs the `lmdb` extra. Data pages are synced with each batch; a power cut may lose the last batch,
-and `sync=True` not even that. `fast=True` syncs nothing: a killed process loses nothing, but a
-power cut can damage the file. Other processes may read it with `LmdbReader.open`.
+with `sync=True` none. `fast=True` syncs nothing: a killed process loses nothing, but a power cut
+can damage the file. Other processes may read with `LmdbReader.open`.
 
     data    key -> value record               keys of up to 511 bytes
     long    hash of key -> length, key, value record          all others
     meta    cursor, origin
-    side    what extensions derive; there once one was attached
+    side    rows of extensions; created when the first one is attached
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ READERS_MAX = 512
 TABLES_MAX = 4
 HASH_BYTES = 32
 SIDE_HEAD_BYTES = TREE_KEY_BYTES_MAX - HASH_BYTES
-"""How much of a long row's key is stored as it is; rows that share it are in no order."""
+"""Bytes of a long side key that are stored unhashed; rows that share them are not ordered."""
 SIDE_LENGTH_BYTES = 4
 _CURSOR, _ORIGIN, _FORMAT = b"cursor", b"origin", b"format"
 _U16 = struct.Struct("<H")
@@ -82,7 +82,7 @@ class _Tables:
             yield txn
 
     def side(self) -> lmdb._Database | None:
-        """The table of extensions, once it was made."""
+        """Return the table of extensions; None if it was not created yet."""
         if self._side is None:
             with self.transaction() as txn:
                 made = txn.get(b"side") is not None
@@ -102,7 +102,7 @@ class _Tables:
 
 
 class LmdbReader(SnapshotReader):
-    """Reads in short transactions of its own, so it never holds up the writer."""
+    """Reads in short transactions, so it never blocks the writer."""
 
     def __init__(self, tables: _Tables, *, owner: bool = False) -> None:
         self._tables = tables
@@ -110,7 +110,7 @@ class LmdbReader(SnapshotReader):
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Read a fold that another process may be writing; not one this process has open."""
+        """Open a fold that another process may be writing, but not one this process has open."""
         return cls(_open(Path(path), readonly=True), owner=True)
 
     @property
@@ -190,7 +190,7 @@ class LmdbReader(SnapshotReader):
         return None if item is None else decode_record(key, _long_item(bytes(item))[1])
 
     def _long_items(self, txn: lmdb.Transaction, prefix: bytes, floor: bytes) -> list[_Item]:
-        """Entries of the side table from `floor` on, in order. It is expected to be small."""
+        """Return the entries with long keys from `floor` on, in order; expected to be few."""
         if not txn.stat(self._tables.long)["entries"]:
             return []
         with txn.cursor(self._tables.long) as cursor:
@@ -205,8 +205,8 @@ class LmdbSnapshot(ServedByReader):
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = ""
     hydrate_batch: ClassVar[int] = 20_000
-    """A large batch in random order shares the pages it changes; a larger one leaves more of the
-    file unused."""
+    """A large batch in random order shares the pages it changes; a still larger one leaves more of
+    the file unused."""
 
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
@@ -221,14 +221,14 @@ class LmdbSnapshot(ServedByReader):
         fast: bool = False,
         map_bytes: int | None = None,
     ) -> Self:
-        """`map_bytes` is how large the file can grow. By default `MAP_BYTES`, or less where the
-        process may not have as many addresses."""
+        """Open or create a fold. `map_bytes` is the maximum size of the file, by default
+        `MAP_BYTES`, or less if the address space of the process is limited."""
         return cls(_open(Path(path), sync=sync, fast=fast, map_bytes=map_bytes))
 
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
-        # In order of keys each page of the tree is visited once.
+        # In key order each page of the tree is visited once.
         last = sorted(
             {encode_key(update.key): update for update in batch}.items(), key=lambda item: item[0]
         )
@@ -282,7 +282,7 @@ class LmdbSnapshot(ServedByReader):
 
 
 def in_tree(key: bytes) -> bool:
-    """Whether the key can be one of LMDB's; the others go to the side table."""
+    """Return whether LMDB can store the key directly; other keys go to the table `long`."""
     return 0 < len(key) <= TREE_KEY_BYTES_MAX
 
 
@@ -292,7 +292,7 @@ def hashed(key: bytes) -> bytes:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn an error of LMDB into one of ours."""
+    """Convert LMDB errors to fold errors."""
     import lmdb
 
     try:
@@ -345,7 +345,7 @@ def _open(
 
 
 def _make_tables(env: lmdb.Environment) -> None:
-    """Make what a new environment lacks, in one transaction."""
+    """Create the tables of a new environment in one transaction."""
     with env.begin() as txn:
         if txn.stat()["entries"]:
             return
@@ -397,7 +397,7 @@ def _change_side(txn: lmdb.Transaction, table: lmdb._Database, rows: SideRows) -
 
 
 def _side_item(row: bytes, value: bytes) -> _Item:
-    """A row as it is stored: of one that is too long, a hash stands for the rest."""
+    """Return the stored form of a row; in a long key, a hash replaces the rest of the key."""
     if len(row) < TREE_KEY_BYTES_MAX:
         return row, value
     head, rest = row[:SIDE_HEAD_BYTES], row[SIDE_HEAD_BYTES:]

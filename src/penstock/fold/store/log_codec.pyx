@@ -1,8 +1,8 @@
-"""Updates on their way into an append log and its map, where it goes by the million.
+"""Encodes updates as append-log records and applies them to a map of value records; hot path.
 
-Encodes updates and entries, and folds updates into a dict of value records; `logscan` reads them
-back. The layout is told in `pgss`; the spec is the naive model in the tests. Nothing is changed by
-a call that raises.
+`log_scan` reads the records back. `pgss` defines the layout; the reference is the naive model in
+the tests. `pgss` calls the encoders, `FoldMap` the fold functions. The fold functions check keys
+and versions before they change the map.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -53,7 +53,7 @@ cdef struct Columns:
 # -- values of updates
 
 cdef int read_version(object update, Version* version) except -1:
-    """The version of an update: its revision, or else its token."""
+    """Read the version of an update: its revision or, if negative, its token."""
     cdef int overflow = 0
     cdef uint64_t revision
     cdef object number = update.revision
@@ -89,10 +89,10 @@ cdef inline bint is_put(object op) except -1:
     return op is PUT_OP or op == PUT
 
 
-# -- columns: updates that were never made objects of
+# -- columns: updates without an object per record
 
 cdef int open_columns(object batch, Py_ssize_t skipped, bytes ops, Columns* columns) except -1:
-    """Look into a batch, which outlives the look; its offsets were checked when it was made."""
+    """Set pointers into a batch, which must outlive them; the batch has validated its offsets."""
     cdef Py_ssize_t at
     columns.count = batch.count
     columns.skipped = skipped
@@ -125,7 +125,7 @@ cdef inline Py_ssize_t value_size(const Columns* columns, Py_ssize_t at) noexcep
 # -- encoding
 
 cdef uint8_t* grown(Buffer* buffer, Py_ssize_t more) except NULL:
-    """Room for so many bytes more; they count as used."""
+    """Extend the used size by `more` bytes and return a pointer to them."""
     cdef Py_ssize_t room = buffer.room
     cdef uint8_t* data
     if buffer.size + more > room:
@@ -144,7 +144,7 @@ cdef int add_put(
     Buffer* buffer, const char* key, Py_ssize_t key_size, const char* value,
     Py_ssize_t value_size, const uint8_t* version, Py_ssize_t version_size
 ) except -1:
-    """`version` with its length before it."""
+    """Append a put record; `version` starts with its length byte."""
     if value_size > VALUE_BYTES_MAX:
         raise ValueError(f"a value has at most {VALUE_BYTES_MAX} bytes, not {value_size}")
     cdef Py_ssize_t size = PUT_OVERHEAD + key_size + value_size + version_size
@@ -177,7 +177,7 @@ cdef int add_delete(
 
 
 def encode_updates(batch):
-    """The records of some updates, one behind the other."""
+    """Return the concatenated records of the updates."""
     cdef Buffer buffer = Buffer(NULL, 0, 0)
     cdef Version version
     cdef const char* key
@@ -203,7 +203,7 @@ def encode_updates(batch):
 
 
 def encode_entries(dict records, list keys):
-    """Put records for these keys of a map of value records."""
+    """Return put records for these keys of a map of value records."""
     cdef Buffer buffer = Buffer(NULL, 0, 0)
     cdef const char* key
     cdef const char* raw
@@ -225,7 +225,7 @@ def encode_entries(dict records, list keys):
 
 
 def encode_columns(batch, Py_ssize_t skipped, bytes ops not None):
-    """As `encode_updates`, for the records of a bulk batch."""
+    """Return the concatenated records of a bulk batch, like `encode_updates`."""
     cdef Buffer buffer = Buffer(NULL, 0, 0)
     cdef Columns columns
     cdef Version version
@@ -252,7 +252,7 @@ def encode_columns(batch, Py_ssize_t skipped, bytes ops not None):
 cdef Py_ssize_t keep(
     dict records, object name, Py_ssize_t size, bytes record, set added
 ) except? -1:
-    """The key has this value; answers by how many bytes a log of the entries has grown."""
+    """Set the value of a key; return the growth in bytes of a log of the entries."""
     cdef PyObject* old = PyDict_GetItem(records, name)
     cdef Py_ssize_t change = put_bytes(size, record)
     if old == NULL:
@@ -264,7 +264,7 @@ cdef Py_ssize_t keep(
 
 
 cdef Py_ssize_t drop(dict records, object name, Py_ssize_t size, set removed) except? -1:
-    """The key has no value any more; answers as `keep` does."""
+    """Remove the value of a key; return the growth in bytes, like `keep`."""
     cdef PyObject* old = PyDict_GetItem(records, name)
     cdef Py_ssize_t change
     if old == NULL:
@@ -276,9 +276,9 @@ cdef Py_ssize_t drop(dict records, object name, Py_ssize_t size, set removed) ex
 
 
 def fold_updates(dict records, batch, set added, set removed):
-    """Fold updates into a map of value records, noting which keys came and went.
+    """Apply updates to a map of value records, and record added and removed keys.
 
-    Returns by how many bytes a log of the map's entries has grown.
+    Returns the growth in bytes of a log of the map's entries.
     """
     cdef Py_ssize_t size = 0, change = 0
     cdef Version version
@@ -304,7 +304,7 @@ def fold_updates(dict records, batch, set added, set removed):
 def fold_columns(
     dict records, batch, Py_ssize_t skipped, bytes ops not None, set added, set removed
 ):
-    """As `fold_updates`, for the records of a bulk batch, whose subjects are UTF-8."""
+    """Apply the records of a bulk batch, like `fold_updates`; its subjects must be UTF-8."""
     cdef Columns columns
     cdef Version version
     cdef Py_ssize_t at, size, change = 0

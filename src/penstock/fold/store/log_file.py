@@ -1,9 +1,9 @@
-"""The open file of an append log: one writer, whole appends, replaced as a whole.
+"""The open file of an append log: one writer, atomic appends, atomic replacement.
 
-After a failed write the file is cut back to the last good byte; where that fails, or a sync does,
-the file is poisoned: what is on disk is not known any more, and nothing is written behind it. A
-lock on the file keeps a second writer out, of this process or another; a replaced file is locked
-before it takes the old one's place. Nothing here knows what the bytes mean.
+After a failed write the file is truncated to its last good byte. If the truncation or a sync fails,
+the file is poisoned: its state on disk is unknown, and further writes are rejected. A lock excludes
+a second writer in this or another process; a replacement file is locked before it is renamed. The
+module does not interpret the bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LogFile:
-    """The one writer of a file. `size` is how much of it is whole."""
+    """The only writer of a file. `size` is the length of its valid contents."""
 
     def __init__(self, path: Path, fd: int, *, sync: bool) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class LogFile:
 
     @classmethod
     def open(cls, path: Path, *, sync: bool) -> Self:
-        """Open or make the file, and lock it."""
+        """Open or create the file, and lock it."""
         with told_as_store_error(path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
@@ -58,7 +58,7 @@ class LogFile:
             return _read_all(self._fd)
 
     def append(self, data: bytes) -> None:
-        """Write at the end: all of it, or none."""
+        """Append all of the data, or none of it."""
         self.check()
         try:
             write_all(self._fd, data)
@@ -70,7 +70,7 @@ class LogFile:
             self._sync_now()
 
     def replace(self, pieces: Iterable[bytes]) -> None:
-        """Put other contents in the place of these, in one durable step."""
+        """Replace the contents of the file in one durable step."""
         self.check()
         beside = temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -92,14 +92,14 @@ class LogFile:
         try:
             sync_directory(self.path.parent)
         except StoreIOError as error:
-            # Either file may be there after a power cut, and only one gets what comes now.
+            # After a power cut either file may be there, but later appends go only to the new one.
             self._poison = str(error)
             raise
 
     def keep_aside(self, suffix: str) -> Path:
-        """Give the present contents a second name, which a later `replace` leaves alone.
+        """Hard-link the current file under a second name, which a later `replace` does not change.
 
-        A file that was kept under that name before is dropped.
+        An earlier file with that name is replaced.
         """
         aside = self.path.with_name(self.path.name + suffix)
         beside = temporary_beside(aside)

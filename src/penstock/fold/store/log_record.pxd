@@ -1,4 +1,4 @@
-"""C surface of the append log's records: their layout, their checksum, what is kept of them."""
+"""C declarations for append-log records: constants of the layout, checksum, value record."""
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
@@ -31,7 +31,7 @@ cdef inline void put_u32(uint8_t* at, uint32_t number) noexcept nogil:
 
 
 cdef inline Py_ssize_t put_bytes(Py_ssize_t key_size, object record) noexcept:
-    """How long a put record is of a key and its value record."""
+    """Return the size of a put record with this key size and value record."""
     return PUT_OVERHEAD + key_size + PyBytes_GET_SIZE(record)
 
 

@@ -1,7 +1,8 @@
-"""What writing and reading an append log share: the checksum, and the value record.
+"""Code shared by `log_codec` and `log_scan`: the checksum and the value record.
 
-The checksum is zlib's CRC-32, eight bytes at a time and without a call into Python. A value record
-is what a map keeps of a put: its version field, then its value. The layout is told in `pgss`.
+The checksum is zlib's CRC-32, computed eight bytes at a time without a call into Python. A value
+record is the part of a put that `FoldMap` stores: the version field, then the value. `pgss` defines
+the layout.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -51,7 +52,7 @@ cdef uint32_t checksum(const uint8_t* data, Py_ssize_t size) noexcept nogil:
 cdef bytes value_record(
     const char* version, Py_ssize_t version_size, const char* value, Py_ssize_t value_size
 ):
-    """`version` with its length before it."""
+    """Return a value record; `version` starts with its length byte."""
     cdef bytes whole = PyBytes_FromStringAndSize(NULL, version_size + value_size)
     memcpy(PyBytes_AS_STRING(whole), version, version_size)
     memcpy(PyBytes_AS_STRING(whole) + version_size, value, value_size)

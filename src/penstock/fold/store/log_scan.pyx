@@ -1,8 +1,9 @@
-"""Reads the records of an append log from a file's bytes, where it goes by the million.
+"""Reads the records of an append log from a file's bytes; hot path of opening a log.
 
-As a list, or folded into a map of value records; `find_record` searches a tail for records that a
-damaged length hides. `pgss` defines the layout and what a verdict means; the spec is the naive model
-in the tests. Every length is checked against the end of the bytes before anything after it is read.
+Records are returned as a list, or applied to a map of value records. `find_record` searches a tail
+for records that a damaged length hides. `pgss` defines the layout and interprets the verdicts; the
+reference is the naive model in the tests. Every length is checked against the end of the bytes
+before anything after it is read.
 """
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_SetItem
@@ -15,11 +16,11 @@ from penstock.fold.store.log_record cimport (
     RECORD_BYTES_MIN, TOKEN_BYTES_MAX, VALUE_BYTES_MAX, checksum, get_u32, put_bytes, value_record,
 )
 
-# What `find_record` returns instead of an offset.
+# Results of `find_record` that are not offsets.
 NO_RECORD = -1
 TOO_COSTLY = -2
 
-# What a reading ended with.
+# Verdicts: why reading stopped.
 END = 0
 FULL = 1
 TORN = 2
@@ -56,7 +57,7 @@ cdef struct Record:
 cdef int parse(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t start, Record* record
 ) noexcept nogil:
-    """The record at `start`, or why there is none."""
+    """Parse the record at `start`; return V_OK or the reason for failure."""
     cdef Py_ssize_t rest = size - start
     cdef uint8_t kind
     if rest < 5:
@@ -124,7 +125,8 @@ cdef int parse_cursor(
 
 
 cdef int unknown(const uint8_t* data, Py_ssize_t size, Py_ssize_t start) noexcept nogil:
-    """Space that was allocated and never written is a torn tail; else nobody wrote this."""
+    """Return the verdict for an unknown type: all zeros are allocated, unwritten space and so a
+    torn tail; anything else is invalid."""
     cdef Py_ssize_t at
     for at in range(start, size):
         if data[at] != 0:
@@ -133,7 +135,7 @@ cdef int unknown(const uint8_t* data, Py_ssize_t size, Py_ssize_t start) noexcep
 
 
 cdef inline int damaged(Py_ssize_t size, Py_ssize_t stop) noexcept nogil:
-    """A wrong checksum is a torn tail only where no other record fits behind it."""
+    """Return the verdict for a wrong checksum: torn only if no other record fits after it."""
     return V_DAMAGED if size - stop >= RECORD_BYTES_MIN else V_TORN
 
 
@@ -142,7 +144,8 @@ cdef str key_of(const uint8_t* data, Record* record):
 
 
 def read_records(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t count_max):
-    """Up to so many records as (kind, key, value, version, evicting), where they end, a verdict."""
+    """Return up to `count_max` records as (kind, key, value, version, evicting), the offset after
+    them, and a verdict."""
     cdef Py_ssize_t size = view.shape[0]
     cdef const uint8_t* data = &view[0] if size else NULL
     cdef Record record
@@ -165,8 +168,11 @@ def read_records(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t count_max
 
 
 def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
-    """Fold a file's records into an empty map: where it ends, a verdict, the cursor, its memo,
-    whether every record counted, and how long a log of the entries alone is."""
+    """Apply a file's records to an empty map.
+
+    Returns the end offset, a verdict, the cursor, whether a cursor had the evicting flag, whether
+    no record is redundant, and the size of a log of the entries alone.
+    """
     cdef Py_ssize_t size = view.shape[0], live = 0, begun
     cdef const uint8_t* data = &view[0] if size else NULL
     cdef Record record
@@ -203,10 +209,10 @@ def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
 
 
 def find_record(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t work_bytes_max):
-    """Return the first offset from `start` on where a whole record with a matching checksum lies.
+    """Return the first offset at or after `start` of a whole record with a matching checksum.
 
-    `NO_RECORD` if there is none; `TOO_COSTLY` if checksums over more than `work_bytes_max` bytes
-    would be needed to tell.
+    `NO_RECORD` if there is none; `TOO_COSTLY` if the search would compute checksums over more than
+    `work_bytes_max` bytes.
     """
     cdef Py_ssize_t size = view.shape[0], at, work = 0
     cdef const uint8_t* data = &view[0] if size else NULL
@@ -219,7 +225,7 @@ def find_record(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t work_bytes
         record.stop = at
         if parse(data, size, at, &record) == V_OK:
             return at
-        # `parse` sets the end before it computes a checksum, which needs the whole record.
+        # `parse` sets `record.stop` before it computes a checksum over the whole record.
         if record.stop <= size:
             work += record.stop - at
         if work > work_bytes_max:

@@ -1,8 +1,9 @@
-"""Records that a fold remembers of its log, to recognise a log that was set back and went on.
+"""Witnesses: records that a fold stores to detect a log that was restored and has grown since.
 
-A server directory restored from a copy keeps its identity, and may have grown past the cursor. The
-fold keeps sequence, time and key of the newest records of the last few keys it changed
-(`after`), commits them with its cursor, and looks them up before it resumes (`verdict`). Pure.
+A server directory restored from a copy keeps its identity and may have grown past the fold's
+cursor. So the fold stores sequence, time and key of the newest records of the last few keys it
+changed (`after`), commits them with its cursor, and looks them up before it resumes (`verdict`).
+`batch_commit` calls `after`, `resume` calls `verdict`. All functions are pure.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry, KvUpdate
 
 WITNESSES_MAX = 16
-"""How many records are remembered; each costs two requests when a fold resumes."""
+"""Number of stored witnesses; each costs two requests when a fold resumes."""
 TIME_ERROR_US = 1
 MICROSECOND_NS = 1_000
 
 
 class Witness(Struct, frozen=True, array_like=True):
-    """The newest record of a key up to the cursor, by its time or, where that is 0, its value."""
+    """The newest record of a key up to the cursor, identified by its time or, if that is 0, by the
+    digest of its value."""
 
     seq: int
     key: str
@@ -37,7 +39,7 @@ class Witness(Struct, frozen=True, array_like=True):
 
 
 class WitnessedRecord(NamedTuple):
-    """A record as the server has it."""
+    """A record as the server stores it."""
 
     seq: int
     key: str
@@ -46,7 +48,7 @@ class WitnessedRecord(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """What the server has at the sequence of a witness, and as the newest of its key."""
+    """The server's record at the sequence of a witness, and its newest record of the key."""
 
     witness: Witness
     at: WitnessedRecord | None
@@ -56,23 +58,23 @@ class Sighting(NamedTuple):
 class LogVerdict(enum.Enum):
     SAME = "same"
     LOST = "lost"
-    """A record is missing that nothing newer replaced."""
+    """A record is missing, and no newer record of its key replaced it."""
     RESET = "reset"
-    """The log has another history than the one the fold read."""
+    """The log has a different history from the one the fold read."""
 
 
 def after(known: Sequence[Witness], updates: Sequence[KvUpdate]) -> tuple[Witness, ...]:
-    """Return the witnesses once `updates` are applied, the newest last."""
+    """Return the witnesses after `updates` are applied, the newest last."""
     newest = {one.key: one for one in known}
     for piece in pieces_of(updates):
         for one in () if isinstance(piece, Updates) else piece:
-            newest.pop(one.key, None)  # a repair may go back
+            newest.pop(one.key, None)  # a repair may set an older revision
     newest |= {witness.key: witness for witness in _tail(updates)}
     return tuple(sorted(newest.values(), key=lambda one: one.seq)[-WITNESSES_MAX:])
 
 
 def of_entries(entries: Iterable[KvEntry]) -> tuple[Witness, ...]:
-    """Witnesses by value, for stores that do not keep any."""
+    """Return witnesses identified by value, for stores that keep none."""
     made = [
         Witness(entry.revision, entry.key, digest=_digest(entry.value))
         for entry in entries
@@ -82,9 +84,9 @@ def of_entries(entries: Iterable[KvEntry]) -> tuple[Witness, ...]:
 
 
 def verdict(sightings: Iterable[Sighting], cursor: int) -> LogVerdict:
-    """Judge a log by what it has of the witnesses.
+    """Return the verdict on a log from its records of the witnesses.
 
-    The highest that is still there decides whether it is the log that was read.
+    The highest witness that is still present decides whether it is the log that the fold read.
     """
     lost = is_recognised = False
     for witness, at, newest in sorted(sightings, key=lambda one: -one.witness.seq):
@@ -112,7 +114,7 @@ def _digest(value: bytes) -> str:
 
 
 def _tail(updates: Sequence[KvUpdate]) -> list[Witness]:
-    """The last records of a batch, oldest first; updates that a repair made up are none."""
+    """Return witnesses of the last records of a batch, oldest first, without repair updates."""
     found: list[Witness] = []
     for piece in reversed(pieces_of(updates)):
         found += islice(_backwards(piece), WITNESSES_MAX - len(found))

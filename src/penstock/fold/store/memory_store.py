@@ -1,6 +1,7 @@
-"""A fold that lives as long as its process: for tests, and for caches that may start empty.
+"""A fold store in memory, for tests and for caches that may start empty.
 
-It keeps the contract of the others but durability, and exports as an append log.
+It keeps the store contract except for durability, and exports as an append log. `MapStore` is also
+the base of the append-log store.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MapReader(SnapshotReader):
-    """A second handle on a fold in memory; closing it closes nothing else."""
+    """A second handle on a fold in memory; closing it does not close the store."""
 
     def __init__(self, store: MapStore) -> None:
         self._store = store
@@ -55,11 +56,11 @@ class MapReader(SnapshotReader):
         return self._store.side(prefix, after=after)
 
     def close(self) -> None:
-        """The store stays open."""
+        """Do nothing; the store stays open."""
 
 
 class MapStore(SnapshotStore):
-    """What stores that hold everything in memory share: all reading."""
+    """Base of stores that hold all entries in memory: implements all reads."""
 
     backend = "append-log"
     backend_version = str(pgss.VERSION)
@@ -124,7 +125,7 @@ class MapStore(SnapshotStore):
 
 
 class MemorySnapshot(MapStore):
-    """A fold without a file. The path it is opened with is not looked at."""
+    """A fold without a file; the path is ignored."""
 
     @classmethod
     def open(cls, path: Path | str = "") -> Self:
@@ -132,7 +133,7 @@ class MemorySnapshot(MapStore):
 
     @classmethod
     def holding(cls, entries: FoldMap, cursor: WatchCursor, meta: SnapshotMeta) -> Self:
-        """A fold that was read from elsewhere."""
+        """Return a fold with the given contents."""
         made = cls()
         made._map, made._cursor, made._meta = entries, cursor, meta
         return made
@@ -146,7 +147,7 @@ class MemorySnapshot(MapStore):
         scope: Scope | None = None,
         **_: object,
     ) -> Self:
-        """Verify an artifact and fold it; `dest` is not looked at."""
+        """Verify an artifact and load it; `dest` is ignored."""
         return imported_in_memory(cls, artifact, scope=scope)
 
     def apply(

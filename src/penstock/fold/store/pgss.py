@@ -5,10 +5,10 @@
     delete   crc: u32 | 02 | key length: u16 | key | version field
     cursor   crc: u32 | 03 | length: u8 | cursor
 
-Lengths are little endian; a version field is a length (u8) and at most ten bytes; the CRC-32 is
-zlib's, over everything after it. A file ends where it was torn: the records before that count, the
-rest does not. Damage before the tail, and a "tail" that contains a valid record, raise an error.
-Nothing here touches a file.
+Lengths are little endian. A version field is a length (u8) and at most ten bytes. The CRC-32 is
+zlib's, over everything after it. A torn tail is ignored; the records before it are valid. Damage
+before the tail, and a tail that contains a valid record, raise an error. The functions take bytes
+and do not access files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ HEADER = MAGIC + VERSION.to_bytes(2, "little")
 PUT, DELETE, CURSOR = 1, 2, 3
 SEARCH_BYTES_MIN = 64 * 1024 * 1024
 SEARCH_FACTOR = 16
-"""How much of a torn tail is put through checksums, at most: the minimum plus this many times its
-length. Records are found long before; only bytes made to look like records cost more."""
+"""Limit of the bytes checksummed in the search of a torn tail: SEARCH_BYTES_MIN plus this factor
+times the length of the tail. A real record is found long before; only bytes crafted to look like
+records reach the limit."""
 _MEMO_EVICTING = 1
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -50,7 +51,8 @@ _WHAT_NOBODY_WROTE = {
 
 
 def cursor_record(cursor: WatchCursor, *, evicting: bool = False) -> bytes:
-    """`evicting` writes the long form, which older readers refuse: only for files that had it."""
+    """Return a cursor record. `evicting` writes the long form, which older readers reject; use it
+    only for files that already had it."""
     raw = cursor.raw
     if evicting:
         raw = raw.ljust(TOKEN_BYTES_MAX, b"\0") + bytes((len(raw), _MEMO_EVICTING))
@@ -61,7 +63,7 @@ def cursor_record(cursor: WatchCursor, *, evicting: bool = False) -> bytes:
 def encode_batch(
     batch: Sequence[KvUpdate], cursor: WatchCursor, *, evicting: bool = False
 ) -> bytes:
-    """A batch as it is appended: its updates, then the cursor that is true once they are there."""
+    """Return the bytes to append for a batch: its updates, then the cursor."""
     records = [_encoded(piece) for piece in pieces_of(batch)]
     return b"".join((*records, cursor_record(cursor, evicting=evicting)))
 
@@ -75,7 +77,7 @@ def _encoded(piece: Sequence[KvUpdate]) -> bytes:
 def compacted(
     entries: Iterable[bytes], cursor: WatchCursor, *, evicting: bool = False
 ) -> Iterator[bytes]:
-    """A whole file in pieces, from put records in ascending order of their keys.
+    """Yield the pieces of a whole file, from put records in ascending key order.
 
     The same state always gives the same bytes.
     """
@@ -89,22 +91,22 @@ def compacted(
 
 
 class LogReplay(NamedTuple):
-    """What a file says: its live entries as value records, its cursor, and its state."""
+    """The contents of a file: its live entries as value records, its cursor, and its state."""
 
     entries: dict[str, bytes]
     cursor: WatchCursor
     evicting: bool
-    """A cursor said that the bucket had been seen dropping current values."""
+    """A cursor record has the flag that the bucket may evict current values (`seen_evicting`)."""
     settled: bool
-    """Every record counts: writing it anew would not make it shorter."""
+    """No record is redundant: a rewrite would not make the file shorter."""
     torn_bytes: int
-    """How long the torn tail is; 0 if the file ends with a whole record."""
+    """Length of the torn tail; 0 if the file ends with a whole record."""
     live_bytes: int
-    """How long a log of the entries alone would be."""
+    """Length of a log of the entries alone."""
 
 
 def replay(data: bytes | mmap, *, path: str = "") -> LogReplay:
-    """Fold a file. FoldFormatError or FoldCorruptedError if it cannot be believed."""
+    """Replay a file; raise FoldFormatError or FoldCorruptedError if it is invalid or damaged."""
     check_header(data, path)
     entries: dict[str, bytes] = {}
     try:
@@ -115,7 +117,7 @@ def replay(data: bytes | mmap, *, path: str = "") -> LogReplay:
         raise FoldFormatError("a key is not UTF-8", path=path) from error
     _check_verdict(data, end, verdict, path)
     if not entries and not cursor and len(data) > len(HEADER):
-        settled = False  # a record after such bytes would not be read
+        settled = False  # rewrite: a record appended after these bytes would not be read
     torn_bytes = len(data) - end if verdict == log_scan.TORN else 0
     return LogReplay(entries, WatchCursor(cursor), evicting, settled, torn_bytes, live_bytes)
 
@@ -123,7 +125,7 @@ def replay(data: bytes | mmap, *, path: str = "") -> LogReplay:
 def read_updates(
     data: bytes | mmap, count: int, *, path: str = ""
 ) -> Iterator[tuple[list[KvUpdate], WatchCursor | None]]:
-    """The updates of a file, so many at a time, each time with the last cursor among them."""
+    """Yield the updates of a file, `count` records at a time, with the last cursor among them."""
     check_header(data, path)
     at, verdict = len(HEADER), log_scan.FULL
     while verdict == log_scan.FULL:
@@ -152,9 +154,9 @@ def check_header(data: bytes | mmap, path: str) -> None:
 
 
 def _check_verdict(data: bytes | mmap, end: int, verdict: int, path: str) -> None:
-    """Raise unless the records ended well, or where the file was torn.
+    """Raise unless the records end with the file or at a torn tail.
 
-    A damaged length makes its record look torn and hides every record after it. So a tail counts as
+    A damaged length makes its record look torn and hides all records after it. So a tail counts as
     torn only if no valid record begins inside it.
     """
     if verdict == log_scan.TORN:

@@ -1,15 +1,15 @@
-"""The fold that is larger than memory or changes all the time: RocksDB, one write batch per batch.
+"""The RocksDB store, for folds larger than memory or with many changes: one write per batch.
 
-Needs the `rocksdb` extra. The write-ahead log is always on: a killed process loses nothing, a power
-cut may lose a suffix in which data and cursor go together, and `sync=True` not even that. Column
-families, keys and value records are those of other implementations; whether their files can be read
-is for RocksDB to say.
+Needs the `rocksdb` extra. The write-ahead log is always on: a killed process loses nothing; a power
+cut may lose the latest batches, each with its cursor; with `sync=True` it loses none. Column
+families, keys and value records are those of other implementations; RocksDB decides whether it can
+read their files.
 
-RocksDB accepts no write after one has failed, also when the disk has space again. So a failed write
-poisons the store: it can be read, and has to be closed and opened again to be written.
+RocksDB rejects all writes after one has failed, even when the disk has space again. So a failed
+write poisons the store: it can still be read, but must be closed and reopened for writing.
 
     data    key -> value record
-    meta    cursor, origin, and behind `side\\0` what extensions derive
+    meta    cursor, origin, and with the prefix `side\\0` the rows of extensions
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ WRITE_BUFFER_BYTES = 64 * MIB
 WRITE_BUFFERS_MAX = 2
 META_BUFFER_BYTES = 8 * MIB
 WAL_BYTES_MAX = 1 * GIB
-"""Each batch touches the small family too, which alone would keep every log file alive."""
+"""Limit of the write-ahead log. Each batch also writes to the small family `meta`, whose unflushed
+data would otherwise keep every log file."""
 BLOCK_BYTES = 16 * KIB
 METADATA_BLOCK_BYTES = 4 * KIB
 FILTER_BITS_PER_KEY = 10
@@ -76,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 class _Database:
-    """Every object that keeps the database open, and with it the lock on its directory."""
+    """Holds every object that keeps the database open and its directory locked."""
 
     def __init__(self, path: Path, db: Rdict) -> None:
         self.path = path
@@ -92,18 +93,19 @@ class _Database:
 
     @property
     def families(self) -> list[Rdict]:
-        """`data` and `meta`."""
+        """The column families `data` and `meta`."""
         _ = self.db
         return self._families
 
     @property
     def handles(self) -> list[ColumnFamily]:
-        """`data` and `meta`, as a write batch names them."""
+        """The handles of `data` and `meta` for a write batch."""
         _ = self.db
         return self._handles
 
     def close(self) -> None:
-        """Flush; the lock is released also if that fails, since the write-ahead log has it all."""
+        """Flush and close. If the flush fails, the lock is still released, because the write-ahead
+        log contains all data."""
         if self._db is None:
             return
         db, families = self._db, self._families
@@ -116,7 +118,7 @@ class _Database:
 
 
 class RocksDbReader(SnapshotReader):
-    """A handle on the same database; RocksDB serves readers beside the writer."""
+    """A handle on the same database; RocksDB allows reads while the store is written."""
 
     def __init__(self, database: _Database, *, owner: bool = False) -> None:
         self._path = database.path
@@ -125,7 +127,7 @@ class RocksDbReader(SnapshotReader):
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Read a fold as it is now, beside another process that may be writing it."""
+        """Open a reader of the current state; another process may be writing the fold."""
         path = Path(path)
         db = _connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
         return cls(_Database(path, db), owner=True)
@@ -192,7 +194,7 @@ class RocksDbReader(SnapshotReader):
         return [(cast("bytes", key)[len(_SIDE) :], value) for key, value in page]
 
     def close(self) -> None:
-        """The database stays open where it is another's."""
+        """Close the database if this reader opened it."""
         if self._owner:
             self._database.close()
 
@@ -248,7 +250,7 @@ class RocksDbSnapshot(ServedByReader):
         self._emptied()
 
     def settle(self) -> None:
-        """Flush, then wait until nothing is left to merge."""
+        """Rebuild extensions, flush, and wait until no compaction is pending."""
         super().settle()
         with self._writing():
             self._on_each(methodcaller("flush", True))
@@ -274,7 +276,7 @@ class RocksDbSnapshot(ServedByReader):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Around every write; after one that failed the database refuses all others."""
+        """Wrap a write; after a failed one, reject all later writes as RocksDB does."""
         if self._poison:
             raise StorePoisoned(self._poison, path=self._path)
         try:
@@ -297,8 +299,8 @@ class RocksDbSnapshot(ServedByReader):
         return sum(family.property_int_value(f"rocksdb.{name}") or 0 for family in families)
 
 
-# What is written is put together here and not where it is written: an error that is kept keeps the
-# local variables of the calls it passed, and a handle among them keeps the database locked.
+# Write batches are built in these functions, not in the methods that write them: a stored exception
+# keeps the local variables of its frames alive, and a handle among them keeps the database locked.
 
 
 def _changes(
@@ -336,7 +338,7 @@ def _removals(database: _Database) -> WriteBatch:
 
     data, rest = database.handles
     writes = WriteBatch(raw_mode=True)
-    writes.delete_range(b"", b"\xff", data)  # no key is as high: it would not be UTF-8
+    writes.delete_range(b"", b"\xff", data)  # UTF-8 keys never reach 0xFF
     writes.delete(_CURSOR, rest)
     writes.delete(_ORIGIN, rest)
     writes.delete_range(_SIDE, prefix_end(_SIDE), rest)
@@ -354,7 +356,7 @@ def _add_side(writes: WriteBatch, rows: SideRows, database: _Database) -> None:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn an error of RocksDB, which comes as a plain Exception, into one of ours."""
+    """Convert RocksDB errors, which are plain Exceptions, to fold errors."""
     from rocksdict import DbClosedError
 
     try:
@@ -391,11 +393,11 @@ def _connect(
 
 
 def _scan_options() -> ReadOptions:
-    """A scan shall not push what is read again and again out of the cache."""
+    """Return read options for scans, which must not evict frequently read blocks from the cache."""
     from rocksdict import ReadOptions
 
     options = ReadOptions()
-    options.fill_cache(False)  # type: ignore[call-arg]  # its stub forgets the argument
+    options.fill_cache(False)  # type: ignore[call-arg]  # the stub lacks the argument
     return options
 
 

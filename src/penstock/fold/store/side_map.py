@@ -1,6 +1,6 @@
-"""The side space of a fold in memory: ordered keys to bytes, for one who writes and some who read.
+"""The side space of a fold in memory: an ordered map of bytes, for one writer and several readers.
 
-Keys are sorted when they are asked for, from what was sorted before and what came since.
+Keys are sorted on demand, by merging new keys into those already sorted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SideMap:
-    """Rows in order."""
+    """An ordered map of side rows."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
@@ -23,7 +23,7 @@ class SideMap:
         self._lock = Lock()
 
     def change(self, rows: SideRows, *, cleared: bytes = b"") -> None:
-        """Remove what begins with `cleared`, then write rows; None removes one."""
+        """Remove rows with the prefix `cleared`, then write `rows`; None removes a row."""
         if not rows and not cleared:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""Updates as rows of SQLite: the last one of each key, in order of keys.
+"""Converts updates to SQLite rows: the last update of each key, in key order.
 
-In that order each page of the tree is visited once, which is most of what a batch costs. Updates
-that came as columns become rows without an object in between. Pure.
+In key order each page of the tree is visited once, and page visits are most of the cost of a batch.
+Updates in columns become rows without intermediate objects. All functions are pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvUpdate
 
     Row = tuple[bytes, int | None, bytes, float | None, bytes | None]
-    """key, revision, value, server time; a version that is not a revision of 63 bits."""
+    """key, revision, value, server time, and a version that is not a revision of 63 bits."""
 
 REVISION_IN_COLUMN_MAX = 2**63 - 1
 _KEY = itemgetter(0)
@@ -27,7 +27,7 @@ _PUT = int(Op.PUT)
 
 
 def rows_of(batch: Sequence[KvUpdate]) -> tuple[list[Row], list[tuple[bytes]]]:
-    """What is to be put and what is to go, each ascending by key."""
+    """Return the rows to insert and the keys to delete, each in ascending key order."""
     last: dict[bytes, Row | None] = {}
     for piece in pieces_of(batch):
         last.update(_columns(piece) if isinstance(piece, Updates) else map(_change, piece))

@@ -1,12 +1,12 @@
-"""The fold on disk that needs nothing but Python: SQLite, one transaction per batch.
+"""The SQLite store: one transaction per batch; needs no package beyond Python.
 
-Write-ahead logging: a killed process loses nothing, a power cut may lose the latest batches as a
-whole, and `sync=True` not even those. Readers have connections of their own, so they see whole
-batches only; other processes may read with `SqliteReader.open`, or with any SQL tool.
+The file uses write-ahead logging: a killed process loses nothing, and a power cut may lose the
+latest batches as a whole; with `sync=True` it loses none. Readers use their own connections, so
+they see only complete batches. Other processes may read with `SqliteReader.open` or any SQL tool.
 
     data(k, rev, v, t, ver)   key, revision, value, server time; `ver` only for other versions
     meta(k, v)                cursor, origin
-    side(k, v)                what extensions derive; there once one was attached
+    side(k, v)                rows of extensions; created when the first one is attached
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FORMAT = 1
 PAGE_SIZE = 8192
 CACHE_BYTES = 64 * 1024 * 1024
 WAL_PAGES = 8192
-"""How long the write-ahead log grows before it is worked into the file."""
+"""Size of the write-ahead log, in pages, at which SQLite checkpoints it."""
 BUSY_SECONDS = 10.0
 PARAMETERS_MAX = 500
 TABLES = """
@@ -65,7 +65,7 @@ _COLUMNS = "k, rev, v, ver"
 
 
 class SqliteReader(SnapshotReader):
-    """A connection that only reads; one statement at a time, from any thread."""
+    """A read-only connection; any thread may use it, one statement at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -76,7 +76,7 @@ class SqliteReader(SnapshotReader):
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Read a fold that another process may be writing."""
+        """Open a reader of a fold that another process may be writing."""
         path = Path(path)
         if not path.exists():
             raise StoreIOError("there is no such fold", path=path)
@@ -181,14 +181,15 @@ class SqliteSnapshot(ServedByReader):
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = "fold.db"
     hydrate_batch: ClassVar[int] = 50_000
-    """Half of the cost of a batch in random order are pages; a large one shares them."""
+    """Page visits are half of the cost of a batch in random order; a large batch shares pages."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, tables: Tables | None = None) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = db
         self._tables = tables
         self._has_others = tables is None and has_tables(db)
-        """Tables are in the file that were not opened with it: a change would pass them by."""
+        """The file has application tables but was opened without them, so they would miss a
+        change."""
         self._read = SqliteReader(path)
 
     @classmethod
@@ -200,9 +201,9 @@ class SqliteSnapshot(ServedByReader):
         cache_bytes: int = CACHE_BYTES,
         tables: Tables | None = None,
     ) -> Self:
-        """`sync` makes every batch durable over a power cut, at the price of a sync each; `tables`
-        are tables of yours that change in the transaction of each batch. A file that has some is
-        changed with them only."""
+        """Open or create a fold. `sync` syncs every batch, so that it survives a power cut.
+        `tables` are application tables that change in the transaction of each batch; a file that
+        has such tables rejects batches if it is opened without them."""
         path = Path(path)
         with told(path):
             db = connect(path)
@@ -300,7 +301,7 @@ class SqliteSnapshot(ServedByReader):
         return self._db
 
     def _other_log(self, db: sqlite3.Connection, meta: SnapshotMeta | None) -> bool:
-        """Whether the batch is of another log than what is here."""
+        """Return whether the batch is of another log than the stored entries."""
         if meta is None or not meta.identity:
             return False
         row = db.execute("SELECT v FROM meta WHERE k = 'origin'").fetchone()
@@ -329,7 +330,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn an error of SQLite into one of ours."""
+    """Convert SQLite errors to fold errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -352,7 +353,7 @@ def check_format(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int) -> None:
-    """Set up the connection, and the tables of a file that is new."""
+    """Configure the connection, and create the tables of a new file."""
     db.execute(f"PRAGMA page_size={PAGE_SIZE}")
     if db.execute("PRAGMA schema_version").fetchone() == (0,):
         db.execute("PRAGMA journal_mode=WAL")
@@ -380,7 +381,7 @@ def _write_side(db: sqlite3.Connection, rows: SideRows) -> None:
 
 
 def _bounds(prefix: bytes, after: bytes | None) -> tuple[str, tuple[bytes, ...]]:
-    """The condition for keys with a prefix above another key."""
+    """Return the SQL condition and values for keys with a prefix and above `after`."""
     conditions: list[str] = []
     values: list[bytes] = []
     if prefix:

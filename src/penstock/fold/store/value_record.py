@@ -1,9 +1,9 @@
-"""The value record: what a fold keeps behind a key, as one piece of bytes.
+"""The value record: the version and value of a key as one byte string.
 
     version length: u8, at most 10 | version | value
 
-Memory, LMDB and RocksDB hold folds in this form, which for RocksDB is also the form of other
-implementations. Decoding refuses what cannot have been encoded; it never crashes on it.
+The memory, LMDB and RocksDB stores use this form; other implementations use it with RocksDB too.
+Decoding raises FoldFormatError for invalid records.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from penstock.fold.errors import FoldFormatError
 from penstock.kv.kv_types import REVISION_BYTES, TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken
 
 KEY_BYTES_MAX = 65_535
-"""What the length of a key has room for in an append log, hence in any fold."""
+"""Maximum key size in an append log (u16 length), and therefore in any fold."""
 _REVISION_HEAD = bytes([REVISION_BYTES])
 
 
 def version_field(update: KvUpdate) -> bytes:
-    """The version of an update behind its length."""
+    """Return the version of an update, preceded by its length."""
     if update.revision >= 0:
         return _REVISION_HEAD + update.revision.to_bytes(REVISION_BYTES, "big")
     token = update.version.raw
@@ -35,7 +35,7 @@ def decode_record(key: str, record: bytes) -> KvEntry:
 
 
 def encode_key(key: str) -> bytes:
-    """A key as it is stored; ValueError for one that cannot be."""
+    """Return the stored form of a key; ValueError if it is too long."""
     raw = key.encode()
     if len(raw) > KEY_BYTES_MAX:
         raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes, not {len(raw)}")
@@ -50,8 +50,9 @@ def decode_key(raw: bytes) -> str:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The least bytes above every key with this prefix, which is not empty nor ends in 0xFF.
+    """Return the smallest byte string above every key with this prefix.
 
-    No byte of UTF-8 is 0xFF, so the last one can always be counted up.
+    The prefix must not be empty or end in 0xFF. UTF-8 never contains 0xFF, so the last byte can
+    always be incremented.
     """
     return prefix[:-1] + bytes([prefix[-1] + 1])
