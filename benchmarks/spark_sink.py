@@ -26,7 +26,7 @@ from benchmarks.spark import python_cpu
 from penstock.bench.process_stats import cpu_seconds
 from penstock.bench.server_process import our_command, reference_command, running
 from penstock.bulk.blocking_publisher import BlockingPublisher
-from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_connection import ConnectSettings
 from penstock.bulk.bulk_publisher import Publisher
 from penstock.bulk.login import split_urls
 from penstock.spark import session
@@ -139,7 +139,7 @@ def publish_alone(url: str, table: pa.RecordBatch, *, with_ids: bool) -> None:
     layout = RowLayout(
         subject="", ids=RowIds(("msgId",)) if with_ids else RowIds(), has_headers=False
     )
-    publisher = Publisher(Dialling(split_urls(url)[0]), stream=STREAM)
+    publisher = Publisher(ConnectSettings(split_urls(url)[0]), stream=STREAM)
     with BlockingPublisher(publisher) as way:
         for start in range(0, table.num_rows, ARROW_ROWS):
             columns = layout.rows(table.slice(start, ARROW_ROWS))

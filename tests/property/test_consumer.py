@@ -19,7 +19,7 @@ from models.consumer import Witness
 from penstock.api.ack_protocol import parse_ack_subject
 from penstock.api.consumer_config import AckPolicy
 from penstock.base.effects import Advise, Deliver
-from penstock.jetstream.consumers.ack_deadlines import Outstanding
+from penstock.jetstream.consumers.ack_deadlines import AckDeadlines
 from penstock.jetstream.consumers.cursor import Cursor
 from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
@@ -237,7 +237,7 @@ def floor_at_the_ack(self: ConsumerState, stream_seq: int) -> None:
         self._raise_floor(entry[0], stream_seq)
 
 
-def acked_but_queued(self: Outstanding, seq: int) -> bool:
+def acked_but_queued(self: AckDeadlines, seq: int) -> bool:
     return self.log.acked(seq)
 
 
@@ -246,16 +246,16 @@ def passed_two(self: Cursor, seq: int) -> None:
     self._count -= 1
 
 
-def without_deadlines(self: Outstanding) -> None:
+def without_deadlines(self: AckDeadlines) -> None:
     self._line.clear()
     self._heap.clear()
 
 
 MUTANTS = {
     "the ack floor passes an unacked message": (ConsumerState, "ack", floor_at_the_ack),
-    "an acked message stays queued": (Outstanding, "acked", acked_but_queued),
+    "an acked message stays queued": (AckDeadlines, "acked", acked_but_queued),
     "the cursor skips a message": (Cursor, "passed", passed_two),
-    "a restart forgets deadlines": (Outstanding, "_rebuild", without_deadlines),
+    "a restart forgets deadlines": (AckDeadlines, "_rebuild", without_deadlines),
 }
 
 

@@ -193,7 +193,7 @@ class Pair:
         assert lane.consumer.info(now_ns) == plain.consumer.info(now_ns)
         assert due(lane) == due(plain)
         assert self.settled.get(True) == self.settled.get(False)
-        assert seqs_of(lane.consumer.take_settled()) == seqs_of(plain.consumer.take_settled())
+        assert seqs_of(lane.consumer.take_acked()) == seqs_of(plain.consumer.take_acked())
         self.deliveries += [one for one in sent if isinstance(one, Deliver)]
         for one in sent:
             if isinstance(one, Send) and one.reply.startswith("$JS.FC."):

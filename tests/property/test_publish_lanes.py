@@ -202,14 +202,14 @@ def test_a_batch_that_the_fast_lane_began_is_given_up(
     server, client = servers[0], clients[0]
     config = {"name": "G", "subjects": ["g"], "storage": storage, "allow_atomic": True}
     client.done("STREAM.CREATE.G", config)
-    edge = server._server.service.jetstream
-    assert edge is not None
-    host = edge.accounts["$G"].assets.hosts["G"]
+    runtime = server._server.service.jetstream
+    assert runtime is not None
+    host = runtime.accounts["$G"].assets.hosts["G"]
     header = b"NATS/1.0\r\nNats-Batch-Id: x\r\nNats-Batch-Sequence: 1\r\n\r\n"
     client.send(b"HPUB g %d %d\r\n%b\r\n" % (len(header), len(header), header))
     until(lambda: len(host.stream.gatherings.batches) == 1, "the batch has begun")
     assert host.stream.gatherings.batches[b"x"].packer.count == 1
-    until(lambda: host.agenda.next_ns is not None, "somebody waits for its end")
+    until(lambda: host.deadline_queue.next_ns is not None, "somebody waits for its end")
     client.call("STREAM.DELETE.G")
 
 
@@ -220,9 +220,9 @@ def test_only_one_of_the_two_takes_the_fast_lane(
     for server, client, is_fast in zip(servers, clients, (True, False), strict=True):
         client.done("STREAM.CREATE.T", {"name": "T", "subjects": ["taken"]})
         assert client.publish_ack("taken", b"x")["seq"] == 1
-        edge = server._server.service.jetstream
-        assert edge is not None
-        assert (edge.accounts["$G"].assets.hosts["T"].lane is not None) is is_fast
+        runtime = server._server.service.jetstream
+        assert runtime is not None
+        assert (runtime.accounts["$G"].assets.hosts["T"].lane is not None) is is_fast
 
 
 def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> None:
@@ -245,9 +245,9 @@ def test_ids_the_fast_lane_took_are_forgotten(
     server, client = servers[0], clients[0]
     config = {"name": "W", "subjects": ["seen"], "storage": storage, "duplicate_window": 10**8}
     client.done("STREAM.CREATE.W", config)
-    edge = server._server.service.jetstream
-    assert edge is not None
-    ids = edge.accounts["$G"].assets.hosts["W"].stream.ids
+    runtime = server._server.service.jetstream
+    assert runtime is not None
+    ids = runtime.accounts["$G"].assets.hosts["W"].stream.ids
     for number in range(1, 6):
         client.publish_ack("seen", b"x")
         stored = client.publish_ack("seen", b"x", {"Nats-Msg-Id": f"{number}"})

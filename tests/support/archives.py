@@ -42,7 +42,7 @@ def account(disk: Disk | None = None, **limits: int) -> Assets:
     """An account whose files, if any, are on this disk."""
     numbers = itertools.count(1)
     return Assets(
-        ambient=Environment(
+        environment=Environment(
             nuid=lambda: f"N{next(numbers)}",
             noise=bytes,
             seed=lambda: next(numbers),

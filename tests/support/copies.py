@@ -46,7 +46,7 @@ class Copy:
 
     def open(self) -> None:
         """Starts, or starts again over the same store."""
-        ambient = Environment(
+        environment = Environment(
             nuid=lambda: str(next(self._numbers)),
             noise=bytes,
             seed=lambda: 0,
@@ -58,13 +58,13 @@ class Copy:
         while stream.recover(self.now_ns) is not None:
             pass
         self.host = StreamHost(stream, None)
-        self.upstream = StreamSources(self.host, ambient)
-        self.host.upstream = self.upstream
+        self.stream_sources = StreamSources(self.host, environment)
+        self.host.stream_sources = self.stream_sources
         self.requests: list[Send] = []
         self.answers: list[Send] = []
         self.fetches = 0
         self.wires: dict[str, Any] = {}
-        self.upstream.follow(self.now_ns)
+        self.stream_sources.follow(self.now_ns)
         self.pass_time(0)
 
     # -- time and effects
@@ -74,7 +74,7 @@ class Copy:
         until_ns = self.now_ns + round(seconds * SECOND)
         while True:
             self._settle()
-            due_ns = self.host.agenda.next_ns
+            due_ns = self.host.deadline_queue.next_ns
             if due_ns is None or due_ns > until_ns:
                 break
             self.now_ns = max(self.now_ns, due_ns)
@@ -82,12 +82,12 @@ class Copy:
         self.now_ns = until_ns
 
     def _settle(self) -> None:
-        for wire in self.upstream.wires:
+        for wire in self.stream_sources.wires:
             if wire.take is None:
                 self.wires.pop(wire.subject, None)
             else:
                 self.wires[wire.subject] = wire
-        self.upstream.wires.clear()
+        self.stream_sources.wires.clear()
         for effect in self.host.now:
             self.fetches += isinstance(effect, Fetch)
             if isinstance(effect, Send):
@@ -100,7 +100,7 @@ class Copy:
         """The stream gets another configuration."""
         self.cfg = config(**fields)
         self.host.propose(self.host.stream.plan_update(self.cfg, self.now_ns))
-        self.upstream.follow(self.now_ns)
+        self.stream_sources.follow(self.now_ns)
         self.pass_time(0)
 
     # -- what it asks
@@ -121,7 +121,7 @@ class Copy:
         """A message comes, if somebody listens."""
         wire = self.wires.get(to)
         if wire is not None:
-            self.upstream.receive(wire, msg, self.now_ns)
+            self.stream_sources.receive(wire, msg, self.now_ns)
         self.pass_time(0)
 
     def answer(

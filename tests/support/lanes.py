@@ -34,10 +34,10 @@ class Subscribers:
         interest = SubList()
         self.outlet = Outlet(router, interest)
         self._armed: list[Callable[[], None]] = []
-        self._plane = IoLoop(
+        self._io_loop = IoLoop(
             router=router, arm=lambda _, call: self._armed.append(call), write_deadline_ns=10**10
         )
-        self._plane.add_interest(interest)
+        self._io_loop.add_interest(interest)
         self._got: list[Effect] = []
         self.refused: list[str] = []
         self.acks = AckLane(call=self._refuse, owner=None, scope="_.hash")
@@ -60,7 +60,7 @@ class Subscribers:
     ) -> None:
         """Publish an ack; the lane has it, or its subject is in `refused`."""
         router, interest = self.outlet
-        self._plane.publish(interest, subject, payload, reply=reply, header=header)
+        self._io_loop.publish(interest, subject, payload, reply=reply, header=header)
         router.take_lanes()
 
     def collected(self) -> list[tuple[int, int, int]]:
@@ -69,7 +69,7 @@ class Subscribers:
 
     def take(self) -> list[Effect]:
         """What they got since the last call, also what a turn that ran out of time has left."""
-        self._plane.settle()
+        self._io_loop.settle()
         while self._armed:
             self._armed.pop()()
         got, self._got = self._got, []

@@ -266,7 +266,7 @@ class Embedded:
         return Peer(port, transport=transport, context=self._context, **more)  # type: ignore[arg-type]
 
     def wait_for_connections(self, count: int) -> None:
-        until(lambda: len(self.service.plane) == count, f"{count} connections")
+        until(lambda: len(self.service.io_loop) == count, f"{count} connections")
 
 
 @contextlib.contextmanager

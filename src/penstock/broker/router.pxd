@@ -22,9 +22,9 @@ cdef enum SinkFlag:
     SINK_TRACED = 256      # deliveries are logged
     SINK_WRITABLE = 512    # epoll has reported the blocked socket as writable
 
-cdef enum Settled:         # what a lane did at the end of a turn
+cdef enum LaneResult:         # what a lane did at the end of a turn
     LANE_BROKEN = -1
-    NOT_SETTLED = 0        # nothing: its owner has to commit
+    LANE_UNCOMMITTED = 0        # nothing: its owner has to commit
     COMMITTED = 1          # committed what it took; its owner must be notified
     SETTLED = 2            # committed what it took; nothing else to do
 
@@ -82,7 +82,7 @@ cdef class Lane:
     cdef bint quiet           # its owner need not be notified at once of what it took
     cdef bint waits           # its commit may wait for the disk
     cdef bint take(self, Message* msg) noexcept
-    cdef Settled settle(self) except LANE_BROKEN
+    cdef LaneResult settle(self) except LANE_BROKEN
 
 cdef class Router:
     cdef ChunkPool pool

@@ -113,9 +113,9 @@ cdef class Lane:
     cdef bint take(self, Message* msg) noexcept:
         return False
 
-    cdef Settled settle(self) except LANE_BROKEN:
+    cdef LaneResult settle(self) except LANE_BROKEN:
         """Commit what it took, as far as it can, at the end of a turn."""
-        return NOT_SETTLED
+        return LANE_UNCOMMITTED
 
 
 cdef class Router:

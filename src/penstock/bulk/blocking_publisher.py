@@ -15,7 +15,7 @@ from penstock.bulk.publish_frames import encode
 if TYPE_CHECKING:
     from penstock.bulk.bulk_publisher import Publisher, PublishRefusal, Repeat
     from penstock.bulk.publish_frames import Values
-    from penstock.bulk.wire_reader import Heard
+    from penstock.bulk.wire_reader import ServerItem
 
 #: Size of one write to the socket: large enough to amortize the thread switch.
 ROWS_PER_WRITE: Final = 2048
@@ -109,7 +109,7 @@ class BlockingPublisher:
 
     def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
-    ) -> Heard:
+    ) -> ServerItem:
         """See `Publisher.ask`."""
         return self._thread.call(
             self._publisher.ask(subject, payload, header=header, before=before)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from penstock.bulk import wire_reader
 from penstock.bulk.errors import (
     AccessDenied,
-    AnswerLate,
     ConnectFailed,
-    LinkLost,
+    ConnectionLost,
     NoResponders,
     NotPermitted,
+    ReplyTimeout,
 )
 from penstock.bulk.login import Address, Credentials, connect_line
 from penstock.bulk.subscription_feed import (
@@ -36,7 +36,7 @@ from penstock.bulk.subscription_feed import (
     Status,
     SubscriptionFeed,
 )
-from penstock.bulk.wire_reader import Heard, WireError, WireReader
+from penstock.bulk.wire_reader import ServerItem, WireError, WireReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -63,7 +63,7 @@ _VIOLATION: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Dialling:
+class ConnectSettings:
     """Everything needed to open a connection, and the size limits of its batches."""
 
     addresses: tuple[Address, ...]
@@ -81,7 +81,7 @@ class Dialling:
 class BulkConnection(asyncio.BufferedProtocol):
     """A connection that completed the CONNECT handshake; created by `open_link`."""
 
-    def __init__(self, dialling: Dialling) -> None:
+    def __init__(self, dialling: ConnectSettings) -> None:
         self._dialling = dialling
         self._intake = self._new_intake(dialling)
         loop = asyncio.get_running_loop()
@@ -90,9 +90,9 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
         self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
-        self._answers: dict[str, asyncio.Future[Heard]] = {}
+        self._answers: dict[str, asyncio.Future[ServerItem]] = {}
         self._asked: dict[str, str] = {}
-        self._rows: dict[str, deque[Heard]] = {}
+        self._rows: dict[str, deque[ServerItem]] = {}
         self._deaf = ""
         self._numbers = itertools.count(ANSWERS_SID + 1)
         self._followed = 0
@@ -102,7 +102,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._error = ""
         self.info: dict[str, Any] = {}
 
-    def _new_intake(self, dialling: Dialling) -> WireReader:
+    def _new_intake(self, dialling: ConnectSettings) -> WireReader:
         return WireReader(
             frame_bytes_max=FRAME_BYTES_MAX,
             records_max=dialling.records_max,
@@ -122,13 +122,13 @@ class BulkConnection(asyncio.BufferedProtocol):
         seconds: float | None = None,
         *,
         header: bytes = b"",
-    ) -> Heard:
+    ) -> ServerItem:
         """Send a request and return the one reply. `header` is a complete block, or empty."""
         if self._deaf:
             raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
         self._asked[token] = subject
-        answer: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ServerItem] = asyncio.get_running_loop().create_future()
         self._answers[token] = answer
         limit = self._dialling.answer_seconds if seconds is None else seconds
         try:
@@ -136,7 +136,7 @@ class BulkConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(limit):
                 heard = await answer
         except TimeoutError:
-            raise AnswerLate(f"no answer on {subject} within {limit} s") from None
+            raise ReplyTimeout(f"no answer on {subject} within {limit} s") from None
         finally:
             del self._answers[token], self._asked[token]
         if heard.header and Status.read(heard.header, "").code == NO_RESPONDERS:
@@ -145,12 +145,12 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     async def request_many(
         self, subject: str, payload: bytes, seconds: float | None = None
-    ) -> AsyncGenerator[Heard, None]:
+    ) -> AsyncGenerator[ServerItem, None]:
         """Send a request and yield replies as they arrive, until the caller stops."""
         if self._deaf:
             raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
-        heard: deque[Heard] = deque()
+        heard: deque[ServerItem] = deque()
         self._rows[token] = heard
         limit = self._dialling.answer_seconds if seconds is None else seconds
         try:
@@ -163,13 +163,13 @@ class BulkConnection(asyncio.BufferedProtocol):
             del self._rows[token]
 
     async def _wait_for_row(self, token: str, subject: str, seconds: float) -> None:
-        more: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
+        more: asyncio.Future[ServerItem] = asyncio.get_running_loop().create_future()
         self._answers[token], self._asked[token] = more, subject
         try:
             async with asyncio.timeout(seconds):
                 await more
         except TimeoutError:
-            raise AnswerLate(f"no answer on {subject} within {seconds} s") from None
+            raise ReplyTimeout(f"no answer on {subject} within {seconds} s") from None
         finally:
             del self._answers[token], self._asked[token]
 
@@ -214,7 +214,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def unfollow(self) -> None:
         if self._followed:
-            with contextlib.suppress(LinkLost):
+            with contextlib.suppress(ConnectionLost):
                 self._write(b"UNSUB %d\r\n" % self._followed)
         self._followed = 0
         self._intake.follow(0)
@@ -264,7 +264,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = self._error or (str(exc) if exc else "the server closed the connection")
-        lost = LinkLost(reason)
+        lost = ConnectionLost(reason)
         for answer in self._answers.values():
             _fail_future(answer, lost)
         _fail_future(self._told, lost)
@@ -277,7 +277,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     # -- received messages and control lines
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: ServerItem) -> None:
         kind = heard.kind
         if kind == wire_reader.MESSAGE:
             self._hear_message(heard)
@@ -293,7 +293,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         elif kind != wire_reader.OK:
             self._hear_mark(kind)
 
-    def _hear_message(self, heard: Heard) -> None:
+    def _hear_message(self, heard: ServerItem) -> None:
         if heard.sid == ANSWERS_SID:
             token = heard.subject.rpartition(".")[2]
             if token in self._rows:
@@ -363,7 +363,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def _write(self, data: bytes) -> None:
         if self._transport is None or not self.is_open or self._transport.is_closing():
-            raise LinkLost(self._error or "the connection is closed")
+            raise ConnectionLost(self._error or "the connection is closed")
         self._transport.write(data)
 
     def _resume(self) -> None:
@@ -395,12 +395,12 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._transport = secured
 
 
-async def open_link(dialling: Dialling) -> BulkConnection:
+async def open_link(dialling: ConnectSettings) -> BulkConnection:
     """Open a connection to the first server that accepts it."""
     return await open_as(BulkConnection, dialling)
 
 
-async def open_as(kind: Callable[[Dialling], L], dialling: Dialling) -> L:
+async def open_as(kind: Callable[[ConnectSettings], L], dialling: ConnectSettings) -> L:
     """Do the same for a subclass of `BulkConnection`."""
     failures: list[str] = []
     for address in dialling.addresses:
@@ -411,12 +411,14 @@ async def open_as(kind: Callable[[Dialling], L], dialling: Dialling) -> L:
             raise
         except TimeoutError:
             failures.append(f"{address}: no answer within {dialling.connect_seconds} s")
-        except (OSError, LinkLost, ConnectFailed) as error:
+        except (OSError, ConnectionLost, ConnectFailed) as error:
             failures.append(f"{address}: {error}")
     raise ConnectFailed("; ".join(failures))
 
 
-async def _open_one(kind: Callable[[Dialling], L], dialling: Dialling, address: Address) -> L:
+async def _open_one(
+    kind: Callable[[ConnectSettings], L], dialling: ConnectSettings, address: Address
+) -> L:
     loop = asyncio.get_running_loop()
     link = kind(dialling)
     context: ssl.SSLContext | None = None

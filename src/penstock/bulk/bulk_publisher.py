@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.bulk.bulk_connection import FRAME_BYTES_MAX, BulkConnection, open_as
 from penstock.bulk.errors import (
     AccessDenied,
-    AnswerLate,
     ConnectFailed,
-    LinkLost,
+    ConnectionLost,
     NotPermitted,
+    ReplyTimeout,
 )
 from penstock.bulk.publish_acks import PublishAcks, Window
 from penstock.bulk.subscription_feed import Status
@@ -32,9 +32,9 @@ from penstock.bulk.subscription_feed import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.bulk.bulk_connection import Dialling
+    from penstock.bulk.bulk_connection import ConnectSettings
     from penstock.bulk.publish_frames import Frames
-    from penstock.bulk.wire_reader import Heard, WireReader
+    from penstock.bulk.wire_reader import ServerItem, WireReader
 
 WINDOW_SLOTS: Final = 16_384
 WINDOW_BYTES_MAX: Final = 32 << 20
@@ -75,13 +75,13 @@ class PublishLink(BulkConnection):
     Replies other than a plain ack go to `owner`.
     """
 
-    def __init__(self, dialling: Dialling, owner: Publisher) -> None:
+    def __init__(self, dialling: ConnectSettings, owner: Publisher) -> None:
         super().__init__(dialling)
         self._owner = owner
         self._answers_sid = next(self._numbers)
         self.is_stuffed = False
 
-    def _new_intake(self, dialling: Dialling) -> WireReader:
+    def _new_intake(self, dialling: ConnectSettings) -> WireReader:
         return PublishAcks(
             frame_bytes_max=FRAME_BYTES_MAX, records_max=1, bytes_max=dialling.batch_bytes_max
         )
@@ -109,7 +109,7 @@ class PublishLink(BulkConnection):
         super().connection_lost(exc)
         self._owner.moved()
 
-    def _hear_message(self, heard: Heard) -> None:
+    def _hear_message(self, heard: ServerItem) -> None:
         if heard.sid == self._answers_sid:
             self._owner.judge(heard)
         else:
@@ -125,7 +125,7 @@ class Publisher:
 
     def __init__(
         self,
-        dialling: Dialling,
+        dialling: ConnectSettings,
         *,
         stream: str = "",
         slots: int = WINDOW_SLOTS,
@@ -213,7 +213,7 @@ class Publisher:
 
     async def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
-    ) -> Heard:
+    ) -> ServerItem:
         """Send a request over the same connection, after the frames `before`, which request no
         reply."""
         link = await self._ready_link()
@@ -229,7 +229,7 @@ class Publisher:
     def deny(self, text: str) -> None:
         self._denied = text
 
-    def judge(self, heard: Heard) -> None:
+    def judge(self, heard: ServerItem) -> None:
         """Handle a reply that is not a plain ack: schedule a retry or record a refusal."""
         number = int(heard.subject.rpartition(".")[2])
         if not self._window.is_waiting(number):
@@ -325,12 +325,12 @@ class Publisher:
         pause = PAUSE_SECONDS
         while True:
             if _now() - since > self._patience_seconds:
-                raise AnswerLate(f"publishes were not answered for {self._patience_seconds:g} s")
+                raise ReplyTimeout(f"publishes were not answered for {self._patience_seconds:g} s")
             try:
                 return await open_as(lambda dialling: PublishLink(dialling, self), self._dialling)
             except AccessDenied:
                 raise
-            except (ConnectFailed, LinkLost):
+            except (ConnectFailed, ConnectionLost):
                 if _now() - since + pause > self._patience_seconds:
                     raise
             await asyncio.sleep(pause)
@@ -339,11 +339,11 @@ class Publisher:
     def _write(self, data: bytes) -> None:
         # The next wait detects a lost connection and sends everything unanswered again.
         if self._link is not None and data:
-            with contextlib.suppress(LinkLost):
+            with contextlib.suppress(ConnectionLost):
                 self._link.write(data)
 
 
-def refusal_of(number: int, heard: Heard) -> PublishRefusal:
+def refusal_of(number: int, heard: ServerItem) -> PublishRefusal:
     """Return the refusal that a reply other than a plain ack stands for."""
     status = Status.read(heard.header, "") if heard.header else None
     if status is not None and status.code == NO_RESPONDERS:

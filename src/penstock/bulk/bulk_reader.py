@@ -16,12 +16,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from penstock.bulk.bulk_connection import Dialling, open_link
-from penstock.bulk.bulk_requests import Questions, StreamSummary, SubjectSelection
+from penstock.bulk.bulk_connection import ConnectSettings, open_link
+from penstock.bulk.bulk_requests import JetStreamApi, StreamSummary, SubjectSelection
 from penstock.bulk.direct_range import SINGLE_WINDOW, DirectReading, stored_row
 from penstock.bulk.errors import Evicted, Refused
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
-from penstock.bulk.ordered_consumer import RECONNECT_SECONDS, EndReached, Following, PastEnd
+from penstock.bulk.ordered_consumer import RECONNECT_SECONDS, EndReached, OrderedConsumer, PastEnd
 from penstock.bulk.pulled_range import PulledRange
 from penstock.bulk.record_batch import Batch
 
@@ -44,16 +44,16 @@ FIRST_SEQ: Final = 1
 class BulkReader:
     """Servers, credentials and API prefix to read with; holds no open connection itself."""
 
-    dialling: Dialling
+    dialling: ConnectSettings
     domain: str = ""
     reconnect_seconds: float = RECONNECT_SECONDS
     api_prefix: str = ""
     consumer_prefix: str = ""
     pool: LinkPool | None = field(default=None, repr=False, compare=False)
-    _questions: Questions = field(init=False, repr=False, compare=False)
+    _questions: JetStreamApi = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_questions", Questions(self.domain, self.api_prefix))
+        object.__setattr__(self, "_questions", JetStreamApi(self.domain, self.api_prefix))
 
     @classmethod
     def to(
@@ -74,7 +74,7 @@ class BulkReader:
         if creds is not None:
             found = Credentials.from_file(creds)
         return cls(
-            Dialling(addresses, credentials or found, tls=tls),
+            ConnectSettings(addresses, credentials or found, tls=tls),
             domain=domain,
             reconnect_seconds=reconnect_seconds,
         )
@@ -208,7 +208,7 @@ class BulkReader:
         after: int | None = None,
         heartbeat: float = WATCH_HEARTBEAT_SECONDS,
         check: Callable[[StreamSummary, int], None] | None = None,
-    ) -> Following:
+    ) -> OrderedConsumer:
         """Return a watch without end: after `after`, or from the newest record of each subject on.
 
         The caller begins and closes it. `check` is called before and after every start at a
@@ -228,8 +228,8 @@ class BulkReader:
         stop_seq: int = 0,
         whole_batches: bool = False,
         check: Callable[[StreamSummary, int], None] | None = None,
-    ) -> Following:
-        return Following(
+    ) -> OrderedConsumer:
+        return OrderedConsumer(
             self._dial,
             self._questions,
             stream,
@@ -282,7 +282,9 @@ class BulkReader:
             await link.close()
 
 
-async def _until(following: Following, last: int | None = None) -> AsyncGenerator[Batch, None]:
+async def _until(
+    following: OrderedConsumer, last: int | None = None
+) -> AsyncGenerator[Batch, None]:
     """Yield batches up to a sequence, or until the end; delete the consumer in any case."""
     try:
         await following.begin()

@@ -55,7 +55,7 @@ class SubjectSelection:
     name_prefix: str = ""
 
 
-class Questions:
+class JetStreamApi:
     """The JetStream API, called over a connection."""
 
     def __init__(self, domain: str = "", prefix: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.bulk.bulk_connection import open_link
 
 if TYPE_CHECKING:
-    from penstock.bulk.bulk_connection import BulkConnection, Dialling
+    from penstock.bulk.bulk_connection import BulkConnection, ConnectSettings
 
 IDLE_LINKS_MAX: Final = 4
 
@@ -20,7 +20,7 @@ IDLE_LINKS_MAX: Final = 4
 class LinkPool:
     """Idle connections of one event loop."""
 
-    def __init__(self, dialling: Dialling) -> None:
+    def __init__(self, dialling: ConnectSettings) -> None:
         self._dialling = dialling
         self._idle: list[BulkConnection] = []
 

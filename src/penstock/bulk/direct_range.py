@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from penstock.bulk.bulk_connection import BulkConnection
-    from penstock.bulk.wire_reader import Heard
+    from penstock.bulk.wire_reader import ServerItem
 
 DIRECT_RECORDS: Final = 2000
 DIRECT_BYTES: Final = 8 << 20
@@ -137,7 +137,7 @@ def _check_end(status: Status) -> None:
         raise Refused(status.text or "direct get was refused", code=status.code)
 
 
-def row_of(heard: Heard) -> DirectRow:
+def row_of(heard: ServerItem) -> DirectRow:
     """Return the record in a direct-get reply; its position follows the headers it was stored
     with."""
     at = heard.header.rindex(_PLACE)

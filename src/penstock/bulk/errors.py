@@ -26,11 +26,11 @@ class AccessDenied(ConnectFailed):
     """The server rejected the credentials."""
 
 
-class LinkLost(BulkError):
+class ConnectionLost(BulkError):
     """The connection ended."""
 
 
-class AnswerLate(BulkError):
+class ReplyTimeout(BulkError):
     """No reply to a request arrived in time."""
 
 
@@ -78,4 +78,4 @@ def may_pass(error: BulkError) -> bool:
         return False
     if isinstance(error, Refused):
         return error.code == UNAVAILABLE
-    return isinstance(error, LinkLost | ConnectFailed | AnswerLate | NoResponders)
+    return isinstance(error, ConnectionLost | ConnectFailed | ReplyTimeout | NoResponders)

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.bulk.errors import (
     AccessDenied,
-    AnswerLate,
     BulkError,
-    LinkLost,
+    ConnectionLost,
     NotPermitted,
+    ReplyTimeout,
     may_pass,
 )
 from penstock.bulk.record_batch import Batch
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bulk.bulk_connection import BulkConnection
-    from penstock.bulk.bulk_requests import Questions, StreamSummary, SubjectSelection
+    from penstock.bulk.bulk_requests import JetStreamApi, StreamSummary, SubjectSelection
     from penstock.bulk.subscription_feed import Item, SubscriptionFeed
 
 #: Number of missed heartbeats after which the consumer counts as lost.
@@ -81,13 +81,13 @@ class Quiet:
 Event = Batch | Idle | EndReached | PastEnd | Quiet
 
 
-class Following:
+class OrderedConsumer:
     """Returns batches and marks in order; `check(state, position)` raises to reject a start."""
 
     def __init__(
         self,
         dial: Callable[[], Awaitable[BulkConnection]],
-        questions: Questions,
+        questions: JetStreamApi,
         stream: str,
         selection: SubjectSelection,
         *,
@@ -129,7 +129,7 @@ class Following:
 
         A connection that is lost during this call is replaced by `next`.
         """
-        with contextlib.suppress(LinkLost):
+        with contextlib.suppress(ConnectionLost):
             await self._begin()
             await self._confirm()
         self._has_begun = True
@@ -241,7 +241,7 @@ class Following:
 
     def _answer(self, subject: str) -> None:
         if self._link is not None:
-            with contextlib.suppress(LinkLost):
+            with contextlib.suppress(ConnectionLost):
                 self._link.publish(subject)
 
     def _break(self, reason: str) -> None:
@@ -313,7 +313,7 @@ class Following:
             return await self._questions.create_consumer(
                 link, self._stream, self._consumer, deliver, selection
             )
-        except LinkLost:
+        except ConnectionLost:
             if feed.has_records:
                 return 1
             raise
@@ -335,7 +335,7 @@ class Following:
 
     def _drop_mute(self, error: BulkError) -> None:
         """Abort a connection on which a request timed out."""
-        if isinstance(error, AnswerLate) and self._link is not None:
+        if isinstance(error, ReplyTimeout) and self._link is not None:
             self._link.abort()
             self._link = None
 

@@ -2,7 +2,7 @@
 
 A push consumer sends as fast as flow control allows, and sends far more than a short range holds
 before its reader can stop it. Here the server sends what was requested (`PullWindow`) and stops.
-Everything else works as in `Following`: the consumer is recreated when it breaks, and reading
+Everything else works as in `OrderedConsumer`: the consumer is recreated when it breaks, and reading
 continues after `position`.
 
 The number of messages in a range with gaps or filters is the difference of two counts: what a
@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.bulk.bulk_requests import SECOND_NS
-from penstock.bulk.errors import BulkError, LinkLost
-from penstock.bulk.ordered_consumer import DELETE_SECONDS, IDLE_CODE, Following
+from penstock.bulk.errors import BulkError, ConnectionLost
+from penstock.bulk.ordered_consumer import DELETE_SECONDS, IDLE_CODE, OrderedConsumer
 from penstock.bulk.pull_window import REQUEST_BYTES_MAX, PullWindow
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ REQUEST_ENDS: Final = ("batch completed", "message size exceeds maxbytes", "exce
 PENDING: Final = b"Nats-Pending-Messages"
 
 
-class PulledRange(Following):
-    """`Following` up to `stop_seq`. `mean_bytes` and `last_seq` are those of the stream."""
+class PulledRange(OrderedConsumer):
+    """`OrderedConsumer` up to `stop_seq`. `mean_bytes` and `last_seq` are those of the stream."""
 
     def __init__(self, *args: Any, mean_bytes: float, last_seq: int, **more: Any) -> None:
         super().__init__(*args, whole_batches=True, **more)
@@ -85,7 +85,7 @@ class PulledRange(Following):
         try:
             behind = await self._questions.create_consumer(link, self._stream, name, "", after)
             await self._questions.delete_consumer(link, self._stream, name, DELETE_SECONDS)
-        except LinkLost:
+        except ConnectionLost:
             raise
         except BulkError:
             return 0  # small probing requests find the number
@@ -118,7 +118,7 @@ class PulledRange(Following):
                 window.returned(count - 1)
                 body["batch"], self._is_oversized = 1, False
             subject = f"{self._questions.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
-            with contextlib.suppress(LinkLost):
+            with contextlib.suppress(ConnectionLost):
                 link.publish(subject, json.dumps(body).encode(), reply=self._inbox)
 
     # -- received items

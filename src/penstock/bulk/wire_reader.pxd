@@ -40,7 +40,7 @@ cdef struct Column:
     int32_t* offsets
 
 
-cdef class Heard:
+cdef class ServerItem:
     cdef readonly int kind
     cdef readonly long long sid
     cdef readonly str subject

@@ -36,7 +36,7 @@ cdef enum:
     POSITION_NUMBERS = 5
     COLUMN_BYTES = 65536
 
-# Kinds of `Heard` that next() returns.
+# Kinds of `ServerItem` that next() returns.
 MESSAGE = 1
 PING = 2
 PONG = 3
@@ -54,7 +54,7 @@ class WireError(Exception):
     """The bytes received are not valid NATS protocol."""
 
 
-cdef class Heard:
+cdef class ServerItem:
     """Anything but a record: a message, a control line, or a mark between records."""
 
     def __repr__(self):
@@ -347,7 +347,7 @@ cdef class WireReader:
         return True
 
     cdef object heard_line(self):
-        """Consume a control line and return it as `Heard`."""
+        """Consume a control line and return it as `ServerItem`."""
         cdef const char* line = self.room + self.start
         cdef bytes said = line[: self.wanted].rstrip(b"\r\n")
         self.start += self.wanted
@@ -371,7 +371,7 @@ cdef object mark(int kind):
 
 
 cdef object told(int kind, bytes payload):
-    cdef Heard heard = Heard.__new__(Heard)
+    cdef ServerItem heard = ServerItem.__new__(ServerItem)
     heard.kind = kind
     heard.subject = heard.reply = ""
     heard.header = b""
@@ -380,7 +380,7 @@ cdef object told(int kind, bytes payload):
 
 
 cdef object heard_message(const Delivery* delivery, int kind):
-    cdef Heard heard = told(kind, delivery.payload.data[: delivery.payload.size])
+    cdef ServerItem heard = told(kind, delivery.payload.data[: delivery.payload.size])
     heard.sid = delivery.sid
     heard.subject = delivery.subject.data[: delivery.subject.size].decode("utf-8", "replace")
     heard.reply = delivery.reply.data[: delivery.reply.size].decode("utf-8", "replace")

@@ -27,7 +27,7 @@ def named(error: bulk.BulkError, bucket: str) -> FoldError:
         return refused(error.description, error.err_code or error.code, bucket)
     if isinstance(error, bulk.ConnectFailed):
         return ConnectionFailed(str(error), bucket=bucket)
-    if isinstance(error, bulk.AnswerLate):
+    if isinstance(error, bulk.ReplyTimeout):
         return OperationTimeout(str(error), bucket=bucket)
     if isinstance(error, bulk.NoResponders):
         return OperationFailed("the server has no JetStream, or not yet", bucket=bucket)

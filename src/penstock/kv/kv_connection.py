@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.base import nkeys
-from penstock.bulk.bulk_connection import INBOX_PREFIX, Dialling
+from penstock.bulk.bulk_connection import INBOX_PREFIX, ConnectSettings
 from penstock.bulk.bulk_reader import BulkReader
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
 from penstock.kv.bucket import NatsBucket, differences, stream_config
@@ -80,7 +80,7 @@ class NatsConfig:
 
     def bulk_reader(self) -> BulkReader:
         return BulkReader(
-            Dialling(
+            ConnectSettings(
                 self.addresses,
                 self.credentials,
                 tls=self.tls,

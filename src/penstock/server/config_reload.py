@@ -48,7 +48,7 @@ def judge(service: ServerState, sessions: Iterable[ClientSession]) -> None:
     service.judged.add(sessions)
 
 
-class JudgedSessions:
+class SessionRecheck:
     """The sessions to which changed options must still be applied.
 
     The first slice runs at once, the rest between turns; until then the sessions keep their old
@@ -82,13 +82,13 @@ class JudgedSessions:
                 service.loop.call_soon(service.watch.run, "a reload", self._continue)
         if not self._waiting:
             _close_surplus(self._service)
-        self._service.plane.settle()
+        self._service.io_loop.settle()
 
     def _judge(self, session: ClientSession) -> None:
         if session.link.close_reason is None:
             session.link.set_traced(self._service.options.trace)
             session.apply_limits()
-            session.apply_crossings()
+            session.apply_imports()
             _judge_again(session)
 
 
@@ -112,14 +112,14 @@ def _judge_again(session: ClientSession) -> None:
         # As in the reference, the client must reconnect; the callout decides then.
         session.link.close(close_reasons.CREDENTIALS_REVOKED)
     else:
-        session.judged_again(decision)
+        session.apply_decision(decision)
 
 
 def _compared(session: ClientSession, hashed: str, decision: Accepted | LoginRefused) -> None:
     if isinstance(decision, Accepted):
         session.proved_hash = hashed
     else:
-        session.judged_again(decision)
+        session.apply_decision(decision)
 
 
 def _close_surplus(service: ServerState) -> None:

@@ -27,7 +27,7 @@ from penstock.server.auth import (
     NeedsBcrypt,
 )
 from penstock.server.auth.operator_mode import OperatorMode
-from penstock.server.config_reload import JudgedSessions
+from penstock.server.config_reload import SessionRecheck
 from penstock.server.monitor.sliced_pages import PageRoom
 from penstock.server.net.client_limits import tightest
 from penstock.server.net.client_record import Now, record_of
@@ -36,7 +36,7 @@ from penstock.server.net.connect_info import FIXED_INFO, ServerInfo
 from penstock.server.net.io_loop import IoLoop
 from penstock.server.net.refusal_log import ViolationLog
 from penstock.server.server_log import log
-from penstock.server.system.account_imports import Crossings
+from penstock.server.system.account_imports import AccountImports
 from penstock.server.system.loop_watch import LoopWatch
 from penstock.server.system.server_accounts import Accounts, GuardTable
 from penstock.subjects.trie import SubList
@@ -88,19 +88,19 @@ class ServerState:
         self.start_ns = time.time_ns()
         self.config_load_ns = self.start_ns
         self.router = Router(seed=secrets.randbits(SEED_BITS))
-        self.plane = IoLoop(
+        self.io_loop = IoLoop(
             router=self.router,
             arm=self._arm,
             write_deadline_ns=options.write_deadline_ns,
             stall_publishers=not options.no_fast_producer_stall,
         )
-        self.watch = LoopWatch(self.plane)
+        self.watch = LoopWatch(self.io_loop)
         self.accounts = Accounts(self._make_interest)
-        self.crossings = Crossings(self)
-        self.trusting = OperatorMode(self)
+        self.account_imports = AccountImports(self)
+        self.operator_mode = OperatorMode(self)
         self.violations = ViolationLog(loop.call_later)
         self.sessions: dict[int, ClientSession] = {}
-        self.judged = JudgedSessions(self)
+        self.judged = SessionRecheck(self)
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
         )
@@ -123,17 +123,17 @@ class ServerState:
 
     def configure(self, options: Options) -> None:
         """Apply the users and accounts of the options; does not re-check connected clients."""
-        options = self.options = self.trusting.take(options)
-        trust = self.trusting.trust
+        options = self.options = self.operator_mode.take(options)
+        trust = self.operator_mode.trust
         self.accounts.configure(options)
-        self.trusting.name_accounts()
-        self.crossings.configure(options)
+        self.operator_mode.name_accounts()
+        self.account_imports.configure(options)
         self.guards = GuardTable()
         self._authenticators: dict[ConnectionType, Authenticator] = {
             "STANDARD": Authenticator(options, trust=trust),
             "WEBSOCKET": Authenticator.for_websocket(options, trust),
         }
-        self.plane.set_write_deadline(options.write_deadline_ns)
+        self.io_loop.set_write_deadline(options.write_deadline_ns)
         if self.system is not None:
             self.system.serve_accounts()
         if self.jetstream is not None:
@@ -147,7 +147,7 @@ class ServerState:
         interest = SubList(
             seed=secrets.randbits(SEED_BITS), cache=not self.options.disable_sublist_cache
         )
-        self.plane.add_interest(interest)
+        self.io_loop.add_interest(interest)
         return interest
 
     # -- start and stop
@@ -166,7 +166,7 @@ class ServerState:
 
             self.system = System(self)
             self.system.start()
-        self.loop.add_reader(self.plane.fileno(), self.plane.turn)
+        self.loop.add_reader(self.io_loop.fileno(), self.io_loop.turn)
 
     def count_assets(self) -> int:
         """Return the number of streams and consumers; any thread may call this."""
@@ -180,10 +180,10 @@ class ServerState:
             self.system = None
         if self.jetstream is not None:
             self.jetstream.shut_down()
-        self.crossings.close()
-        self.trusting.close()
-        self.plane.close_all(reason)
-        self.loop.remove_reader(self.plane.fileno())
+        self.account_imports.close()
+        self.operator_mode.close()
+        self.io_loop.close_all(reason)
+        self.loop.remove_reader(self.io_loop.fileno())
         if self.jetstream is not None:
             self.jetstream.close()
             self.jetstream = None
@@ -197,7 +197,7 @@ class ServerState:
 
     @property
     def is_full(self) -> bool:
-        return 0 <= self.options.max_connections <= len(self.plane) + self.undecided
+        return 0 <= self.options.max_connections <= len(self.io_loop) + self.undecided
 
     def session_opened(self, session: ClientSession) -> None:
         self.sessions[session.cid] = session
@@ -267,7 +267,7 @@ class ServerState:
         if self._bcrypt is None:
             self._bcrypt = ThreadPoolExecutor(BCRYPT_CHECKS_MAX, thread_name_prefix="bcrypt")
         self._bcrypt_waiting += 1
-        self.plane.hold(session.link)
+        self.io_loop.hold(session.link)
         checking = self.loop.run_in_executor(self._bcrypt, decision.check)
         checking.add_done_callback(lambda done: self._bcrypt_done(session, done, checked))
 
@@ -286,7 +286,7 @@ class ServerState:
         if error is not None:
             log.error("%s - password check failed: %s", session, error)
         checked(LoginRefused("password check failed") if error is not None else done.result())
-        self.plane.release(session.link)
+        self.io_loop.release(session.link)
 
     # -- INFO and keep-alive
 

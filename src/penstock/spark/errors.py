@@ -11,13 +11,13 @@ from typing import Final
 from penstock.bulk.errors import (
     STREAM_NOT_FOUND,
     AccessDenied,
-    AnswerLate,
     BulkError,
     ConnectFailed,
-    LinkLost,
+    ConnectionLost,
     NoResponders,
     NotPermitted,
     Refused,
+    ReplyTimeout,
 )
 
 ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
@@ -55,9 +55,9 @@ def _words(error: BulkError, stream: str) -> str:
         )
     if isinstance(error, NotPermitted):
         return f"stream {stream} cannot be read: {error}. Give this user that permission"
-    if isinstance(error, AnswerLate):
+    if isinstance(error, ReplyTimeout):
         return f"stream {stream}: {error}. Raise requestTimeoutMs if the server is only slow"
-    if isinstance(error, LinkLost):
+    if isinstance(error, ConnectionLost):
         return (
             f"stream {stream}: the connection was lost ({error}) and the server did not come back "
             "in time. Raise retries or reconnectTimeoutMs to wait for longer"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.base import nkeys
 from penstock.bulk.blocking_reader import BlockingReader
-from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_connection import ConnectSettings
 from penstock.bulk.bulk_reader import BulkReader
 from penstock.bulk.connection_pool import LinkPool
 from penstock.bulk.login import Credentials, split_urls
@@ -44,11 +44,11 @@ def dialling(
     *,
     records_max: int = BATCH_RECORDS,
     batch_bytes_max: int = BATCH_BYTES,
-) -> Dialling:
+) -> ConnectSettings:
     """Return everything needed to open a connection."""
     check_connection(options)
     addresses, in_url = split_urls(options.url)
-    return Dialling(
+    return ConnectSettings(
         addresses,
         credentials(options) or in_url,
         tls=tls_context(options),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from penstock.bulk import Batch, BulkReader, EndReached, Following, Idle, Refused
+from penstock.bulk import Batch, BulkReader, EndReached, Idle, OrderedConsumer, Refused
 from support.bulk import Made
 from support.patience import PATIENCE_SECONDS
 
@@ -26,7 +26,7 @@ QUICK = 0.2
 class Followed:
     """What came so far."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: OrderedConsumer) -> None:
         self.following = following
         self.events: list[Event] = []
 

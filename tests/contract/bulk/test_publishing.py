@@ -10,9 +10,9 @@ import nats
 import pytest
 
 from penstock.bulk.blocking_publisher import BlockingPublisher
-from penstock.bulk.bulk_connection import Dialling
+from penstock.bulk.bulk_connection import ConnectSettings
 from penstock.bulk.bulk_publisher import Publisher
-from penstock.bulk.errors import AccessDenied, AnswerLate, NotPermitted
+from penstock.bulk.errors import AccessDenied, NotPermitted, ReplyTimeout
 from penstock.bulk.login import split_urls
 from penstock.bulk.publish_frames import RowError, Values, encode
 from support.proxy import Proxy
@@ -38,9 +38,9 @@ def column(values: list[str]) -> Values:
     return Values(len(run), struct.pack(f"={len(offsets)}i", *offsets), b"".join(run))
 
 
-def dialling(url: str) -> Dialling:
+def dialling(url: str) -> ConnectSettings:
     addresses, credentials = split_urls(url)
-    return Dialling(addresses, credentials)
+    return ConnectSettings(addresses, credentials)
 
 
 async def stored(jetstream: JetStreamContext, stream: str) -> list[bytes]:
@@ -206,7 +206,7 @@ async def test_silence_over_every_connection_ends_in_an_error(
         await publisher.open()
         subjects = Values.one(f"{stream.name}.a".encode(), 1)
         await publisher.send(encode(subjects, column(["a"]), inbox=publisher.inbox))
-        with pytest.raises(AnswerLate):
+        with pytest.raises(ReplyTimeout):
             await publisher.settle()
         await publisher.close()
 

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.bulk import ordered_consumer as module
 from penstock.bulk.bulk_requests import StreamSummary, SubjectSelection
-from penstock.bulk.errors import AccessDenied, BulkError, ConnectFailed, LinkLost, Refused
-from penstock.bulk.ordered_consumer import EndReached, Following, Idle, PastEnd, Quiet
+from penstock.bulk.errors import AccessDenied, BulkError, ConnectFailed, ConnectionLost, Refused
+from penstock.bulk.ordered_consumer import EndReached, Idle, OrderedConsumer, PastEnd, Quiet
 from penstock.bulk.record_batch import Batch
 from penstock.bulk.subscription_feed import Broken, CaughtUpMark, PastEndMark, Status
 
@@ -119,10 +119,10 @@ class World:
         self.checked.append(position)
 
 
-def follow(world: World, *, after: int | None = None, **more: Any) -> Following:
+def follow(world: World, *, after: int | None = None, **more: Any) -> OrderedConsumer:
     selection = SubjectSelection(heartbeat=5.0)
     made: Any = world
-    return Following(made.dial, made, "S", selection, after=after, check=world.check, **more)
+    return OrderedConsumer(made.dial, made, "S", selection, after=after, check=world.check, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -253,7 +253,7 @@ async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_u
 
 async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
     world = World([batch(1, 1), heartbeat(1, 1), heartbeat(1, 1), batch(2, 1), heartbeat(2, 2)])
-    world.pending = [7, LinkLost("x"), 0]
+    world.pending = [7, ConnectionLost("x"), 0]
     following = follow(world)
     await following.begin()
     events = [await following.next() for _ in range(5)]
@@ -280,7 +280,9 @@ async def test_the_end_of_a_range_is_told() -> None:
     assert isinstance(await following.next(), PastEnd)
 
 
-@pytest.mark.parametrize("passing", [LinkLost("x"), ConnectFailed("x"), Refused("x", code=503)])
+@pytest.mark.parametrize(
+    "passing", [ConnectionLost("x"), ConnectFailed("x"), Refused("x", code=503)]
+)
 async def test_a_server_that_is_away_is_waited_for(passing: BulkError) -> None:
     world = World([batch(1, 1), Broken("lost")], [batch(2, 1)])
     following = follow(world)
@@ -305,8 +307,8 @@ async def test_patience_ends() -> None:
     world = World([Broken("lost")], [])
     following = follow(world, reconnect_seconds=-1.0)
     await following.begin()
-    world.failures = [LinkLost("away")]
-    with pytest.raises(LinkLost):
+    world.failures = [ConnectionLost("away")]
+    with pytest.raises(ConnectionLost):
         await following.next()
 
 
@@ -322,7 +324,7 @@ async def test_records_whose_consumers_answer_was_lost_behind_them_still_count()
     world = World([batch(1, 2), Broken("lost")], [batch(3, 1)])
     world.has_records = True
     following = follow(world)
-    original, answers = world.create_consumer, iter([LinkLost("cut")])
+    original, answers = world.create_consumer, iter([ConnectionLost("cut")])
 
     async def create(*args: Any) -> int:
         for lost in answers:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models import deliveries
 from penstock.bulk import wire_reader
 from penstock.bulk.record_batch import Batch
-from penstock.bulk.wire_reader import Heard, WireError, WireReader
+from penstock.bulk.wire_reader import ServerItem, WireError, WireReader
 from support.deliveries import TIME_NS, delivery, message
 
 SID = 7
@@ -27,9 +27,9 @@ def make(
     return made
 
 
-def feed(into: WireReader, data: bytes) -> list[Heard]:
+def feed(into: WireReader, data: bytes) -> list[ServerItem]:
     """Give it all; what was heard. Marks of a full batch are left to the caller."""
-    heard: list[Heard] = []
+    heard: list[ServerItem] = []
     while data:
         space = into.space()
         size = min(len(space), len(data))
@@ -43,7 +43,7 @@ def feed(into: WireReader, data: bytes) -> list[Heard]:
     return heard
 
 
-def kinds(heard: list[Heard]) -> list[int]:
+def kinds(heard: list[ServerItem]) -> list[int]:
     return [one.kind for one in heard]
 
 
@@ -286,7 +286,7 @@ def test_garbage_is_read_or_refused_and_nothing_else(data: list[bytes]) -> None:
     assert len(into.take().rows()) <= len(data)
 
 
-def shown(heard: Heard) -> object:
+def shown(heard: ServerItem) -> object:
     lines = {wire_reader.PING: b"PING", wire_reader.PONG: b"PONG", wire_reader.OK: b"+OK"}
     return lines.get(heard.kind) or (heard.subject, heard.header + heard.payload)
 

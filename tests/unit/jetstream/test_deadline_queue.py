@@ -10,13 +10,13 @@ class Machine:
 
 
 def test_those_beyond_the_bound_are_still_due() -> None:
-    agenda: DeadlineQueue[Machine] = DeadlineQueue()
+    deadline_queue: DeadlineQueue[Machine] = DeadlineQueue()
     machines = [Machine() for _ in range(5)]
     for at, machine in enumerate(machines):
-        agenda.note(machine, at)
-    assert agenda.due(3, at_most=2) == machines[:2]
-    assert agenda.next_ns == 2
-    assert agenda.due(3, at_most=2) == machines[2:4]
-    assert agenda.due(3, at_most=2) == []
-    assert agenda.due(9) == machines[4:]
-    assert agenda.next_ns is None
+        deadline_queue.note(machine, at)
+    assert deadline_queue.due(3, at_most=2) == machines[:2]
+    assert deadline_queue.next_ns == 2
+    assert deadline_queue.due(3, at_most=2) == machines[2:4]
+    assert deadline_queue.due(3, at_most=2) == []
+    assert deadline_queue.due(9) == machines[4:]
+    assert deadline_queue.next_ns is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.bulk.bulk_requests import StreamSummary
-from penstock.bulk.errors import LinkLost
+from penstock.bulk.errors import ConnectionLost
 from penstock.bulk.ordered_consumer import EndReached as StreamCaughtUp
 from penstock.bulk.ordered_consumer import Event, Idle, Quiet
 from penstock.bulk.record_batch import Batch
@@ -202,7 +202,7 @@ async def test_a_silent_server_is_asked_whether_it_still_has_the_log() -> None:
 
 
 async def test_a_watch_that_breaks_says_how_far_it_came() -> None:
-    async with watch(Bulk(batch(4), LinkLost("gone")), after=3) as one:
+    async with watch(Bulk(batch(4), ConnectionLost("gone")), after=3) as one:
         await one.next_events()
         with pytest.raises(WatchError) as broken:
             await one.next_events()

@@ -77,7 +77,7 @@ class Control:
     def delete_consumer(self, stream: str, name: str) -> None:
         self.ask(f"$JS.API.CONSUMER.DELETE.{stream}.{name}")
 
-    def await_settled(self, stream: str, consumer: str, last_seq: int) -> None:
+    def await_acks(self, stream: str, consumer: str, last_seq: int) -> None:
         """Wait until the consumer has processed every ack; raise BenchError on timeout."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:

@@ -164,7 +164,7 @@ def _read_once(
             acks=scenario.acks,
         )
         if scenario.acks:
-            control.await_settled(stream, name, filled.messages)
+            control.await_acks(stream, name, filled.messages)
         cpu_used = load.cpu_seconds() - cpu_before
     control.delete_consumer(stream, name)
     return end_ns - start_ns, cpu_used

@@ -133,7 +133,7 @@ def build_host(
         cfg,
         store,
         created_ns=created_ns,
-        domain=assets.ambient.domain,
+        domain=assets.environment.domain,
         has_interest=wants,
         may_store=lambda n: assets.room_for(cfg.storage, n),
         max_payload=assets.policy.max_payload,
@@ -147,7 +147,7 @@ def build_host(
 def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
     """Return a public identifier for the incarnation of a stream. It is a hash: the incarnation
     itself keys the records in the files, and a publisher that knew it could forge records."""
-    number = assets.ambient.seed() if files is None else files.incarnation
+    number = assets.environment.seed() if files is None else files.incarnation
     raw = number.to_bytes(INCARNATION_BYTES, "little")
     return hashlib.blake2b(raw, digest_size=WORD_BYTES, person=b"stream").hexdigest()
 
@@ -156,11 +156,11 @@ def open_store(
     assets: Assets, cfg: StreamConfig, files: StreamFiles | None, *, first_seq: int = 0
 ) -> Store:
     """Open the messages of a stream: those on disk, or an empty store."""
-    ambient = assets.ambient
+    environment = assets.environment
     first_seq = max(1, first_seq or cfg.first_seq)
     if files is None:
         return MemStore(
-            limits_of(cfg), first_seq=first_seq, seed=ambient.seed(), noise=ambient.noise
+            limits_of(cfg), first_seq=first_seq, seed=environment.seed(), noise=environment.noise
         )
     return FileStore.open(
         files.messages,
@@ -172,8 +172,8 @@ def open_store(
         key=assets.policy.key,
         former_keys=assets.policy.former_keys,
         key_salt=assets.policy.key_salt,
-        seed=ambient.seed(),
-        noise=ambient.noise,
+        seed=environment.seed(),
+        noise=environment.noise,
     )
 
 
@@ -246,16 +246,16 @@ def host_consumer(
 def surroundings(assets: Assets, host: StreamHost) -> ConsumerContext:
     """Return the context that a stream's consumers work in."""
     cfg = host.stream.cfg
-    ambient = assets.ambient
+    environment = assets.environment
     return ConsumerContext(
         stream_name=cfg.name,
         store=host.stream.store,
-        has_interest=ambient.has_interest,
-        nuid=ambient.nuid,
-        account=ambient.account,
-        account_hash=ambient.account_hash,
-        domain=ambient.domain,
+        has_interest=environment.has_interest,
+        nuid=environment.nuid,
+        account=environment.account,
+        account_hash=environment.account_hash,
+        domain=environment.domain,
         max_msgs_per_subject=cfg.max_msgs_per_subject,
         by_interest=cfg.retention is not Retention.LIMITS,
-        outlet=ambient.outlet,
+        outlet=environment.outlet,
     )

@@ -41,15 +41,15 @@ def show_stream(
 ) -> StreamInfo:
     """Return a stream's configuration and state; `with_identity` for clients that follow it."""
     cfg = host.stream.cfg
-    upstream = host.upstream
+    stream_sources = host.stream_sources
     return StreamInfo(
         config=cfg if in_list else show_config(cfg),
         created=host.stream.created_ns,
         state=state or host.stream.state(consumers=host.num_listed),
-        domain=assets.ambient.domain,
+        domain=assets.environment.domain,
         cluster=None if in_list or not with_cluster else _alone(assets),
-        mirror=None if upstream is None else upstream.mirror_info(now_ns),
-        sources=() if upstream is None else upstream.source_infos(now_ns),
+        mirror=None if stream_sources is None else stream_sources.mirror_info(now_ns),
+        sources=() if stream_sources is None else stream_sources.source_infos(now_ns),
         ts=now_ns,
         penstock=_identity(host) if with_identity else None,
     )
@@ -64,7 +64,7 @@ def _identity(host: StreamHost) -> PenstockInfo:
 
 def _alone(assets: Assets) -> ClusterInfo:
     """Return the cluster info of a single server."""
-    return ClusterInfo(leader=assets.ambient.server_name)
+    return ClusterInfo(leader=assets.environment.server_name)
 
 
 def show_consumer(

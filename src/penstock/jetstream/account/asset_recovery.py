@@ -21,7 +21,7 @@ from penstock.api.json_codec import decode
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.slices import Sliced, finish
 from penstock.jetstream.account.asset_factory import host_consumer, host_stream, withdraw_consumer
-from penstock.jetstream.host.asset_files import Unreadable, file_name, why_unserved
+from penstock.jetstream.host.asset_files import UnreadableAsset, file_name, why_unserved
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
         report.problems.append(f"remains of streams: {why_unserved(error)}")
     yield
     for found in assets.files.open_streams():
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableAsset):
             report.refuse_stream(assets, found.name, found.why)
             continue
         meta, files = found
@@ -131,7 +131,7 @@ def _recover_consumers(
     assert host.files is not None
     try:
         for count, found in enumerate(host.files.open_consumers(), 1):
-            if isinstance(found, Unreadable):
+            if isinstance(found, UnreadableAsset):
                 report.unserved.append(f"stream {host.name}, consumer {found.name}: {found.why}")
             else:
                 _recover_consumer(assets, host, found, report, now_ns)

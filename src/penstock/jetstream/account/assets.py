@@ -109,7 +109,7 @@ class Assets:
     def __init__(
         self,
         *,
-        ambient: Environment,
+        environment: Environment,
         limits: AccountLimits,
         tiers: Mapping[str, AccountLimits] | None = None,
         room: ServerRoom,
@@ -118,7 +118,7 @@ class Assets:
         in_flight: InFlight,
         is_enabled: bool = True,
     ) -> None:
-        self.ambient = ambient
+        self.environment = environment
         self.tiers: Mapping[str, AccountLimits] = {}
         """Limits by number of replicas; if set, they replace the one set for all streams."""
         self.limits = NOTHING

@@ -313,12 +313,12 @@ class Endpoints:
 
     def _is_heard(self, request: Request) -> bool:
         """Return whether the reply subject has a subscriber."""
-        return bool(request.reply) and self._assets.ambient.has_interest(request.reply, None)
+        return bool(request.reply) and self._assets.environment.has_interest(request.reply, None)
 
     def _is_watched(self, endpoint: Endpoint, *, is_error: bool = False) -> bool:
         """Return whether the audit event of the request has a subscriber."""
         is_audited = endpoint.is_audited or is_error
-        return is_audited and self._assets.ambient.has_interest(api_subjects.API_AUDIT, None)
+        return is_audited and self._assets.environment.has_interest(api_subjects.API_AUDIT, None)
 
     def _send(self, outcome: Reply, effects: list[Effect]) -> None:
         """Send the reply now, or when the disk has the change it reports."""
@@ -332,7 +332,7 @@ class Endpoints:
         return Advise(
             api_subjects.API_AUDIT,
             ApiAudit(
-                server=self._assets.ambient.server_name,
+                server=self._assets.environment.server_name,
                 client=self._port.describe_client(request),
                 subject=request.subject,
                 request=request.body.decode(errors="replace"),

@@ -31,7 +31,7 @@ OUTSTANDING_MAX: Final = ENTRIES_MAX - GIVEN_UP_MAX
 """Upper limit of ack-pending messages, whatever the configuration sets."""
 
 
-class Outstanding:
+class AckDeadlines:
     """The ack-pending messages of one consumer."""
 
     __slots__ = ("_ack_wait_ns", "_backoff_ns", "_given_up", "_heap", "_line", "log", "queue")

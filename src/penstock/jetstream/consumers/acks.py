@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.api.ack_protocol import Ack, AckRef
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.base.effects import Effect
-    from penstock.jetstream.consumers.ack_deadlines import Outstanding
+    from penstock.jetstream.consumers.ack_deadlines import AckDeadlines
     from penstock.jetstream.consumers.consumer_advisories import Events
     from penstock.jetstream.consumers.cursor import Cursor
     from penstock.store.contract import Range
@@ -39,7 +39,7 @@ class Acked(NamedTuple):
     """Sequences this consumer no longer needs; empty unless the stream keeps by interest."""
 
 
-class Settling:
+class AckProcessor:
     """Processes the acks of one consumer."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Settling:
         self,
         cfg: ConsumerConfig,
         cursor: Cursor,
-        outstanding: Outstanding,
+        outstanding: AckDeadlines,
         events: Events,
         *,
         by_interest: bool,
@@ -126,17 +126,17 @@ class Settling:
             self._settle_one(ref.stream_seq)
             self.last_ns = now_ns
         else:
-            self.settle_through(ref.consumer_seq, ref.stream_seq, now_ns)
+            self.ack_through(ref.consumer_seq, ref.stream_seq, now_ns)
         return True
 
-    def settle_many(self, spans: list[AckSpan], now_ns: int) -> None:
+    def ack_many(self, spans: list[AckSpan], now_ns: int) -> None:
         """Process a plain ack for each message in these spans, in order."""
         if not self._cfg.flow_control:
             end = self._cursor.next - 1
             spans = [_clipped(span, end) for span in spans if span[0] <= end]
         if self._cfg.ack_policy is not AckPolicy.EXPLICIT:
             for _, last, consumer_seq in spans:
-                self.settle_through(consumer_seq, last, now_ns)
+                self.ack_through(consumer_seq, last, now_ns)
         elif spans:
             known = self._outstanding.acked_run([(first, last) for first, last, _ in spans])
             for first, last in known if self.by_interest else ():
@@ -151,7 +151,7 @@ class Settling:
         if self._outstanding.acked(seq):
             self.note(seq, seq)
 
-    def settle_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
+    def ack_through(self, consumer_seq: int, seq: int, now_ns: int) -> None:
         """Acknowledge everything delivered up to here."""
         state = self._outstanding.log.state
         if consumer_seq <= 0 or seq <= state.floor_stream:

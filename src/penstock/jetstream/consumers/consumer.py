@@ -24,7 +24,7 @@ from penstock.api.refusals import ApiError
 from penstock.base.effects import Send
 from penstock.base.sequences import number_in
 from penstock.jetstream.consumers import position_changes, status_lines
-from penstock.jetstream.consumers.ack_deadlines import Outstanding
+from penstock.jetstream.consumers.ack_deadlines import AckDeadlines
 from penstock.jetstream.consumers.acks import Acked
 from penstock.jetstream.consumers.consumer_advisories import Events
 from penstock.jetstream.consumers.cursor import CursorStart, select_start
@@ -76,7 +76,7 @@ class Consumer:
         self._abandoned_ns: int | None = None
         self._around = around
         self._events = Events(around.stream_name, name, around.account)
-        self._outstanding = Outstanding(log, cfg)
+        self._outstanding = AckDeadlines(log, cfg)
         start = self._recover() if recovered else self._begin()
         self._delivery = Delivery(name, cfg, around, self._outstanding, start, self._events, now_ns)
         self._cursor = self._delivery.cursor
@@ -156,7 +156,7 @@ class Consumer:
             out += self.request(reply, b"", said.pull, now_ns)
         elif was_stalled or self._outstanding.queue:
             self._delivery.pump(now_ns, out)
-        return Acked(out, self.take_settled())
+        return Acked(out, self.take_acked())
 
     @property
     def takes_acks(self) -> bool:
@@ -175,10 +175,10 @@ class Consumer:
         out: list[Effect] = []
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
-        self._settling.settle_many(spans, now_ns)
+        self._settling.ack_many(spans, now_ns)
         if was_stalled or self._outstanding.queue:
             self._delivery.pump(now_ns, out)
-        return Acked(out, self.take_settled())
+        return Acked(out, self.take_acked())
 
     def flow_reply(self, subject: str, header: bytes, now_ns: int) -> list[Effect]:
         """Process a subscriber's reply to a flow control request."""
@@ -188,7 +188,7 @@ class Consumer:
             seq = _number(header, b"Nats-Last-Stream")
             if seq > 0:
                 consumer_seq = _number(header, b"Nats-Last-Consumer")
-                self._settling.settle_through(consumer_seq, seq, now_ns)
+                self._settling.ack_through(consumer_seq, seq, now_ns)
         return self.wake(now_ns)
 
     def interest_changed(self, now_ns: int) -> list[Effect]:
@@ -289,7 +289,7 @@ class Consumer:
         state = self.log.state
         return seq <= state.floor_stream and not state.redelivered
 
-    def take_settled(self) -> tuple[Range, ...]:
+    def take_acked(self) -> tuple[Range, ...]:
         """Return the sequences done since the last call; empty unless the stream keeps by interest.
 
         A range may cover messages that the filters do not match.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api.consumer_config import AckPolicy, PriorityPolicy, ReplayPolicy
 from penstock.base.effects import Deliver, Fetch
 from penstock.jetstream.consumers.ack_deadlines import OUTSTANDING_MAX
-from penstock.jetstream.consumers.acks import Settling
+from penstock.jetstream.consumers.acks import AckProcessor
 from penstock.jetstream.consumers.cursor import NO_LIMIT, Cursor
 from penstock.jetstream.consumers.delivery_pump import TAKERS_MAX, Pump
 from penstock.jetstream.consumers.pull_delivery import PullSide
@@ -30,7 +30,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.base.effects import Effect
-    from penstock.jetstream.consumers.ack_deadlines import Outstanding
+    from penstock.jetstream.consumers.ack_deadlines import AckDeadlines
     from penstock.jetstream.consumers.consumer_advisories import Events
     from penstock.jetstream.consumers.consumer_context import ConsumerContext
     from penstock.jetstream.consumers.cursor import CursorStart
@@ -70,7 +70,7 @@ class Delivery:
         name: str,
         cfg: ConsumerConfig,
         around: ConsumerContext,
-        outstanding: Outstanding,
+        outstanding: AckDeadlines,
         start: CursorStart,
         events: Events,
         now_ns: int,
@@ -80,7 +80,7 @@ class Delivery:
         self.log = outstanding.log
         self.outstanding = outstanding
         self.cursor = Cursor(around.store, cfg, start)
-        self.settling = Settling(
+        self.settling = AckProcessor(
             cfg, self.cursor, outstanding, events, by_interest=around.by_interest
         )
         self.replay: ReplayPace | None = None

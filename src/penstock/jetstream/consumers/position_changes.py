@@ -16,12 +16,12 @@ from penstock.subjects.match import is_subset
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
     from penstock.api.refusals import ApiError
-    from penstock.jetstream.consumers.ack_deadlines import Outstanding
+    from penstock.jetstream.consumers.ack_deadlines import AckDeadlines
     from penstock.jetstream.consumers.cursor import Cursor
     from penstock.store.contract import Range, Store
 
 
-def reconcile(outstanding: Outstanding, store: Store) -> int:
+def reconcile(outstanding: AckDeadlines, store: Store) -> int:
     """Forget what the stream no longer has, after a restart; return the sequence to read next.
 
     The stream may have lost messages while the consumer was not loaded: at its start, or at its end
@@ -58,7 +58,7 @@ def start_after_purge(subject: str | None, filters: tuple[str, ...], store: Stor
     return None
 
 
-def purge(cursor: Cursor, outstanding: Outstanding, ranges: tuple[Range, ...], start: int) -> bool:
+def purge(cursor: Cursor, outstanding: AckDeadlines, ranges: tuple[Range, ...], start: int) -> bool:
     """Apply a purge of these ranges; the stream has nothing for the consumer below `start`. Return
     whether an ack-pending or redelivered message was among them."""
     cursor.removed(ranges)

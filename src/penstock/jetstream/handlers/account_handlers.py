@@ -40,7 +40,7 @@ def info(call: ApiCall) -> Outcome:
     shown = structs.replace(used, limits=NOTHING) if assets.tiers else used
     stats = AccountStats(
         **structs.asdict(shown),
-        domain=assets.ambient.domain,
+        domain=assets.environment.domain,
         api=api,
         tiers={
             name: used if name == tier_of(1) else Tier(limits=limits)

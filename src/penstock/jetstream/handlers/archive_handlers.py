@@ -43,15 +43,15 @@ def snapshot(call: ApiCall) -> Outcome:
         return refusals.STREAM_SNAPSHOT(err=TOO_MANY)
     extent, head = capture(host, call.now_ns, has_consumers=not request.no_consumers)
     client = call.port.describe_client(call.request)
-    ambient = call.assets.ambient
+    environment = call.assets.environment
     transfer = SnapshotSession(
         host,
         request,
         head=head,
         last_seq=extent.state.last_seq,
-        inlet=f"{api_subjects.SNAPSHOT_ACK_PREFIX}{host.name}.{ambient.nuid()}",
+        inlet=f"{api_subjects.SNAPSHOT_ACK_PREFIX}{host.name}.{environment.nuid()}",
         client=client,
-        has_interest=lambda subject: ambient.has_interest(subject, None),
+        has_interest=lambda subject: environment.has_interest(subject, None),
         now_ns=call.now_ns,
     )
     for consumer in host.consumers.values():
@@ -87,7 +87,7 @@ def restore(call: ApiCall) -> Steps:
     transfer = Restore(
         assets,
         cfg,
-        inlet=f"{api_subjects.RESTORE_PREFIX}{name}.{assets.ambient.nuid()}",
+        inlet=f"{api_subjects.RESTORE_PREFIX}{name}.{assets.environment.nuid()}",
         client=client,
         admit=admit,
         serve=call.port.serve,

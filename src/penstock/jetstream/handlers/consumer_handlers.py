@@ -87,7 +87,7 @@ def create(call: ApiCall) -> Steps:
     host = call.assets.hosts.get(whom.stream)
     if host is None:
         return call.assets.missing(whom.stream)
-    whom = for_source(whom, host.stream.cfg, short_hash(call.assets.ambient.nuid()))
+    whom = for_source(whom, host.stream.cfg, short_hash(call.assets.environment.nuid()))
     if _is_for_another(call, host, whom.config):
         return refusals.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity_of(host.stream.created_ns))
     around = _surroundings(call.assets, host)
@@ -127,12 +127,12 @@ def _surroundings(assets: Assets, host: StreamHost) -> RequestContext:
         stream=host.stream.cfg,
         caps=consumer_caps(assets.policy, assets.limits),
         consumers=ConsumerConfigs(host.consumers),
-        has_interest=lambda subject: assets.ambient.has_interest(subject, None),
+        has_interest=lambda subject: assets.environment.has_interest(subject, None),
     )
 
 
 def _create(call: ApiCall, host: StreamHost, cfg: ConsumerConfig, *, named: bool) -> Steps:
-    name = cfg.name or call.assets.ambient.nuid()[-EPHEMERAL_NAME_LENGTH:]
+    name = cfg.name or call.assets.environment.nuid()[-EPHEMERAL_NAME_LENGTH:]
     consumer = make_consumer(call.assets, host, name, cfg, call.now_ns)
     try:
         call.port.watch(host, consumer)
@@ -351,7 +351,7 @@ def reset(call: ApiCall) -> Outcome:
     if isinstance(done, ApiError):
         return done
     if host.stream.cfg.retention is Retention.WORKQUEUE:
-        consumer.take_settled()  # skipped messages were not processed, so the work queue keeps them
+        consumer.take_acked()  # skipped messages were not processed, so the work queue keeps them
     host.touched(consumer, done.effects)
     host.await_state(consumer)
     call.port.mark(host)

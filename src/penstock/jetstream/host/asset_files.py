@@ -26,7 +26,7 @@ from penstock.api.refusals import ApiError
 from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, RecoveryReport
 from penstock.jetstream.host.disk_work import DiskWork, FileGate, run_all
-from penstock.jetstream.host.lazy_consumer_log import LateLog
+from penstock.jetstream.host.lazy_consumer_log import LazyConsumerLog
 from penstock.jetstream.sources.source_positions import Positions
 from penstock.store.errors import NotFound, StoreError
 from penstock.store.io.slots import SlotFile, read_slots, state_key
@@ -85,7 +85,7 @@ def why_unserved(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableAsset:
     """An asset that cannot be opened: its files stay unchanged, and the server logs the reason."""
 
     name: str
@@ -115,13 +115,13 @@ class ConsumerFiles:
         self._incarnation = incarnation
         self._meta: SlotFile | None = None
         self.gate = FileGate()
-        self.state = LateLog(begin, self._make_state, self.gate)
+        self.state = LazyConsumerLog(begin, self._make_state, self.gate)
 
     def opened(self, meta: SlotFile, store: ConsumerStateStore | None) -> ConsumerFiles:
         """Attach the open files of an existing consumer."""
         self._meta = meta
         if store is not None:
-            self.state = LateLog(store.state, self._make_state, self.gate, store)
+            self.state = LazyConsumerLog(store.state, self._make_state, self.gate, store)
         return self
 
     def save(self, meta: ConsumerMeta) -> FileSteps:
@@ -253,7 +253,7 @@ class StreamFiles:
 
     def open_consumers(
         self,
-    ) -> Iterator[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport] | Unreadable]:
+    ) -> Iterator[tuple[ConsumerMeta, ConsumerFiles, RecoveryReport] | UnreadableAsset]:
         """Open each consumer in turn; yield the reason for each that cannot be read."""
         for file in self._consumers.files():
             if not file.endswith(META_SUFFIX):
@@ -263,7 +263,7 @@ class StreamFiles:
                 found = self._open_consumer(name)
             except Exception as error:  # one bad consumer must not keep others from being served
                 self.refuse_consumer(name, error)
-                yield Unreadable(name, why_unserved(error))
+                yield UnreadableAsset(name, why_unserved(error))
             else:
                 yield found
 
@@ -353,7 +353,7 @@ class AccountDirectory:
         self.disk.sync_dir()
         return StreamFiles(self.disk, directory, slots, incarnation)
 
-    def open_streams(self) -> Iterator[tuple[StreamMeta, StreamFiles] | Unreadable]:
+    def open_streams(self) -> Iterator[tuple[StreamMeta, StreamFiles] | UnreadableAsset]:
         """Open each stream in turn; yield the reason for each that cannot be read."""
         for directory in self.disk.directories():
             if directory.startswith((GONE_PREFIX, STAGED_PREFIX)):
@@ -363,7 +363,7 @@ class AccountDirectory:
                     continue  # a crash interrupted its creation
                 found = self._open_stream(directory)
             except Exception as error:  # one bad stream must not keep others from being served
-                yield Unreadable(directory, why_unserved(error))
+                yield UnreadableAsset(directory, why_unserved(error))
             else:
                 yield found
 

@@ -20,7 +20,7 @@ SWEEP_LOOKS: Final = 1_024
 """Messages examined by one slice of a sweep: about two milliseconds."""
 
 
-def settled_by_all(
+def acked_by_all(
     store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
 ) -> tuple[int, ...]:
     """Return those sequences, all finished by one consumer, that no other consumer needs."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import Range
 
 
-class StateMaking:
+class StateFileCreation:
     """Creates the state files: call `run` on any thread, then pass this object to `synced`.
 
     `run` may be called again after an error.
@@ -47,7 +47,7 @@ class StateMaking:
             self.store = self._make(ConsumerState.decode(self._value)[0])
 
 
-class LateLog:
+class LazyConsumerLog:
     """A consumer's state, in memory or in files; has the methods of `ConsumerStateStore`."""
 
     __slots__ = (
@@ -151,7 +151,7 @@ class LateLog:
         if self._store is not None:
             self._store.flush()
 
-    def pending_sync(self) -> ConsumerSync | StateMaking | None:
+    def pending_sync(self) -> ConsumerSync | StateFileCreation | None:
         """Return the work that makes the state durable; None if there is nothing to do, or if other
         work on the files is running: the caller must then call again when that has ended."""
         if self._store is not None:
@@ -161,17 +161,19 @@ class LateLog:
         if not self.needs_files or self._gate.is_taken:
             return None
         self._gate.take()
-        return StateMaking(self._make, self.state.encode(0), self._changes)
+        return StateFileCreation(self._make, self.state.encode(0), self._changes)
 
-    def synced(self, work: ConsumerSync | StateMaking, failure: Exception | None = None) -> None:
+    def synced(
+        self, work: ConsumerSync | StateFileCreation, failure: Exception | None = None
+    ) -> None:
         """Take back finished work, with its failure if there was one."""
-        if isinstance(work, StateMaking):
+        if isinstance(work, StateFileCreation):
             self._made(work, failure)
         else:
             assert self._store is not None
             self._store.synced(work, failure)
 
-    def _made(self, work: StateMaking, failure: Exception | None) -> None:
+    def _made(self, work: StateFileCreation, failure: Exception | None) -> None:
         store = work.store
         if failure is None and store is not None:
             store.take_over(self.state, self._changes - work.upto)
@@ -184,7 +186,7 @@ class LateLog:
     def close(self) -> None:
         """Write and sync pending changes, and close the files. Blocks."""
         work = None if self._store is not None else self.pending_sync()
-        if isinstance(work, StateMaking):
+        if isinstance(work, StateFileCreation):
             try:
                 work.run()
             except StoreError as error:

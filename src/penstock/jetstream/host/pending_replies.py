@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.jetstream.host.lazy_consumer_log import StateMaking
+from penstock.jetstream.host.lazy_consumer_log import StateFileCreation
 from penstock.store.errors import DiskFull, StoreError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.state.state_files import ConsumerSync
     from penstock.jetstream.host.asset_files import ConsumerFiles
-    from penstock.jetstream.host.lazy_consumer_log import LateLog
+    from penstock.jetstream.host.lazy_consumer_log import LazyConsumerLog
     from penstock.jetstream.sources.source_positions import Positions
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
     from penstock.jetstream.streams.stream import Stream
@@ -38,7 +38,7 @@ class Commit(NamedTuple):
     """The work may take long even where syncs are fast: the event loop must never wait for it."""
 
 
-class Commits:
+class PendingReplies:
     """The effects of one host that wait for its disk, and the work they wait for."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Commits:
             if files is not None:
                 sync = files.state.pending_sync()
                 if sync is not None:
-                    is_long = isinstance(sync, StateMaking)
+                    is_long = isinstance(sync, StateFileCreation)
                     commits.append(Commit(sync, partial(files.state.synced, sync), is_long))
                 self._awaited[name] = files.state.recorded_seq
             self.unsynced.discard(name)
@@ -185,8 +185,8 @@ class Commits:
     def _made(
         self,
         name: str,
-        state: LateLog,
-        sync: ConsumerSync | StateMaking,
+        state: LazyConsumerLog,
+        sync: ConsumerSync | StateFileCreation,
         failure: Exception | None,
     ) -> None:
         state.synced(sync, failure)

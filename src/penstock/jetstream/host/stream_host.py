@@ -19,10 +19,10 @@ from penstock.jetstream.consumers.consumer import Consumer
 from penstock.jetstream.deadline_queue import DeadlineQueue
 from penstock.jetstream.host import interest_retention
 from penstock.jetstream.host.chores import Chores
-from penstock.jetstream.host.pending_replies import Commits
+from penstock.jetstream.host.pending_replies import PendingReplies
 from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, PublishQueue
 from penstock.jetstream.host.replicator import LocalReplicator
-from penstock.jetstream.host.wakeups import Waking
+from penstock.jetstream.host.wakeups import Wakeups
 from penstock.jetstream.streams.entries import (
     ROLLUP_SUBJECT,
     Answer,
@@ -68,18 +68,18 @@ class StreamHost:
         self.now: list[Effect] = []
         self.is_closed = False
         self.is_deleted = False
-        self.agenda: DeadlineQueue[Stream | Consumer | StreamSources] = DeadlineQueue()
+        self.deadline_queue: DeadlineQueue[Stream | Consumer | StreamSources] = DeadlineQueue()
         self.replicator: Replicator[Entry] = LocalReplicator(self._apply)
         self.lane: StreamLane | None = None
         self.is_watched = False
         """Whether the account must know the stream's size after every message."""
-        self.upstream: StreamSources | None = None
+        self.stream_sources: StreamSources | None = None
         self.positions = None if files is None else files.positions()
-        self.commits = Commits(stream, self.positions, self.consumer_files)
+        self.commits = PendingReplies(stream, self.positions, self.consumer_files)
         self.chores = Chores(self)
         """Work that was started and continues in later turns."""
         self._intake = PublishQueue()
-        self._waking = Waking(self.consumers)
+        self._waking = Wakeups(self.consumers)
 
     @property
     def name(self) -> str:
@@ -146,8 +146,8 @@ class StreamHost:
         if taken:
             self.stream.passed_by_lane()
             self._waking.taken()
-            if self.upstream is not None:
-                self.upstream.hear()
+            if self.stream_sources is not None:
+                self.stream_sources.hear()
         if gone and self.consumers:
             self.tell_removed(removed_one_by_one(gone))
 
@@ -208,7 +208,7 @@ class StreamHost:
         consumer = self.consumers.pop(name)
         if not consumer.cfg.direct:
             self._listed.remove(name)
-        self.agenda.forget(consumer)
+        self.deadline_queue.forget(consumer)
         self._waking.forget(name)
         self.commits.unsynced.discard(name)
         self.open_lane()
@@ -226,7 +226,7 @@ class StreamHost:
         self.note(consumer)
         if consumer.busy:
             self._waking.add(consumer.name)
-        settled = consumer.take_settled()
+        settled = consumer.take_acked()
         if settled:
             self._settle(settled)
 
@@ -234,7 +234,7 @@ class StreamHost:
         if isinstance(machine, Consumer):
             self.commits.changed.add(machine.name)
         due_ns = machine.next_deadline_ns()
-        self.agenda.note(machine, due_ns)
+        self.deadline_queue.note(machine, due_ns)
         if machine is self.stream:
             self._tend_lane(due_ns)
 
@@ -270,9 +270,7 @@ class StreamHost:
         if sum(last - first + 1 for first, last in settled) > interest_retention.SWEEP_LOOKS:
             self.chores.settle(settled)
             return
-        gone = interest_retention.settled_by_all(
-            self.stream.store, self.consumers.values(), settled
-        )
+        gone = interest_retention.acked_by_all(self.stream.store, self.consumers.values(), settled)
         self.take_out(gone, self.stream.last_ts_ns)
 
     def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
@@ -310,7 +308,7 @@ class StreamHost:
     @property
     def waits_for_sync(self) -> bool:
         """Whether nothing can be delivered before the next sync: only the lane stored something."""
-        is_idle = self._waking.is_idle and not (self.now or self.upstream)
+        is_idle = self._waking.is_idle and not (self.now or self.stream_sources)
         return is_idle and self.stream.store.sync_wanted
 
     def flow(self, now_ns: int) -> bool:
@@ -333,7 +331,7 @@ class StreamHost:
     def tick(self, now_ns: int) -> list[Consumer]:
         """Handle the deadlines that are due; return consumers that were inactive too long."""
         abandoned = []
-        for machine in self.agenda.due(now_ns):
+        for machine in self.deadline_queue.due(now_ns):
             if isinstance(machine, Stream):
                 self._tick_stream(now_ns)
                 continue
@@ -363,8 +361,8 @@ class StreamHost:
         """Retry what waited for a block: the block is in memory now."""
         while self._intake and self._publish(self._intake.take(), now_ns):
             continue
-        if self.upstream is not None:
-            self.upstream.resume(now_ns)
+        if self.stream_sources is not None:
+            self.stream_sources.resume(now_ns)
         self.open_lane()
         self._waking.add_all()
 
@@ -398,7 +396,7 @@ class StreamHost:
         if self.lane is not None:
             age_ns, last_ns = self.stream.cfg.max_age, self.stream.last_ts_ns
             is_timed = not age_ns or (due_ns is not None and due_ns <= last_ns + age_ns)
-            is_alone = not (self.consumers or self.is_watched or self.upstream)
+            is_alone = not (self.consumers or self.is_watched or self.stream_sources)
             self.lane.leave_alone(is_alone and is_timed)
 
     def config_changed(self, now_ns: int) -> None:

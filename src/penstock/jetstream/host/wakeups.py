@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.store.contract import Store
 
 
-class Waking:
+class Wakeups:
     """The consumers of one stream to wake next; the host owns `consumers` and changes it."""
 
     def __init__(self, consumers: dict[str, Consumer]) -> None:

@@ -82,13 +82,13 @@ class SourceReader:
         self,
         host: StreamHost,
         source: StreamSource,
-        ambient: Environment,
+        environment: Environment,
         wires: list[Listen],
         *,
         is_mirror: bool,
     ) -> None:
         self._host = host
-        self._ambient = ambient
+        self._environment = environment
         self._wires = wires
         self._is_mirror = is_mirror
         self.source = source
@@ -182,7 +182,7 @@ class SourceReader:
         return Copier(
             cfg.name,
             self.source,
-            self._ambient,
+            self._environment,
             is_mirror=self._is_mirror,
             has_siblings=self.has_siblings,
         )
@@ -210,7 +210,7 @@ class SourceReader:
         self._let_go()
         self._fails += failed
         pause_ns = min(self._fails * BACKOFF_NS, BACKOFF_NS_MAX)
-        jitter_ns = JITTER_NS * self._ambient.noise(1)[0] // 255
+        jitter_ns = JITTER_NS * self._environment.noise(1)[0] // 255
         earliest_ns = max(now_ns, (self._asked_ns or 0) + ASK_EVERY_NS)
         self.due_ns = earliest_ns + pause_ns + jitter_ns
 

@@ -70,7 +70,7 @@ class Copier:
         self,
         stream: str,
         source: StreamSource,
-        ambient: Environment,
+        environment: Environment,
         *,
         is_mirror: bool,
         has_siblings: bool = False,
@@ -78,7 +78,7 @@ class Copier:
         """`has_siblings`: the stream has other sources with the same origin."""
         self.stream = stream
         self.source = source
-        self._ambient = ambient
+        self._environment = environment
         self._is_mirror = is_mirror
         self._has_siblings = has_siblings
 
@@ -87,7 +87,7 @@ class Copier:
         return f"$JSC.R.{self._token()}"
 
     def _token(self) -> str:
-        return self._ambient.nuid()[-INBOX_LENGTH:]
+        return self._environment.nuid()[-INBOX_LENGTH:]
 
     def deliver_subject(self) -> str:
         """Return a new subject for the deliveries of one consumer."""
@@ -98,7 +98,7 @@ class Copier:
 
     def consumer_name(self, index_name: str) -> str:
         """Return the consumer name to request; it stays the same across attempts."""
-        parts = (self.stream, self._ambient.account, self._ambient.domain)
+        parts = (self.stream, self._environment.account, self._environment.domain)
         stable = short_hash(" ".join(part for part in parts if part))
         if self._is_mirror:
             return f"JS_MIRROR_{stable}"
@@ -169,9 +169,9 @@ class Copier:
 
     def _metadata(self) -> dict[str, str]:
         prefix = "_nats.mirror" if self._is_mirror else "_nats.src"
-        metadata = {f"{prefix}.stream": self.stream, f"{prefix}.acc": self._ambient.account}
-        if self._ambient.domain:
-            metadata[f"{prefix}.domain"] = self._ambient.domain
+        metadata = {f"{prefix}.stream": self.stream, f"{prefix}.acc": self._environment.account}
+        if self._environment.domain:
+            metadata[f"{prefix}.domain"] = self._environment.domain
         return metadata
 
 

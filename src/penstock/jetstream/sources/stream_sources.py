@@ -31,14 +31,14 @@ FEEDS_PER_TICK: Final = 32
 class StreamSources:
     """All source readers of one stream."""
 
-    def __init__(self, host: StreamHost, ambient: Environment) -> None:
+    def __init__(self, host: StreamHost, environment: Environment) -> None:
         self._host = host
-        self._ambient = ambient
+        self._environment = environment
         self._mirror: SourceReader | None = None
         self._sources: dict[str, SourceReader] = {}
         self._unplaced: list[SourceReader] = []
         """Sources whose position is not known yet."""
-        self._agenda: DeadlineQueue[SourceReader] = DeadlineQueue()
+        self._deadline_queue: DeadlineQueue[SourceReader] = DeadlineQueue()
         self.wires: list[Listen] = []
 
     def _feeds(self) -> Iterable[SourceReader]:
@@ -87,10 +87,10 @@ class StreamSources:
         self._sources = feeds
 
     def _make(self, source: StreamSource, *, is_mirror: bool) -> SourceReader:
-        return SourceReader(self._host, source, self._ambient, self.wires, is_mirror=is_mirror)
+        return SourceReader(self._host, source, self._environment, self.wires, is_mirror=is_mirror)
 
     def _drop(self, feed: SourceReader) -> None:
-        self._agenda.forget(feed)
+        self._deadline_queue.forget(feed)
         if feed in self._unplaced:
             self._unplaced.remove(feed)
         feed.close()
@@ -112,20 +112,20 @@ class StreamSources:
     def close(self) -> None:
         """Close all readers: the stream is deleted."""
         for feed in self._feeds():
-            self._agenda.forget(feed)
+            self._deadline_queue.forget(feed)
             feed.close()
         self._mirror, self._sources, self._unplaced = None, {}, []
 
     # -- turns
 
     def next_deadline_ns(self) -> int | None:
-        return self._agenda.next_ns
+        return self._deadline_queue.next_ns
 
     def tick(self, now_ns: int) -> None:
         """Run the readers that are due, at most FEEDS_PER_TICK; the rest stay due now."""
-        for feed in self._agenda.due(now_ns, at_most=FEEDS_PER_TICK):
+        for feed in self._deadline_queue.due(now_ns, at_most=FEEDS_PER_TICK):
             feed.tick(now_ns)
-            self._agenda.note(feed, feed.due_ns)
+            self._deadline_queue.note(feed, feed.due_ns)
         self._host.note(self)
 
     def hear(self) -> None:
@@ -171,7 +171,7 @@ class StreamSources:
         ]
 
     def _note(self, feed: SourceReader) -> None:
-        self._agenda.note(feed, feed.due_ns)
+        self._deadline_queue.note(feed, feed.due_ns)
         self._host.note(self)
 
     # -- info

@@ -46,9 +46,9 @@ class Applier:
     """Changes the plan state, the store and the schedules of one stream."""
 
     def __init__(
-        self, ledger: PlanState, acks: PubAcks, schedules: Schedules, fast: FastBatches
+        self, plan_state: PlanState, acks: PubAcks, schedules: Schedules, fast: FastBatches
     ) -> None:
-        self._ledger = ledger
+        self._ledger = plan_state
         self._acks = acks
         self._schedules = schedules
         self._fast = fast
@@ -86,16 +86,16 @@ class Applier:
 
     def _store_plain(self, entry: Publish) -> Applied:
         """Store a plain message: a fast version of `_publish`."""
-        ledger = self._ledger
+        plan_state = self._ledger
         subject = entry.subject
-        appended = ledger.store.append(
+        appended = plan_state.store.append(
             subject, entry.header, entry.payload, entry.ts_ns, admitted=True
         )
         assert type(appended) is Appended
         seq, removed = appended
-        ledger.last_seq = seq
-        ledger.last_ts_ns = entry.ts_ns
-        ledger.last_msg_id = b""
+        plan_state.last_seq = seq
+        plan_state.last_ts_ns = entry.ts_ns
+        plan_state.last_msg_id = b""
         if entry.reply and self._acked:
             ack = Send(entry.reply, b"%b%d}" % (self._prefix, seq))
             return Applied((ack,), ((seq, subject),), removed)
@@ -118,18 +118,18 @@ class Applier:
     def _passed_over(self, entry: Publish, special: Special) -> Applied:
         """Assign a sequence and apply the rollup, without storing the message: no consumer is
         interested."""
-        ledger = self._ledger
-        seq = ledger.last_seq + 1
-        ledger.store.skip(seq, seq, entry.ts_ns)
+        plan_state = self._ledger
+        seq = plan_state.last_seq + 1
+        plan_state.store.skip(seq, seq, entry.ts_ns)
         self._note(seq, entry.ts_ns, special)
         removed, rest = self._roll_up(entry, special, seq + 1)
         return Applied(removed=removed, rolled_up=removed, rest=rest)
 
     def _store(self, entry: Publish, special: Special) -> Applied:
-        ledger = self._ledger
+        plan_state = self._ledger
         to = self._republisher.destination(entry.subject) if self._republisher else ""
-        previous = ledger.last_of(entry.subject) if to else 0
-        appended = ledger.store.append(
+        previous = plan_state.last_of(entry.subject) if to else 0
+        appended = plan_state.store.append(
             entry.subject,
             entry.header,
             entry.payload,
@@ -146,13 +146,13 @@ class Applier:
         if special.rollup or special.purged:
             rolled, rest = self._roll_up(entry, special, seq)
             removed = merged(by_limit, rolled)
-        if ledger.cfg.allow_msg_schedules:
+        if plan_state.cfg.allow_msg_schedules:
             self._schedules.stored(entry.subject, seq, entry.header, entry.ts_ns)
-        if ledger.cfg.sources:
+        if plan_state.cfg.sources:
             note = headers.get(entry.header, publish_headers.STREAM_SOURCE)
             ref = parse_note(note) if note else None
             if ref is not None:
-                ledger.sources[ref.index_name] = ref
+                plan_state.sources[ref.index_name] = ref
         effects: tuple[Send, ...] = ()
         if to and self._republisher is not None:
             effects = (
@@ -171,12 +171,12 @@ class Applier:
         )
 
     def _note(self, seq: int, ts_ns: int, special: Special) -> None:
-        ledger = self._ledger
-        ledger.last_seq = seq
-        ledger.last_ts_ns = ts_ns
-        ledger.last_msg_id = special.msg_id
+        plan_state = self._ledger
+        plan_state.last_seq = seq
+        plan_state.last_ts_ns = ts_ns
+        plan_state.last_msg_id = special.msg_id
         if special.msg_id:
-            ledger.dedupe.add(special.msg_id, seq, ts_ns)
+            plan_state.dedupe.add(special.msg_id, seq, ts_ns)
 
     def _roll_up(
         self, entry: Publish, special: Special, before_seq: int
@@ -220,25 +220,25 @@ class Applier:
 
     def _store_packed(self, entry: BatchEntry) -> Removed:
         """Store the packed messages, as `_store_plain` does for each."""
-        ledger = self._ledger
-        removed = ledger.store.append_packed(entry.packed, entry.ts_ns)
-        ledger.look_again()
-        ledger.last_msg_id = b""
+        plan_state = self._ledger
+        removed = plan_state.store.append_packed(entry.packed, entry.ts_ns)
+        plan_state.look_again()
+        plan_state.last_msg_id = b""
         return removed
 
     # -- everything else
 
     def _purge(self, entry: Purge) -> Applied:
-        ledger, subject = self._ledger, entry.subject or None
+        plan_state, subject = self._ledger, entry.subject or None
         if entry.bound:
             step = PurgeStep(subject, entry.bound, entry.keep, entry.start)
         else:
-            step = ledger.store.begin_purge(
+            step = plan_state.store.begin_purge(
                 subject=subject, before_seq=entry.before_seq or None, keep=entry.keep
             )
-        removed, following = ledger.store.purge_slice(step)
+        removed, following = plan_state.store.purge_slice(step)
         # A purge up to a sequence after the last one advances the stream's last sequence.
-        ledger.last_seq = ledger.store.last_seq
+        plan_state.last_seq = plan_state.store.last_seq
         if following is None:
             return Applied(removed=removed)
         rest = Purge(
@@ -267,20 +267,20 @@ class Applier:
         return removed
 
     def _skip(self, entry: Skip) -> Applied:
-        ledger = self._ledger
+        plan_state = self._ledger
         first, last = entry.seqs
-        ledger.store.skip(first, last, entry.ts_ns)
-        ledger.last_seq = last
-        ledger.last_ts_ns = entry.ts_ns
+        plan_state.store.skip(first, last, entry.ts_ns)
+        plan_state.last_seq = last
+        plan_state.last_ts_ns = entry.ts_ns
         return Applied()
 
     def _update(self, cfg: StreamConfig) -> Removed:
-        ledger, parts = self._ledger, build_parts(cfg)
-        ledger.configure(cfg, parts)
-        ledger.dedupe.window_ns = cfg.duplicate_window
+        plan_state, parts = self._ledger, build_parts(cfg)
+        plan_state.configure(cfg, parts)
+        plan_state.dedupe.window_ns = cfg.duplicate_window
         self.configure()
-        ledger.store.change_limits(parts.limits)
-        return ledger.store.trim()
+        plan_state.store.change_limits(parts.limits)
+        return plan_state.store.trim()
 
 
 def _publishes(entry: BatchEntry) -> tuple[Publish, ...]:

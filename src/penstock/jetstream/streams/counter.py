@@ -55,7 +55,7 @@ def number(text: bytes) -> int | None:
     return int(text)
 
 
-def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
+def increment(plan_state: PlanState, draft: Draft) -> ApiError | None:
     """Check that the increment is a number, and that the message has no payload and no clashing
     header."""
     value = draft.fields.get(publish_headers.INCR)
@@ -65,7 +65,7 @@ def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
         return refusals.MESSAGE_INCR_INVALID
     if draft.is_internal:
         return None
-    if not ledger.cfg.allow_msg_counter:
+    if not plan_state.cfg.allow_msg_counter:
         return refusals.MESSAGE_INCR_DISABLED
     if draft.payload:
         return refusals.MESSAGE_INCR_PAYLOAD
@@ -74,21 +74,21 @@ def increment(ledger: PlanState, draft: Draft) -> ApiError | None:
     return None
 
 
-def count(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
+def count(plan_state: PlanState, draft: Draft) -> ApiError | Cold | None:
     """Add the increment to the total of its subject and store the total in the draft."""
-    if not ledger.cfg.allow_msg_counter:
+    if not plan_state.cfg.allow_msg_counter:
         return None
     step = number(draft.fields.get(publish_headers.INCR, b""))
     if step is None:
         return refusals.MESSAGE_INCR_MISSING
-    found = ledger.latest(draft.subject)
+    found = plan_state.latest(draft.subject)
     if isinstance(found, Cold):
         return found
     try:
         _add(draft, step, *((b"", b"") if isinstance(found, Missing) else found[-2:]))
     except (msgspec.DecodeError, ValueError):
         return refusals.MESSAGE_COUNTER_BROKEN
-    if len(draft.header) + len(draft.payload) > ledger.max_payload:
+    if len(draft.header) + len(draft.payload) > plan_state.max_payload:
         return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
     return None
 

@@ -31,52 +31,52 @@ PER_TICK_MAX: Final = 200
 class StreamExpiry:
     """The deadlines of one stream."""
 
-    def __init__(self, ledger: PlanState, planner: Planner, schedules: Schedules) -> None:
-        self._ledger = ledger
+    def __init__(self, plan_state: PlanState, planner: Planner, schedules: Schedules) -> None:
+        self._ledger = plan_state
         self._planner = planner
         self._schedules = schedules
 
     def next_deadline_ns(self) -> int | None:
         """Return a time not later than the next deadline; None if there is none."""
-        ledger = self._ledger
+        plan_state = self._ledger
         deadlines = (
-            ledger.store.next_deadline_ns(),
-            ledger.dedupe.next_deadline_ns(),
-            self._schedules.next_deadline_ns() if ledger.cfg.allow_msg_schedules else None,
+            plan_state.store.next_deadline_ns(),
+            plan_state.dedupe.next_deadline_ns(),
+            self._schedules.next_deadline_ns() if plan_state.cfg.allow_msg_schedules else None,
         )
         return min((at for at in deadlines if at is not None), default=None)
 
     def tick(self, now_ns: int) -> Due:
         """Return everything that is due."""
-        ledger = self._ledger
-        ledger.dedupe.expire(now_ns)
+        plan_state = self._ledger
+        plan_state.dedupe.expire(now_ns)
         entries: list[Entry] = []
         effects: list[Effect] = []
-        at_ns = ledger.store.next_deadline_ns()
+        at_ns = plan_state.store.next_deadline_ns()
         if at_ns is not None and at_ns <= now_ns:
-            if ledger.cfg.subject_delete_marker_ttl > 0:
+            if plan_state.cfg.subject_delete_marker_ttl > 0:
                 self._leave_markers(now_ns, entries, effects)
             else:
                 entries.append(Expire(now_ns))
-        if ledger.cfg.allow_msg_schedules:
+        if plan_state.cfg.allow_msg_schedules:
             self._fire(now_ns, entries, effects)
         return Due(tuple(entries), tuple(effects))
 
     # -- markers
 
     def _leave_markers(self, now_ns: int, entries: list[Entry], effects: list[Effect]) -> None:
-        ledger = self._ledger
+        plan_state = self._ledger
         leaving: dict[str, int] = {}
         gone: list[int] = []
-        for seq in ledger.store.due(now_ns, at_most=PER_TICK_MAX):
-            record = ledger.store.load(seq, unsynced=True)
+        for seq in plan_state.store.due(now_ns, at_most=PER_TICK_MAX):
+            record = plan_state.store.load(seq, unsynced=True)
             if isinstance(record, Cold):
                 effects.append(Fetch(record))
                 break
             gone.append(seq)
             if isinstance(record, Missing):
                 continue
-            held = ledger.store.subject_states(record.subject)[record.subject].msgs
+            held = plan_state.store.subject_states(record.subject)[record.subject].msgs
             leaving[record.subject] = leaving.get(record.subject, 0) + 1
             if leaving[record.subject] == held and not _is_marker(record):
                 marker = self._marker(record.subject, now_ns)

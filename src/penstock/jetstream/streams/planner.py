@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Planner:
     """Plans messages for one stream."""
 
-    def __init__(self, ledger: PlanState, acks: PubAcks) -> None:
-        self._ledger = ledger
+    def __init__(self, plan_state: PlanState, acks: PubAcks) -> None:
+        self._ledger = plan_state
         self._acks = acks
         self.configure()
 

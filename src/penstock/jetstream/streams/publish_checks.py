@@ -55,14 +55,14 @@ def sequence_of(value: bytes) -> int:
     return int(value)
 
 
-def not_sealed(ledger: PlanState, draft: Draft) -> Verdict:
+def not_sealed(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the stream is not sealed."""
-    return refusals.STREAM_SEALED if ledger.cfg.sealed else None
+    return refusals.STREAM_SEALED if plan_state.cfg.sealed else None
 
 
-def small_enough(ledger: PlanState, draft: Draft) -> Verdict:
+def small_enough(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the sizes of subject, header and payload."""
-    size_max = ledger.cfg.max_msg_size
+    size_max = plan_state.cfg.max_msg_size
     if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
         return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM  # a subject transform can exceed the limit
     if 0 < size_max < len(draft.header) + len(draft.payload):
@@ -72,89 +72,89 @@ def small_enough(ledger: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def expected_stream(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_stream(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the publisher expects this stream."""
     name = draft.fields.get(publish_headers.EXPECTED_STREAM)
-    if name and name != ledger.cfg.name.encode():
+    if name and name != plan_state.cfg.name.encode():
         return refusals.STREAM_NOT_MATCH
     return None
 
 
-def ttl_allowed(ledger: PlanState, draft: Draft) -> Verdict:
+def ttl_allowed(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the stream allows TTLs. `ttl_value` rejects invalid values later."""
     value = draft.fields.get(publish_headers.TTL)
-    if value and not draft.is_internal and not ledger.cfg.allow_msg_ttl and parse_ttl(value):
+    if value and not draft.is_internal and not plan_state.cfg.allow_msg_ttl and parse_ttl(value):
         return refusals.MESSAGE_TTL_DISABLED
     return None
 
 
-def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the expected last sequence of the subject, or of the subject the publisher names."""
     value = draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ)
     other = draft.fields.get(publish_headers.EXPECTED_SUBJECT)
     if not value:
         return refusals.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID if other else None
     subject = other.decode("utf-8", "surrogateescape") if other else draft.subject
-    last = ledger.last_of(subject)
+    last = plan_state.last_of(subject)
     return None if last == sequence_of(value) else refusals.STREAM_WRONG_LAST_SEQUENCE(seq=last)
 
 
-def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_last_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the expected last sequence of the stream."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
-    if not value or sequence_of(value) == ledger.last_seq:
+    if not value or sequence_of(value) == plan_state.last_seq:
         return None
-    return refusals.STREAM_WRONG_LAST_SEQUENCE(seq=ledger.last_seq)
+    return refusals.STREAM_WRONG_LAST_SEQUENCE(seq=plan_state.last_seq)
 
 
-def not_forged(ledger: PlanState, draft: Draft) -> Verdict:
+def not_forged(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that only the server sets the source header."""
     if draft.fields.get(publish_headers.STREAM_SOURCE) and not draft.is_internal:
         return refusals.MESSAGE_SOURCE_HDR_NOT_ALLOWED
     return None
 
 
-def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
+def not_seen(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the message id is new. A mirror stores everything its origin stored."""
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
-    if not draft.msg_id or ledger.cfg.mirror is not None:
+    if not draft.msg_id or plan_state.cfg.mirror is not None:
         return None
-    seq = ledger.dedupe.find(draft.msg_id, draft.now_ns)
+    seq = plan_state.dedupe.find(draft.msg_id, draft.now_ns)
     return Duplicate(seq) if seq else None
 
 
-def expected_last_msg_id(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_last_msg_id(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the expected id of the last stored message."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID)
-    if not value or value == ledger.last_msg_id:
+    if not value or value == plan_state.last_msg_id:
         return None
-    return refusals.STREAM_WRONG_LAST_MSG_ID(id=ledger.last_msg_id.decode("utf-8", "replace"))
+    return refusals.STREAM_WRONG_LAST_MSG_ID(id=plan_state.last_msg_id.decode("utf-8", "replace"))
 
 
-def rollup(ledger: PlanState, draft: Draft) -> Verdict:
+def rollup(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that a rollup is allowed and valid. In messages that the server itself publishes, a
     rollup that the stream does not allow is ignored."""
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
     if not value:
         return None
-    if not ledger.may_roll_up and not draft.is_internal:
+    if not plan_state.may_roll_up and not draft.is_internal:
         return NOT_PERMITTED
     if value not in (b"sub", b"all"):
         quoted = go_quoted(value.decode("utf-8", "replace")).decode()
         return refusals.STREAM_ROLLUP_FAILED(err=f"rollup value invalid: {quoted}")
-    if ledger.may_roll_up:
+    if plan_state.may_roll_up:
         draft.rollup = ROLLUP_SUBJECT if value == b"sub" else ROLLUP_ALL
     return None
 
 
-def resources(ledger: PlanState, draft: Draft) -> Verdict:
+def resources(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the account and the server have room."""
-    if ledger.may_store is None:
+    if plan_state.may_store is None:
         return None
-    return ledger.may_store(ledger.size_of(draft.subject, draft.header, draft.payload))
+    return plan_state.may_store(plan_state.size_of(draft.subject, draft.header, draft.payload))
 
 
-def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
+def ttl_value(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the TTL and set it in the draft. A TTL shorter than the delete marker's TTL is raised
     to it."""
     value = draft.fields.get(publish_headers.TTL)
@@ -163,7 +163,7 @@ def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
     seconds = parse_ttl(value)
     if seconds is None:
         return refusals.MESSAGE_TTL_INVALID
-    cfg = ledger.cfg
+    cfg = plan_state.cfg
     seconds_min = cfg.subject_delete_marker_ttl // SECOND_NS
     if 0 < seconds < seconds_min and cfg.max_msgs_per_subject != 1:
         seconds = seconds_min
@@ -174,10 +174,10 @@ def ttl_value(ledger: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def limits(ledger: PlanState, draft: Draft) -> Verdict:
+def limits(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the stream's limits. A rollup passes the per-subject limit: it frees the room
     itself."""
-    refused = ledger.store.refusal(draft.subject, draft.header, draft.payload)
+    refused = plan_state.store.refusal(draft.subject, draft.header, draft.payload)
     if refused is None:
         return None
     if refused is refused.MAX_PER_SUBJECT and draft.fields.get(publish_headers.ROLLUP):
@@ -231,25 +231,25 @@ REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
 STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
 
-def first_verdict(checks: tuple[Check, ...], ledger: PlanState, draft: Draft) -> Verdict:
+def first_verdict(checks: tuple[Check, ...], plan_state: PlanState, draft: Draft) -> Verdict:
     """Return the first result that is not None."""
     for check in checks:
-        verdict = check(ledger, draft)
+        verdict = check(plan_state, draft)
         if verdict is not None:
             return verdict
     return None
 
 
-def judge(ledger: PlanState, draft: Draft) -> Verdict:
+def judge(plan_state: PlanState, draft: Draft) -> Verdict:
     """Run the checks that apply whether or not the message will be stored."""
-    verdict = first_verdict(FIRST_CHECKS, ledger, draft)
+    verdict = first_verdict(FIRST_CHECKS, plan_state, draft)
     if verdict is None and draft.fields:
-        verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), ledger, draft)
-    if verdict is None and (draft.schedule or ledger.cfg.allow_msg_counter):
-        verdict = first_verdict(REWRITES, ledger, draft)
+        verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), plan_state, draft)
+    if verdict is None and (draft.schedule or plan_state.cfg.allow_msg_counter):
+        verdict = first_verdict(REWRITES, plan_state, draft)
     return verdict
 
 
-def admit(ledger: PlanState, draft: Draft) -> Verdict:
+def admit(plan_state: PlanState, draft: Draft) -> Verdict:
     """Run the checks that apply only to a message that will be stored."""
-    return first_verdict(STORE_CHECKS, ledger, draft)
+    return first_verdict(STORE_CHECKS, plan_state, draft)

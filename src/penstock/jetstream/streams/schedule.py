@@ -133,7 +133,7 @@ def text_of(value: bytes | None) -> str:
 # -- checks
 
 
-def schedule_allowed(ledger: PlanState, draft: Draft) -> ApiError | None:
+def schedule_allowed(plan_state: PlanState, draft: Draft) -> ApiError | None:
     """Check that a schedule is valid and allowed; add the rollup that keeps one schedule per
     subject."""
     if draft.is_internal:
@@ -141,37 +141,39 @@ def schedule_allowed(ledger: PlanState, draft: Draft) -> ApiError | None:
     found = next_time(draft.fields, draft.now_ns, draft.now_ns)
     if found is None or (isinstance(found, Next) and found.at_ns == 0):
         return None
-    if not ledger.cfg.allow_msg_schedules:
+    if not plan_state.cfg.allow_msg_schedules:
         return refusals.MESSAGE_SCHEDULES_DISABLED
     if isinstance(found, ApiError):
         return found
     draft.schedule = True
     return (
-        _options_fault(ledger, draft) or _subjects_fault(ledger, draft) or _roll_up_schedule(draft)
+        _options_fault(plan_state, draft)
+        or _subjects_fault(plan_state, draft)
+        or _roll_up_schedule(draft)
     )
 
 
-def _options_fault(ledger: PlanState, draft: Draft) -> ApiError | None:
+def _options_fault(plan_state: PlanState, draft: Draft) -> ApiError | None:
     lives = draft.fields.get(publish_headers.SCHEDULE_TTL)
     if lives and parse_ttl(lives) is None:
         return refusals.MESSAGE_SCHEDULES_TTL_INVALID
     if draft.fields.get(publish_headers.SCHEDULE_ROLLUP, b"") not in (b"", ROLLUP_SUBJECT):
         return refusals.MESSAGE_SCHEDULES_ROLLUP_INVALID
-    if lives and not ledger.cfg.allow_msg_ttl:
+    if lives and not plan_state.cfg.allow_msg_ttl:
         return refusals.MESSAGE_TTL_DISABLED
     return None
 
 
-def _subjects_fault(ledger: PlanState, draft: Draft) -> ApiError | None:
+def _subjects_fault(plan_state: PlanState, draft: Draft) -> ApiError | None:
     target = text_of(draft.fields.get(publish_headers.SCHEDULE_TARGET))
     source = text_of(draft.fields.get(publish_headers.SCHEDULE_SOURCE))
     if not is_valid_literal(target) or target == draft.subject:
         return refusals.MESSAGE_SCHEDULES_TARGET_INVALID
     if source and (source in (target, draft.subject) or not is_valid_literal(source)):
         return refusals.MESSAGE_SCHEDULES_SOURCE_INVALID
-    if not any(collides(subject, target) for subject in ledger.cfg.subjects):
+    if not any(collides(subject, target) for subject in plan_state.cfg.subjects):
         return refusals.MESSAGE_SCHEDULES_TARGET_INVALID
-    if source and not any(collides(subject, source) for subject in ledger.cfg.subjects):
+    if source and not any(collides(subject, source) for subject in plan_state.cfg.subjects):
         return refusals.MESSAGE_SCHEDULES_SOURCE_INVALID
     return None
 
@@ -185,29 +187,29 @@ def _roll_up_schedule(draft: Draft) -> ApiError | None:
     return None if rollup == ROLLUP_SUBJECT else refusals.MESSAGE_SCHEDULES_ROLLUP_INVALID
 
 
-def scheduler_allowed(ledger: PlanState, draft: Draft) -> ApiError | Cold | None:
+def scheduler_allowed(plan_state: PlanState, draft: Draft) -> ApiError | Cold | None:
     """Check that a client names a scheduler only to end its schedule."""
     following = draft.fields.get(publish_headers.SCHEDULE_NEXT)
     scheduler = text_of(draft.fields.get(publish_headers.SCHEDULER))
     if not draft.is_internal:
-        fault = _ending_fault(ledger, draft, following, scheduler)
+        fault = _ending_fault(plan_state, draft, following, scheduler)
         if fault is not None:
             return fault
-    if following == PURGE and ledger.may_roll_up:
+    if following == PURGE and plan_state.may_roll_up:
         draft.purged = scheduler
     return None
 
 
 def _ending_fault(
-    ledger: PlanState, draft: Draft, following: bytes | None, scheduler: str
+    plan_state: PlanState, draft: Draft, following: bytes | None, scheduler: str
 ) -> ApiError | Cold | None:
     if not following:
         return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID if scheduler else None
     if following != PURGE or scheduler == draft.subject or not is_valid_literal(scheduler):
         return refusals.MESSAGE_SCHEDULES_SCHEDULER_INVALID
-    if not ledger.cfg.allow_msg_schedules:
+    if not plan_state.cfg.allow_msg_schedules:
         return refusals.MESSAGE_SCHEDULES_DISABLED
-    found = ledger.latest(scheduler)
+    found = plan_state.latest(scheduler)
     if isinstance(found, Cold):
         return found
     if not isinstance(found, Missing) and not headers.get(found.header, publish_headers.SCHEDULE):
@@ -306,7 +308,9 @@ class Schedules:
             heapq.heappop(self._heap)
 
 
-def fire(ledger: PlanState, record: MessageRecord, due_ns: int, now_ns: int) -> Fired | Cold | None:
+def fire(
+    plan_state: PlanState, record: MessageRecord, due_ns: int, now_ns: int
+) -> Fired | Cold | None:
     """Return the message that a due schedule publishes; None if it is not a schedule."""
     fields = headers.parse(record.header)
     following = next_time(fields, due_ns, now_ns)
@@ -317,7 +321,7 @@ def fire(ledger: PlanState, record: MessageRecord, due_ns: int, now_ns: int) -> 
     header, payload = record.header, record.payload
     source = text_of(fields.get(publish_headers.SCHEDULE_SOURCE))
     if source:
-        found = ledger.latest(source)
+        found = plan_state.latest(source)
         if isinstance(found, Cold):
             return found
         if not isinstance(found, Missing):

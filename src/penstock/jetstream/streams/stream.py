@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from penstock.api.stream_config import StreamConfig
     from penstock.base.effects import Send
     from penstock.base.message import Inbound
-    from penstock.jetstream.streams.batches.staged_batches import Gatherings
+    from penstock.jetstream.streams.batches.staged_batches import StagedBatches
     from penstock.jetstream.streams.source_progress import Progress, SourceRef
     from penstock.store.contract import Store
 
 MAX_PAYLOAD_DEFAULT: Final = 1_048_576
 
 
-def nobody_is_asked(subject: str) -> bool:
+def always_interested(subject: str) -> bool:
     """Default `has_interest`: every subject has interest. For streams without interest
     retention."""
     return True
@@ -75,7 +75,7 @@ class Stream:
         *,
         created_ns: int,
         domain: str = "",
-        has_interest: Callable[[str], bool] = nobody_is_asked,
+        has_interest: Callable[[str], bool] = always_interested,
         may_store: Callable[[int], ApiError | None] | None = None,
         max_payload: int = MAX_PAYLOAD_DEFAULT,
         batch_limits: BatchLimits | None = None,
@@ -123,7 +123,7 @@ class Stream:
         return self._ledger.dedupe
 
     @property
-    def gatherings(self) -> Gatherings:
+    def gatherings(self) -> StagedBatches:
         """The staged atomic batches; the fast lane adds messages of batches here."""
         return self._atomic.gatherings
 
@@ -159,12 +159,12 @@ class Stream:
             return self._plan_special(msg, now_ns)
         if len(payload) > self._payload_max or self._ledger.is_used_up(1):
             return self._planner.plan(subject, reply, header, payload, now_ns)
-        ledger = self._ledger
-        if ledger.may_store is not None:
-            refused = ledger.may_store(ledger.size_of(subject, header, payload))
+        plan_state = self._ledger
+        if plan_state.may_store is not None:
+            refused = plan_state.may_store(plan_state.size_of(subject, header, payload))
             if refused is not None:
                 return self._planner.answer(refused, reply)
-        last_ts_ns = ledger.last_ts_ns
+        last_ts_ns = plan_state.last_ts_ns
         ts_ns = now_ns if now_ns > last_ts_ns else last_ts_ns
         return Publish(ts_ns, subject, b"", payload, reply)
 

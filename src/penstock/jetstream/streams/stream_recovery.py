@@ -27,51 +27,51 @@ COPIES_SEARCHED_MAX: Final = 64
 """Messages of a schedule's target that are searched for its last copy."""
 
 
-def recovery_steps(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+def recovery_steps(plan_state: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
     """Run the whole recovery; yield each block that is needed, and continue once it is loaded."""
-    yield from _drop_torn_batches(ledger)
-    yield from _last_msg_id(ledger)
-    if ledger.cfg.duplicate_window > 0:
-        yield from _seen_ids(ledger, now_ns)
-    if ledger.cfg.allow_msg_schedules:
-        yield from _schedules(ledger, schedules, now_ns)
-    if ledger.cfg.sources:
-        yield from source_steps(ledger)
+    yield from _drop_torn_batches(plan_state)
+    yield from _last_msg_id(plan_state)
+    if plan_state.cfg.duplicate_window > 0:
+        yield from _seen_ids(plan_state, now_ns)
+    if plan_state.cfg.allow_msg_schedules:
+        yield from _schedules(plan_state, schedules, now_ns)
+    if plan_state.cfg.sources:
+        yield from source_steps(plan_state)
 
 
-def _drop_torn_batches(ledger: PlanState) -> Iterator[Cold]:
+def _drop_torn_batches(plan_state: PlanState) -> Iterator[Cold]:
     """Remove the rest of batches that lost messages to a power cut."""
-    if ledger.cfg.mirror is not None:
+    if plan_state.cfg.mirror is not None:
         # A mirror gets missing messages from its origin again.
         return
-    for first, last in ledger.store.lost:
-        yield from _drop_before(ledger, first)
-        yield from _drop_behind(ledger, last)
-    number = _unfinished((yield from _loaded(ledger, ledger.last_seq)))
+    for first, last in plan_state.store.lost:
+        yield from _drop_before(plan_state, first)
+        yield from _drop_behind(plan_state, last)
+    number = _unfinished((yield from _loaded(plan_state, plan_state.last_seq)))
     if number:
-        ledger.store.truncate(max(ledger.last_seq - number, 0))
-        ledger.last_seq = ledger.store.state().last_seq
+        plan_state.store.truncate(max(plan_state.last_seq - number, 0))
+        plan_state.last_seq = plan_state.store.state().last_seq
 
 
-def _drop_before(ledger: PlanState, gap: int) -> Iterator[Cold]:
+def _drop_before(plan_state: PlanState, gap: int) -> Iterator[Cold]:
     """Remove the start of a batch whose end was lost."""
-    number = _unfinished((yield from _loaded(ledger, gap - 1)))
+    number = _unfinished((yield from _loaded(plan_state, gap - 1)))
     for seq in range(max(gap - number, 1), gap):
-        ledger.store.remove(seq)
+        plan_state.store.remove(seq)
 
 
-def _drop_behind(ledger: PlanState, gap: int) -> Iterator[Cold]:
+def _drop_behind(plan_state: PlanState, gap: int) -> Iterator[Cold]:
     """Remove the end of a batch whose start was lost."""
     seq = gap + 1
-    found = yield from _loaded(ledger, seq)
+    found = yield from _loaded(plan_state, seq)
     while found is not None and _number(found) > 1:
-        ledger.store.remove(seq)
+        plan_state.store.remove(seq)
         seq += 1
-        found = yield from _loaded(ledger, seq)
+        found = yield from _loaded(plan_state, seq)
 
 
-def _loaded(ledger: PlanState, seq: int) -> Generator[Cold, None, MessageRecord | None]:
-    while isinstance(found := ledger.store.load(seq, unsynced=True), Cold):
+def _loaded(plan_state: PlanState, seq: int) -> Generator[Cold, None, MessageRecord | None]:
+    while isinstance(found := plan_state.store.load(seq, unsynced=True), Cold):
         yield found
     return None if isinstance(found, Missing) else found
 
@@ -92,15 +92,15 @@ def _unfinished(record: MessageRecord | None) -> int:
     return _number(record)
 
 
-def _last_msg_id(ledger: PlanState) -> Iterator[Cold]:
-    last = yield from _loaded(ledger, ledger.last_seq)
+def _last_msg_id(plan_state: PlanState) -> Iterator[Cold]:
+    last = yield from _loaded(plan_state, plan_state.last_seq)
     if last is not None:
-        ledger.last_msg_id = headers.get(last.header, publish_headers.MSG_ID) or b""
+        plan_state.last_msg_id = headers.get(last.header, publish_headers.MSG_ID) or b""
 
 
-def _seen_ids(ledger: PlanState, now_ns: int) -> Iterator[Cold]:
-    store = ledger.store
-    seq = store.seq_at_time(max(now_ns - ledger.cfg.duplicate_window, 0))
+def _seen_ids(plan_state: PlanState, now_ns: int) -> Iterator[Cold]:
+    store = plan_state.store
+    seq = store.seq_at_time(max(now_ns - plan_state.cfg.duplicate_window, 0))
     while (found := store.next_match((), seq, unsynced=True)) is not None:
         if isinstance(found, Cold):
             yield found
@@ -108,33 +108,33 @@ def _seen_ids(ledger: PlanState, now_ns: int) -> Iterator[Cold]:
         seq = found.seq + 1
         msg_id = headers.get(found.header, publish_headers.MSG_ID) if found.header else None
         if msg_id:
-            ledger.dedupe.add(msg_id, found.seq, found.ts_ns)
+            plan_state.dedupe.add(msg_id, found.seq, found.ts_ns)
 
 
-def _schedules(ledger: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
-    for subject in sorted(ledger.store.subject_states()):
-        while isinstance(record := ledger.latest(subject), Cold):
+def _schedules(plan_state: PlanState, schedules: Schedules, now_ns: int) -> Iterator[Cold]:
+    for subject in sorted(plan_state.store.subject_states()):
+        while isinstance(record := plan_state.latest(subject), Cold):
             yield record
         if isinstance(record, Missing) or not headers.get(record.header, publish_headers.SCHEDULE):
             continue
-        following = yield from _last_copy(ledger, record)
+        following = yield from _last_copy(plan_state, record)
         schedules.restore(record, following, now_ns)
 
 
-def source_steps(ledger: PlanState) -> Iterator[Cold]:
+def source_steps(plan_state: PlanState) -> Iterator[Cold]:
     """Search backwards for the newest message of each source whose position is unknown or not up to
     date."""
-    since, ledger.recalled_seq = ledger.recalled_seq, 0
-    if since > ledger.last_seq:
+    since, plan_state.recalled_seq = plan_state.recalled_seq, 0
+    if since > plan_state.last_seq:
         # A power cut lost messages that the recorded positions cover.
-        ledger.sources.clear()
+        plan_state.sources.clear()
         since = 0
-    wanted = {index_name(source) for source in ledger.cfg.sources}
+    wanted = {index_name(source) for source in plan_state.cfg.sources}
     if not since:
-        wanted -= ledger.sources.keys()
-    bound = ledger.last_seq
+        wanted -= plan_state.sources.keys()
+    bound = plan_state.last_seq
     while wanted and bound > since:
-        found = ledger.store.load_last(EVERYTHING, at_or_before=bound, unsynced=True)
+        found = plan_state.store.load_last(EVERYTHING, at_or_before=bound, unsynced=True)
         if isinstance(found, Cold):
             yield found
             continue
@@ -145,16 +145,16 @@ def source_steps(ledger: PlanState) -> Iterator[Cold]:
         ref = parse_note(note) if note else None
         if ref is not None and ref.index_name in wanted:
             wanted.remove(ref.index_name)
-            ledger.sources[ref.index_name] = ref
+            plan_state.sources[ref.index_name] = ref
 
 
-def _last_copy(ledger: PlanState, schedule: MessageRecord) -> Generator[Cold, None, str]:
+def _last_copy(plan_state: PlanState, schedule: MessageRecord) -> Generator[Cold, None, str]:
     """Return the next time that the last copy of a schedule states; empty if none is found."""
     target = text_of(headers.get(schedule.header, publish_headers.SCHEDULE_TARGET))
-    bound = ledger.last_seq
+    bound = plan_state.last_seq
     for _ in range(COPIES_SEARCHED_MAX):
         while isinstance(
-            found := ledger.store.load_last(target, at_or_before=bound, unsynced=True), Cold
+            found := plan_state.store.load_last(target, at_or_before=bound, unsynced=True), Cold
         ):
             yield found
         if isinstance(found, Missing) or found.seq < schedule.seq:

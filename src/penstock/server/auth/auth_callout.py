@@ -50,8 +50,8 @@ def ask(service: ServerState, session: ClientSession, login: Login, decided: Dec
         decided(LoginRefused(f'authorization callout account "{options.account}" not valid'))
         return
     question = _Question(service, session, login, decided, options)
-    service.plane.hold(session.link)
-    service.plane.post(
+    service.io_loop.hold(session.link)
+    service.io_loop.post(
         question.interest, callout_request.SUBJECT, question.text(), reply=question.reply
     )
 
@@ -139,8 +139,8 @@ class _Question:
         link = self._session.link
         if link.close_reason is None:
             self._decided(decision)
-        self._service.plane.release(link)
-        self._service.plane.settle()
+        self._service.io_loop.release(link)
+        self._service.io_loop.settle()
 
 
 def permissions_of(service: ServerState, accepted: Accepted) -> CompiledPermissions | None:

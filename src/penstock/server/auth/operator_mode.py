@@ -119,7 +119,7 @@ class OperatorMode:
         for session in sessions:
             session.apply_limits(anew=True)
         judge(self._service, [s for s in sessions if s.link.close_reason is None])
-        self._service.plane.settle()
+        self._service.io_loop.settle()
 
     def delete(self, name: str, *, hard: bool) -> None:
         """Delete the claims of an account; raise OSError."""
@@ -142,5 +142,5 @@ class OperatorMode:
                     close_reasons.AUTHENTICATION_EXPIRED, "Account Authentication Expired"
                 )
             else:
-                session.apply_crossings()
-        service.plane.settle()
+                session.apply_imports()
+        service.io_loop.settle()

@@ -19,7 +19,7 @@ from penstock.server.jetstream.ack_intake import AckIntake
 from penstock.server.jetstream.api_dispatch import ApiRequests
 from penstock.server.jetstream.archive_tasks import Transfers
 from penstock.server.jetstream.effect_runner import Performer
-from penstock.server.jetstream.source_subscriptions import Copying
+from penstock.server.jetstream.source_subscriptions import SourceSubscriptions
 from penstock.server.jetstream.stream_driver import StreamDriver
 from penstock.server.server_log import log
 from penstock.server.system.request_info import asked_by
@@ -63,8 +63,8 @@ class Sweep:
 class AccountRuntime:
     """JetStream of one account."""
 
-    def __init__(self, edge: JetStreamRuntime, account: Account, assets: Assets) -> None:
-        self.edge = edge
+    def __init__(self, runtime: JetStreamRuntime, account: Account, assets: Assets) -> None:
+        self.runtime = runtime
         self.assets = assets
         self.name = account.name
         self.interest = account.interest
@@ -74,17 +74,17 @@ class AccountRuntime:
         self._watched: dict[tuple[str, str | None], list[tuple[StreamDriver, Consumer]]] = {}
         self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
-        self.copying = Copying(self)
+        self.copying = SourceSubscriptions(self)
         self._sweeps_wanted = 0
         self.transfers = Transfers(self)
         self.performer = Performer(
-            edge.plane,
+            runtime.io_loop,
             account.interest,
-            nuid=assets.ambient.nuid,
-            now_ns=edge.now_ns,
-            domain=assets.ambient.domain,
+            nuid=assets.environment.nuid,
+            now_ns=runtime.now_ns,
+            domain=assets.environment.domain,
         )
-        is_system = account.name == edge.service.system_account
+        is_system = account.name == runtime.service.system_account
         self._api = ApiRequests(self, self._called, is_system=is_system)
 
     def start(self) -> Sliced[None]:
@@ -98,8 +98,8 @@ class AccountRuntime:
         """Subscribe to requests and acks; requests wait until `start` has ended."""
         self._api.queue.hold()
         self.listen("$JS.API.>", self._api.reads.lane, lane=True)
-        if self.assets.ambient.domain:
-            self.listen(f"$JS.{self.assets.ambient.domain}.API.>", self._called_in_domain)
+        if self.assets.environment.domain:
+            self.listen(f"$JS.{self.assets.environment.domain}.API.>", self._called_in_domain)
         self.listen("$JS.ACK.>", self.acks.lane, lane=True)
         self.listen("$JS.FC.>", self._flow_answered)
 
@@ -110,7 +110,7 @@ class AccountRuntime:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             log.error("stream %s > %s: not served", self.name, host.name, exc_info=error)
-            self.edge.unserved.append(f"account {self.name}: stream {host.name}: {why}")
+            self.runtime.unserved.append(f"account {self.name}: stream {host.name}: {why}")
             self.assets.drop(host)
             self.assets.unserved[file_name(host.name)] = why
             host.is_closed = True
@@ -146,11 +146,11 @@ class AccountRuntime:
         taken: list[Subscription] = []
         shadows: list[Shadow] = []
         undo.callback(self._drop, taken, shadows)
-        crossings = self.edge.service.crossings
+        account_imports = self.runtime.service.account_imports
         for subject in host.stream.cfg.subjects:
             taken.append(self._take_in(subject, driver))
             # Messages that other accounts export under the stream's subjects are stored, too.
-            shadows.append(crossings.shadow(self.name, subject, None, driver.published))
+            shadows.append(account_imports.shadow(self.name, subject, None, driver.published))
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         self.copying.follow(host)
@@ -161,13 +161,13 @@ class AccountRuntime:
         for consumer in host.consumers.values():
             self.unwatch(consumer)
         self.copying.drop(host)
-        self.edge.agenda.forget(self._drivers.pop(host.name))
+        self.runtime.deadline_queue.forget(self._drivers.pop(host.name))
 
     def _drop(self, subscriptions: list[Subscription], shadows: list[Shadow]) -> None:
         for subscription in subscriptions:
             self.interest.remove(subscription)
         for shadow in shadows:
-            self.edge.service.crossings.drop(shadow)
+            self.runtime.service.account_imports.drop(shadow)
 
     def _take_in(self, subject: str, driver: StreamDriver) -> Subscription:
         lane = driver.host.lane
@@ -186,7 +186,7 @@ class AccountRuntime:
         if driver is None:
             host.let_go()  # it was never served
         else:
-            self.edge.agenda.forget(driver)
+            self.runtime.deadline_queue.forget(driver)
             driver.run()
             driver.let_go()
         self._api.retire(host)
@@ -212,7 +212,7 @@ class AccountRuntime:
         self._api.in_order(host, consumer.name, self._delete_abandoned(host, consumer))
 
     def _delete_abandoned(self, host: StreamHost, consumer: Consumer) -> FileSteps:
-        now_ns = self.edge.now_ns()
+        now_ns = self.runtime.now_ns()
         is_there = not host.is_closed and host.consumers.get(consumer.name) is consumer
         if not is_there or not consumer.is_abandoned(now_ns):
             return  # a request used or deleted it first
@@ -244,7 +244,7 @@ class AccountRuntime:
         files = self.assets.files
         self._sweeps_wanted += 1
         if files is not None and self._sweeps_wanted == 1:
-            self.edge.committer.run(Sweep(files), self._swept)
+            self.runtime.committer.run(Sweep(files), self._swept)
 
     def _swept(self, failure: Exception | None) -> None:
         wanted, self._sweeps_wanted = self._sweeps_wanted, 0
@@ -254,7 +254,7 @@ class AccountRuntime:
             log.warning("what is left of deleted streams could not be removed: %s", failure)
 
     def describe_client(self, request: Request) -> AdvisoryClient:
-        return asked_by(request.client, request.header, self.name, self.edge.service)
+        return asked_by(request.client, request.header, self.name, self.runtime.service)
 
     def failed(self, request: Request, error: Exception) -> None:
         log.error("account %s: %s failed", self.name, request.subject, exc_info=error)
@@ -304,7 +304,7 @@ class AccountRuntime:
             if queue is None:
                 self.transfers.interest_changed(subject, is_there)
             for driver, consumer in self._watched.get((subject, queue), ()):
-                effects = consumer.interest_changed(self.edge.now_ns())
+                effects = consumer.interest_changed(self.runtime.now_ns())
                 driver.host.touched(consumer, effects)
                 driver.mark()
 
@@ -315,7 +315,7 @@ class AccountRuntime:
     ) -> None:
         self.acks.take_collected()
         if self._is_elsewhere:
-            if not self.edge.service.crossings.serves(self.name, subject):
+            if not self.runtime.service.account_imports.serves(self.name, subject):
                 self.nobody(Inbound(subject, reply, header, payload), source)
             return
         self._api.received(subject, reply, header, payload, source)
@@ -323,8 +323,8 @@ class AccountRuntime:
     @property
     def _is_elsewhere(self) -> bool:
         """Whether the account has JetStream disabled but imports another account's API."""
-        crossings = self.edge.service.crossings
-        return not self.assets.is_enabled and crossings.serves(self.name, INFO_SUBJECT)
+        account_imports = self.runtime.service.account_imports
+        return not self.assets.is_enabled and account_imports.serves(self.name, INFO_SUBJECT)
 
     def _called_in_domain(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
@@ -332,7 +332,7 @@ class AccountRuntime:
         local = subject.split(".", 3)[3]
         if not local.startswith(BUCKETS_PREFIX):
             self._called(API_PREFIX + local, reply, header, payload, source)
-        elif not self.edge.plane.post(self.interest, local, payload, reply, header):
+        elif not self.runtime.io_loop.post(self.interest, local, payload, reply, header):
             self.nobody(Inbound(subject, reply, header, payload), source)
 
     def nobody(self, msg: Inbound, source: ClientLink | None) -> None:
@@ -340,14 +340,14 @@ class AccountRuntime:
 
         As the router does: only to clients that requested it, and if no other subscription matched.
         """
-        client = self.edge.client_of(source)
+        client = self.runtime.client_of(source)
         if not msg.reply or client is None or not client.options.no_responders:
             return
         heard = self.interest.match(msg.subject)
         if len(heard.plain) + len(heard.queues) <= 1:
             subject = msg.subject.encode("utf-8", "surrogateescape")
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-            self.edge.plane.post(self.interest, msg.reply, b"", "", header)
+            self.runtime.io_loop.post(self.interest, msg.reply, b"", "", header)
 
     def consumer(self, stream: str, name: str) -> tuple[StreamDriver, Consumer] | None:
         """Return a consumer and its stream's driver."""
@@ -364,6 +364,6 @@ class AccountRuntime:
             self.nobody(Inbound(subject, reply, header, payload), source)
         else:
             driver, consumer = found
-            effects = consumer.flow_reply(subject, header, self.edge.now_ns())
+            effects = consumer.flow_reply(subject, header, self.runtime.now_ns())
             driver.host.touched(consumer, effects)
             driver.mark()

@@ -27,7 +27,7 @@ class AckIntake:
 
     def __init__(self, account: AccountRuntime) -> None:
         self._account = account
-        self._scope = ack_scope(account.assets.ambient.domain, account.name)
+        self._scope = ack_scope(account.assets.environment.domain, account.name)
         self.lane = AckLane(call=self.received, owner=self, scope=self._scope)
 
     def mark(self) -> None:
@@ -42,7 +42,7 @@ class AckIntake:
             if found is None:
                 continue
             driver, consumer = found
-            acked = consumer.ack_many(spans, self._account.edge.now_ns())
+            acked = consumer.ack_many(spans, self._account.runtime.now_ns())
             self._pass_on(driver, consumer, acked, is_awaited=False)
 
     def received(
@@ -58,7 +58,7 @@ class AckIntake:
             self._account.nobody(Inbound(subject, reply, header, payload), source)
             return
         driver, consumer = found
-        acked = consumer.ack(ref, reply, header, payload, self._account.edge.now_ns())
+        acked = consumer.ack(ref, reply, header, payload, self._account.runtime.now_ns())
         self._pass_on(driver, consumer, acked, is_awaited=bool(reply))
         if consumer.takes_plain_acks:
             self.lane.open(ref.stream, ref.consumer)

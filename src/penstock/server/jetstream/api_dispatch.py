@@ -38,10 +38,10 @@ class ApiRequests:
 
     def __init__(self, account: AccountRuntime, call: object, *, is_system: bool) -> None:
         self._account = account
-        self._edge = account.edge
-        self._plane = account.edge.plane
+        self._runtime = account.runtime
+        self._io_loop = account.runtime.io_loop
         self.reads = DirectReads(account, call)
-        self.queue = AccountQueue(account.edge.requests, self)
+        self.queue = AccountQueue(account.runtime.requests, self)
         self._lines = self.queue.lines
         self._endpoints = Endpoints(account.assets, account, ENDPOINTS, is_system=is_system)
 
@@ -49,7 +49,7 @@ class ApiRequests:
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         """Serve a request, now or later."""
-        is_late = self._plane.is_late() or self.queue.is_held
+        is_late = self._io_loop.is_late() or self.queue.is_held
         if not is_late and not self._lines:
             if subject.startswith(NEXT_PREFIX):
                 self._next(Inbound(subject, reply, header, payload), source)
@@ -57,7 +57,7 @@ class ApiRequests:
             if subject.startswith(DIRECT_GET_PREFIX):
                 self._read(Inbound(subject, reply, header, payload), source)
                 return
-        client = self._edge.client_of(source)
+        client = self._runtime.client_of(source)
         self.queue.submit(Request(subject, reply, header, payload, client), is_late=is_late)
 
     def retire(self, host: StreamHost) -> None:
@@ -86,7 +86,7 @@ class ApiRequests:
             serve(Inbound(subject, reply, header, body), source)
             return None
         self.reads.lane.clear()  # any request may change which stream serves a read
-        return self._endpoints.handle(request, self._edge.now_ns())
+        return self._endpoints.handle(request, self._runtime.now_ns())
 
     def keys(self, request: Request) -> Keys:
         subject = request.subject
@@ -98,7 +98,7 @@ class ApiRequests:
 
     def wait_for(self, wait: Pause, resume: Callable[[], None]) -> None:
         if isinstance(wait, DiskWork):
-            self._edge.disk_queue.run(self._account.name, wait, lambda _: resume())
+            self._runtime.disk_queue.run(self._account.name, wait, lambda _: resume())
         elif isinstance(wait, Vacancy):
             wait.gate.when_free(resume)
         elif wait is not None:
@@ -106,20 +106,20 @@ class ApiRequests:
 
     def pause(self, client: object) -> None:
         if isinstance(client, ClientSession):
-            self._plane.pause(client.link)
+            self._io_loop.pause(client.link)
 
     def unpause(self, client: object) -> None:
         if isinstance(client, ClientSession):
-            self._plane.unpause(client.link)
+            self._io_loop.unpause(client.link)
 
     def dropped(self, count: int) -> None:
         """Report dropped requests as the reference does: in the log and to the system account."""
         log.warning(
             "account %s: API queue limit reached, dropped %d requests", self._account.name, count
         )
-        self._edge.advise_system(
+        self._runtime.advise_system(
             api_subjects.API_LIMIT_REACHED,
-            ApiLimitReached(server=self._edge.service.server_name, dropped=count),
+            ApiLimitReached(server=self._runtime.service.server_name, dropped=count),
         )
 
     # -- pull requests and direct reads
@@ -132,7 +132,7 @@ class ApiRequests:
             account.nobody(msg, source)
             return
         driver, consumer = found
-        effects = consumer.request(msg.reply, msg.header, msg.payload, self._edge.now_ns())
+        effects = consumer.request(msg.reply, msg.header, msg.payload, self._runtime.now_ns())
         driver.host.touched(consumer, effects)
         driver.mark()
 

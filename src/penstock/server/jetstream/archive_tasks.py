@@ -32,7 +32,7 @@ class Transfers:
 
     def __init__(self, account: AccountRuntime) -> None:
         self._account = account
-        self._edge = account.edge
+        self._runtime = account.runtime
         self._running: dict[Transfer, Running] = {}
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Running:
         self._transfer = transfer
         self._ended = ended
         self._account = account
-        self._edge = account.edge
+        self._runtime = account.runtime
         self._interest = account.interest
         self._subscription: Subscription = account.listen(transfer.inlet, self._received)
         self._is_due = False
@@ -83,12 +83,12 @@ class Running:
         """Schedule a step."""
         if not (self._is_due or self._is_working or self._transfer.is_over):
             self._is_due = True
-            self._edge.loop.call_soon(self._go)
+            self._runtime.loop.call_soon(self._go)
 
     def _received(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
-        self._transfer.received(reply, payload, self._edge.now_ns())
+        self._transfer.received(reply, payload, self._runtime.now_ns())
         self.wake()
 
     def _go(self) -> None:
@@ -102,12 +102,12 @@ class Running:
         elif step.more:
             self.wake()
         self._arm()
-        self._edge.settle()
+        self._runtime.settle()
 
     def _step(self) -> TransferStep:
         """Run one step. If it raises, the transfer fails and notifies the client; twice ends it."""
         try:
-            return self._transfer.step(self._edge.now_ns())
+            return self._transfer.step(self._runtime.now_ns())
         except Exception as error:
             self._raised(error)
         return TransferStep(more=not self._transfer.is_over)
@@ -122,7 +122,7 @@ class Running:
 
     def _work(self, work: Work) -> None:
         self._is_working = True
-        self._edge.committer.run(work, lambda failure: self._worked(work, failure))
+        self._runtime.committer.run(work, lambda failure: self._worked(work, failure))
 
     def _worked(self, work: Work, failure: Exception | None) -> None:
         self._is_working = False
@@ -138,14 +138,14 @@ class Running:
         due_ns = self._transfer.next_deadline_ns()
         if due_ns is None or self._timer is not None or self._transfer.is_over:
             return
-        delay = max(0, due_ns - self._edge.now_ns()) / NS
-        self._timer = self._edge.loop.call_later(delay, self._due)
+        delay = max(0, due_ns - self._runtime.now_ns()) / NS
+        self._timer = self._runtime.loop.call_later(delay, self._due)
 
     def _due(self) -> None:
         """Wake the transfer if its deadline has come; set the timer again if the deadline moved."""
         self._timer = None
         due_ns = self._transfer.next_deadline_ns()
-        if due_ns is not None and due_ns <= self._edge.now_ns():
+        if due_ns is not None and due_ns <= self._runtime.now_ns():
             self.wake()
         else:
             self._arm()

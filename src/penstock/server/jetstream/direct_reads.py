@@ -31,7 +31,7 @@ class DirectReads:
     def __init__(self, account: AccountRuntime, call: object) -> None:
         self._account = account
         self.lane = GetLane(
-            router=account.edge.service.router, interest=account.interest, call=call, owner=self
+            router=account.runtime.service.router, interest=account.interest, call=call, owner=self
         )
 
     def mark(self) -> None:
@@ -64,11 +64,11 @@ class DirectReads:
             read = last.cold
             driver.fetch(read, lambda: self._send_next(driver, reply, more))  # type: ignore[arg-type]
         else:
-            self._account.edge.loop.call_soon(self._send_on, driver, reply, more)
+            self._account.runtime.loop.call_soon(self._send_on, driver, reply, more)
 
     def _send_on(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         self._send_next(driver, reply, more)
-        self._account.edge.settle()
+        self._account.runtime.settle()
 
     def _send_next(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         """Send the next piece, or a final status if the stream was deleted meanwhile."""

@@ -24,21 +24,21 @@ class Performer:
 
     def __init__(
         self,
-        plane: IoLoop,
+        io_loop: IoLoop,
         interest: SubList,
         *,
         nuid: Callable[[], str],
         now_ns: Callable[[], int],
         domain: str,
     ) -> None:
-        self._plane = plane
+        self._io_loop = io_loop
         self._interest = interest
         self._nuid = nuid
         self._now_ns = now_ns
         self._domain = domain
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        post, interest = self._plane.post, self._interest
+        post, interest = self._io_loop.post, self._interest
         for effect in effects:
             # type() is faster than isinstance(), and this runs per message.
             kind = type(effect)
@@ -57,4 +57,4 @@ class Performer:
             event = stamp(
                 advice.event, id=self._nuid(), timestamp_ns=self._now_ns(), domain=self._domain
             )
-            self._plane.post(self._interest, advice.subject, event)
+            self._io_loop.post(self._interest, advice.subject, event)

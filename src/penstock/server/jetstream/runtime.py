@@ -78,7 +78,7 @@ class JetStreamRuntime:
     def __init__(self, service: ServerState) -> None:
         options = service.options
         self.service = service
-        self.plane = service.plane
+        self.io_loop = service.io_loop
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
         self.committer = GroupCommitter(service.loop)
@@ -86,7 +86,7 @@ class JetStreamRuntime:
         self.has_lanes = True
         """Whether new streams get publish lanes; tests compare both ways."""
         self.dirty: dict[StreamDriver, None] = {}
-        self.agenda: DeadlineQueue[StreamDriver] = DeadlineQueue()
+        self.deadline_queue: DeadlineQueue[StreamDriver] = DeadlineQueue()
         self.requests = ServerQueue(time.monotonic_ns, self._wake_requests, service.watch.note)
         self._requests_due = False
         self.accounts: dict[str, AccountRuntime] = {}
@@ -141,8 +141,8 @@ class JetStreamRuntime:
         with no_collections():
             self.serve_accounts()
         self.is_started = True
-        self.plane.set_epilogue(self._after_turn)
-        self.plane.set_pace(self.committer)
+        self.io_loop.set_epilogue(self._after_turn)
+        self.io_loop.set_pace(self.committer)
         if self.options.sync_interval_ns:
             self._arm_interval()
         streams = sum(len(account.assets.hosts) for account in self.accounts.values())
@@ -168,7 +168,7 @@ class JetStreamRuntime:
         """Serve JetStream in one account, or the reply that it is disabled there."""
         limits, tiers = granted(self.service, account)
         assets = Assets(
-            ambient=self._ambient(account),
+            environment=self._environment(account),
             limits=limits or AccountLimits(),
             tiers=tiers,
             room=self.room,
@@ -177,19 +177,19 @@ class JetStreamRuntime:
             in_flight=self._in_flight,
             is_enabled=limits is not None,
         )
-        edge = self.accounts[account.name] = AccountRuntime(self, account, assets)
-        self._by_interest[account.interest] = edge
-        edge.open()
-        steps = self._recover(account, edge)
+        runtime = self.accounts[account.name] = AccountRuntime(self, account, assets)
+        self._by_interest[account.interest] = runtime
+        runtime.open()
+        steps = self._recover(account, runtime)
         if self.is_started and limits is not None:
             self.recoveries.begin(steps)
         else:
             finish(steps)
 
-    def _recover(self, account: Account, edge: AccountRuntime) -> Sliced[None]:
+    def _recover(self, account: Account, runtime: AccountRuntime) -> Sliced[None]:
         """Open the streams of an account, then serve them."""
         try:
-            found = yield from recover_in_slices(edge.assets, self.now_ns())
+            found = yield from recover_in_slices(runtime.assets, self.now_ns())
         except Exception as error:
             if not self.is_started:
                 raise
@@ -197,7 +197,7 @@ class JetStreamRuntime:
             self.unserved.append(f"account {account.name}: {error}")
         else:
             self._report(account, found)
-        yield from edge.start()
+        yield from runtime.start()
 
     def _recover_soon(self, run: Callable[[], None]) -> None:
         def run_and_settle() -> None:
@@ -231,12 +231,12 @@ class JetStreamRuntime:
             disk = self._disk.subdir(name)
         return AccountDirectory(disk, make_incarnation=self._seed)
 
-    def _ambient(self, account: Account) -> Environment:
-        interest, crossings = account.interest, self.service.crossings
+    def _environment(self, account: Account) -> Environment:
+        interest, account_imports = account.interest, self.service.account_imports
 
         def has_interest(subject: str, queue: str | None) -> bool:
             if subject.startswith(REPLY_PREFIX):
-                return crossings.has_interest(account.name, subject)
+                return account_imports.has_interest(account.name, subject)
             if queue is None:
                 return interest.has_interest(subject)
             groups = interest.match(subject).queues
@@ -282,7 +282,7 @@ class JetStreamRuntime:
         return self._last_ns
 
     def _arm(self) -> None:
-        due_ns = self.agenda.next_ns
+        due_ns = self.deadline_queue.next_ns
         if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
             return
         if self._timer is not None:
@@ -295,7 +295,7 @@ class JetStreamRuntime:
 
     def _due(self) -> None:
         self._timer = None
-        for driver in self.agenda.due(self.now_ns()):
+        for driver in self.deadline_queue.due(self.now_ns()):
             driver.tick()
         self.settle()
 
@@ -389,7 +389,7 @@ class JetStreamRuntime:
                 began_ns = now_ns
                 if now_ns >= until_ns:
                     break
-            self.plane.settle_spent()
+            self.io_loop.remove_exhausted_subs()
             self._interest_changed()  # mirrors and sources have subscribed
             if dirty or time.monotonic_ns() >= until_ns:
                 self.dirty = {**dirty, **self.dirty}
@@ -400,13 +400,13 @@ class JetStreamRuntime:
             self._resume_later()
 
     def _interest_changed(self) -> None:
-        for interest in self.plane.changed_interests():
+        for interest in self.io_loop.changed_interests():
             self._by_interest[interest].interest_changed()
 
     def settle(self) -> None:
         """Run changed hosts and flush, outside a turn."""
         self._after_turn()
-        self.plane.settle()
+        self.io_loop.settle()
 
     def resume_soon(self, driver: StreamDriver) -> None:
         """Run a host again after other clients had a turn."""

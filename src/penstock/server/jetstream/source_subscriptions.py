@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.server.system.account_imports import Shadow
 
 
-class Copying:
+class SourceSubscriptions:
     """The mirrors and sources of one account."""
 
     def __init__(self, account: AccountRuntime) -> None:
@@ -38,52 +38,58 @@ class Copying:
 
     def follow(self, host: StreamHost) -> None:
         """Register a new stream, or one with a new configuration."""
-        now_ns = self._account.edge.now_ns()
+        now_ns = self._account.runtime.now_ns()
         self._forget(host)
-        if host.upstream is None and copies_of(host.stream.cfg):
-            host.upstream = StreamSources(host, self._account.assets.ambient)
-        if host.upstream is not None:
-            host.upstream.follow(now_ns)
-            for name in host.upstream.origins:
+        if host.stream_sources is None and copies_of(host.stream.cfg):
+            host.stream_sources = StreamSources(host, self._account.assets.environment)
+        if host.stream_sources is not None:
+            host.stream_sources.follow(now_ns)
+            for name in host.stream_sources.origins:
                 self._copies.setdefault(name, []).append(host)
-        for copy, upstream in self._copies_of(host):
-            upstream.origin_came(host.name, now_ns)
+        for copy, stream_sources in self._copies_of(host):
+            stream_sources.origin_came(host.name, now_ns)
             self._account.mark(copy)
 
     def drop(self, host: StreamHost) -> None:
         """Unregister a deleted stream."""
         self._forget(host)
-        if host.upstream is not None:
-            host.upstream.close()
-            self.tune(host.upstream, host)
-            host.upstream = None
-        for copy, upstream in self._copies_of(host):
-            upstream.origin_left(host.name, self._account.edge.now_ns())
+        if host.stream_sources is not None:
+            host.stream_sources.close()
+            self.tune(host.stream_sources, host)
+            host.stream_sources = None
+        for copy, stream_sources in self._copies_of(host):
+            stream_sources.origin_left(host.name, self._account.runtime.now_ns())
             self._account.mark(copy)
 
     def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, StreamSources]]:
         copies = self._copies.get(host.name, ())
-        return [(copy, copy.upstream) for copy in copies if copy.upstream is not None]
+        return [(copy, copy.stream_sources) for copy in copies if copy.stream_sources is not None]
 
     def _forget(self, host: StreamHost) -> None:
-        for name in () if host.upstream is None else host.upstream.origins:
+        for name in () if host.stream_sources is None else host.stream_sources.origins:
             copies = self._copies.get(name, [])
             if host in copies:
                 copies.remove(host)
             if not copies:
                 self._copies.pop(name, None)
 
-    def tune(self, upstream: StreamSources, host: StreamHost) -> None:
+    def tune(self, stream_sources: StreamSources, host: StreamHost) -> None:
         """Create and remove subscriptions as the source readers requested."""
-        wires = upstream.wires[:]
-        upstream.wires.clear()
+        wires = stream_sources.wires[:]
+        stream_sources.wires.clear()
         for wire in wires:
             self._hang_up(wire.subject)
             if wire.take is not None:
-                self._subscriptions[wire.subject] = self._listen(wire, upstream, host)
+                self._subscriptions[wire.subject] = self._listen(wire, stream_sources, host)
 
-    def _listen(self, wire: Listen, upstream: StreamSources, host: StreamHost) -> Subscription:
-        now_ns, mark, receive = self._account.edge.now_ns, self._account.mark, upstream.receive
+    def _listen(
+        self, wire: Listen, stream_sources: StreamSources, host: StreamHost
+    ) -> Subscription:
+        now_ns, mark, receive = (
+            self._account.runtime.now_ns,
+            self._account.mark,
+            stream_sources.receive,
+        )
 
         def received(
             subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
@@ -94,8 +100,8 @@ class Copying:
         lane = wire.feed.make_lane(wire.subject, received)
         subscription = Subscription(wire.subject, value=lane or received)
         self._interest.insert(subscription, call=True, lane=lane is not None)
-        crossings = self._account.edge.service.crossings
-        self._shadows[wire.subject] = crossings.shadow(
+        account_imports = self._account.runtime.service.account_imports
+        self._shadows[wire.subject] = account_imports.shadow(
             self._account.name, wire.subject, None, received
         )
         return subscription
@@ -104,7 +110,7 @@ class Copying:
         old = self._subscriptions.pop(subject, None)
         if old is not None:
             self._interest.remove(old)
-            self._account.edge.service.crossings.drop(self._shadows.pop(subject))
+            self._account.runtime.service.account_imports.drop(self._shadows.pop(subject))
 
     def reader_of(self, name: str) -> StreamHost | None:
         """Return the stream that serves a direct get: the named one, or in rotation a mirror."""
@@ -121,5 +127,7 @@ class Copying:
 
 
 def _stands_in(copy: StreamHost) -> bool:
-    upstream = copy.upstream
-    return copy.stream.cfg.mirror_direct and upstream is not None and upstream.is_caught_up
+    stream_sources = copy.stream_sources
+    return (
+        copy.stream.cfg.mirror_direct and stream_sources is not None and stream_sources.is_caught_up
+    )

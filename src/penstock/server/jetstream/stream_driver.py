@@ -37,7 +37,7 @@ READ_RETRY_S: Final = 0.5
 """Delay before an unreadable block is read again."""
 
 
-class Together:
+class CommitGroup:
     """The work of one commit, run in order."""
 
     __slots__ = ("_commits", "span_ns")
@@ -53,7 +53,7 @@ class Together:
         self.span_ns = time.monotonic_ns() - began_ns
 
 
-class Farewell:
+class FileClosure:
     """Closes the files of a deleted stream."""
 
     __slots__ = ("_host",)
@@ -71,7 +71,7 @@ class StreamDriver:
     def __init__(self, host: StreamHost, account: AccountRuntime) -> None:
         self.host = host
         self._account = account
-        self._edge = account.edge
+        self._runtime = account.runtime
         self._syncing = False
         self._compacting = False
         self._making = False
@@ -87,15 +87,15 @@ class StreamDriver:
     def open_lane(self) -> None:
         """Create the publish lane of the stream, if its store supports one."""
         host = self.host
-        if not self._edge.has_lanes:
+        if not self._runtime.has_lanes:
             return
         host.lane = make_lane(
             host.stream,
-            self._edge.service.router,
+            self._runtime.service.router,
             self._account.interest,
             call=self.published,
             owner=self,
-            domain=self._edge.options.domain,
+            domain=self._runtime.options.domain,
         )
         self.limits_changed()
 
@@ -104,7 +104,7 @@ class StreamDriver:
         host, assets = self.host, self._account.assets
         if host.lane is not None:
             host.lane.room = assets.room_left(host.stream.cfg.storage)
-        host.is_watched = assets.is_limited or not self._edge.is_ample
+        host.is_watched = assets.is_limited or not self._runtime.is_ample
         host.open_lane()
 
     def published(
@@ -115,7 +115,7 @@ class StreamDriver:
         if self.host.is_closed:  # the stream was deleted in this turn, after the message was routed
             self._account.nobody(msg, source)
             return
-        self.host.publish(msg, self._edge.now_ns())
+        self.host.publish(msg, self._runtime.now_ns())
         self.mark()
 
     def traced(
@@ -130,12 +130,12 @@ class StreamDriver:
     ) -> None:
         """Take a traced message published on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
-        trace_publish(trace, self.host, self._account.name, msg, self._edge.now_ns())
+        trace_publish(trace, self.host, self._account.name, msg, self._runtime.now_ns())
         self.mark()
 
     def mark(self) -> None:
         """Schedule a run of the host: it changed."""
-        self._edge.dirty[self] = None
+        self._runtime.dirty[self] = None
         self._account.assets.touch(self.host)
 
     def freeze(self, *, frozen: bool) -> None:
@@ -154,21 +154,21 @@ class StreamDriver:
         if host.is_closed:
             self._release()
             return
-        self._edge.upkeep.want(self)
-        self._edge.look_at_space(self._edge.now_ns())
+        self._runtime.upkeep.want(self)
+        self._runtime.look_at_space(self._runtime.now_ns())
         if self._syncing or not host.waits_for_sync:
             self._turn()
         if host.chores.are_left:
-            host.chores.go_on(self._edge.now_ns())
+            host.chores.go_on(self._runtime.now_ns())
         if not (self._syncing or self._is_frozen):
             self._commit()
         if host.is_busy or host.chores.are_left:
-            self._edge.resume_soon(self)
+            self._runtime.resume_soon(self)
         if self._account.assets.is_limited:
             self.recount()
         else:
             self._account.assets.touch(host)
-        self._edge.agenda.note(self, host.agenda.next_ns)
+        self._runtime.deadline_queue.note(self, host.deadline_queue.next_ns)
 
     def recount(self) -> None:
         """Update the account's usage, and the bytes that the lane may still store."""
@@ -179,10 +179,10 @@ class StreamDriver:
 
     def _turn(self) -> None:
         """Let consumers deliver: first through effects, then straight into outboxes."""
-        host, now_ns = self.host, self._edge.now_ns()
+        host, now_ns = self.host, self._runtime.now_ns()
         host.turn(now_ns)
-        if host.upstream is not None and host.upstream.wires:
-            self._account.copying.tune(host.upstream, host)
+        if host.stream_sources is not None and host.stream_sources.wires:
+            self._account.copying.tune(host.stream_sources, host)
         self._release()
         while host.flow(now_ns):
             self._release()
@@ -207,7 +207,7 @@ class StreamDriver:
         host = self.host
         if host.is_closed:
             return
-        now_ns = self._edge.now_ns()
+        now_ns = self._runtime.now_ns()
         for consumer in host.tick(now_ns):
             self._account.delete_abandoned(host, consumer)
         self.mark()
@@ -222,15 +222,17 @@ class StreamDriver:
         if not commits:
             host.end_commit(commits, None)
             self._release()
-        elif self._edge.committer.is_quick and not any(each.is_long for each in commits):
-            self._committed(commits, self._edge.committer.run_in_place(Together(commits)))
+        elif self._runtime.committer.is_quick and not any(each.is_long for each in commits):
+            self._committed(commits, self._runtime.committer.run_in_place(CommitGroup(commits)))
         else:
             self._sync(commits)
 
     def _sync(self, commits: list[Commit]) -> None:
         self._syncing = True
-        together = Together(commits)
-        self._edge.committer.run(together, lambda failure: self._synced(commits, together, failure))
+        together = CommitGroup(commits)
+        self._runtime.committer.run(
+            together, lambda failure: self._synced(commits, together, failure)
+        )
 
     def let_go(self) -> None:
         """Close the files of a deleted stream as soon as no work uses them."""
@@ -245,10 +247,12 @@ class StreamDriver:
         is_out = self._syncing or self._compacting or self._making or self._fetching
         if self._is_leaving and not is_out:
             self._is_leaving = False
-            self._edge.disk_queue.run(self._account.name, Farewell(self.host), lambda _: None)
+            self._runtime.disk_queue.run(self._account.name, FileClosure(self.host), lambda _: None)
 
-    def _synced(self, commits: list[Commit], together: Together, failure: Exception | None) -> None:
-        self._edge.committer.took(together.span_ns)
+    def _synced(
+        self, commits: list[Commit], together: CommitGroup, failure: Exception | None
+    ) -> None:
+        self._runtime.committer.took(together.span_ns)
         if self._is_frozen and failure is not None and not self.host.is_closed:
             # The deletion may have removed the files. Its outcome decides how to treat the failure.
             self._failed_frozen = (commits, failure)
@@ -261,7 +265,7 @@ class StreamDriver:
             return
         self._committed(commits, failure)
         self.mark()
-        self._edge.settle()
+        self._runtime.settle()
 
     def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
         host = self.host
@@ -277,7 +281,7 @@ class StreamDriver:
                 self._is_told = False
                 log.info("stream %s > %s has space again", self._account.name, host.name)
             if host.wants_commit:
-                self._edge.resume_soon(self)
+                self._runtime.resume_soon(self)
         self._turn()
 
     def _failed(self, failure: Exception) -> None:
@@ -302,7 +306,7 @@ class StreamDriver:
         self._is_told = self._is_waiting = True
         self._stuck = commits
         self._syncing = commits is not None
-        self._edge.loop.call_later(SPACE_RETRY_S, self._try_again)
+        self._runtime.loop.call_later(SPACE_RETRY_S, self._try_again)
 
     def _try_again(self) -> None:
         if not self._is_waiting:
@@ -314,7 +318,7 @@ class StreamDriver:
             return
         self.host.hindered(None)
         self.mark()
-        self._edge.settle()
+        self._runtime.settle()
 
     def give_up(self) -> None:
         """Fail the commits that wait for space: the server stops, so they are never acked."""
@@ -352,7 +356,7 @@ class StreamDriver:
         making = self.host.commits.next_making()
         if making is not None:
             self._making = True
-            self._edge.disk_queue.run(
+            self._runtime.disk_queue.run(
                 self._account.name, making.work, lambda failure: self._made(making, failure)
             )
 
@@ -364,11 +368,11 @@ class StreamDriver:
             return
         if failure is not None:
             log.error("state of consumers of %s can not be written: %s", self.host.name, failure)
-            self._edge.upkeep.want(self)
+            self._runtime.upkeep.want(self)
         else:
             self._make_states()
         self.mark()  # acks may wait for it
-        self._edge.settle()
+        self._runtime.settle()
 
     def compact(self) -> None:
         """Start to compact a half-empty block; the stream is served meanwhile."""
@@ -379,7 +383,7 @@ class StreamDriver:
         work = store.pending_compaction()
         if work is not None:
             self._compacting = True
-            self._edge.committer.run(work, lambda failure: self._compacted(store, work, failure))
+            self._runtime.committer.run(work, lambda failure: self._compacted(store, work, failure))
 
     def _compacted(self, store: FileStore, work: Work, failure: Exception | None) -> None:
         self._compacting = False
@@ -390,7 +394,7 @@ class StreamDriver:
         if failure is not None:
             log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
         self.mark()
-        self._edge.settle()
+        self._runtime.settle()
 
     # -- cold blocks
 
@@ -408,28 +412,28 @@ class StreamDriver:
             self._end_reads(cold)
         elif cold in self._fetching:  # give_up() empties the dict when the server stops
             work = self.host.stream.store.fetch(cold)
-            self._edge.committer.run(work, lambda failure: self._fetched(cold, work, failure))
+            self._runtime.committer.run(work, lambda failure: self._fetched(cold, work, failure))
 
     def _end_reads(self, cold: Cold) -> None:
         """Resume the requests that wait for the block: the stream is deleted."""
         for again in self._fetching.pop(cold, []):
             again()
         self._leave()
-        self._edge.settle()
+        self._runtime.settle()
 
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
         if failure is not None and not self.host.is_closed:
             # Retry after a delay: callers that are resumed would request the block again at once.
             log.error("reading a block of stream %s failed: %s", self.host.name, failure)
-            self._edge.loop.call_later(READ_RETRY_S, self._read, cold)
+            self._runtime.loop.call_later(READ_RETRY_S, self._read, cold)
             return
         if self.host.is_closed:
             self._end_reads(cold)
             return
         waiting = self._fetching.pop(cold, [])
         self.host.stream.store.fetched(work)
-        self.host.fetched(self._edge.now_ns())
+        self.host.fetched(self._runtime.now_ns())
         for again in waiting:
             again()
         self.mark()
-        self._edge.settle()
+        self._runtime.settle()

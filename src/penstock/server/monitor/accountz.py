@@ -156,7 +156,7 @@ def _detail(service: ServerState, account: Account) -> AccountDetail:
 
 def _claims(service: ServerState, account: Account) -> dict[str, Any]:
     """Return the account's signed claims; {} for a configured account."""
-    trust = service.trusting.trust
+    trust = service.operator_mode.trust
     known = None if trust is None else trust.accounts.get(account.name)
     if known is None:
         return {}
@@ -170,5 +170,5 @@ def _claims(service: ServerState, account: Account) -> dict[str, Any]:
 
 
 def _has_jetstream(service: ServerState, account: Account) -> bool:
-    edge = None if service.jetstream is None else service.jetstream.accounts.get(account.name)
-    return edge is not None and edge.assets.is_enabled
+    runtime = None if service.jetstream is None else service.jetstream.accounts.get(account.name)
+    return runtime is not None and runtime.assets.is_enabled

@@ -25,10 +25,10 @@ class Totals:
 
 
 def totals_of(service: ServerState) -> Totals:
-    plane = service.plane
-    sums = [plane.in_msgs_closed, plane.in_bytes_closed]
-    sums += [plane.out_msgs_closed, plane.out_bytes_closed]
-    for _, *flow in plane.traffic():
+    io_loop = service.io_loop
+    sums = [io_loop.in_msgs_closed, io_loop.in_bytes_closed]
+    sums += [io_loop.out_msgs_closed, io_loop.out_bytes_closed]
+    for _, *flow in io_loop.traffic():
         sums = [before + more for before, more in zip(sums, flow, strict=True)]
     return Totals(*sums)
 
@@ -41,7 +41,7 @@ def traffic_by_account(service: ServerState) -> dict[str, Traffic]:
         )
         for name, gone in service.traffic_closed.items()
     }
-    for link, in_msgs, in_bytes, out_msgs, out_bytes in service.plane.traffic():
+    for link, in_msgs, in_bytes, out_msgs, out_bytes in service.io_loop.traffic():
         account = cast("ClientSession", link.handler).account
         traffic = sums.setdefault(account.name, Traffic())
         traffic.in_msgs += in_msgs

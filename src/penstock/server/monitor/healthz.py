@@ -79,17 +79,17 @@ def healthz(service: ServerState, options: HealthOptions) -> tuple[int, Health]:
 
 def _jetstream_problem(service: ServerState, options: HealthOptions) -> tuple[int, Health] | None:
     """Return the problem of JetStream or of the requested asset, or None."""
-    edge = service.jetstream
-    if edge is None:
+    runtime = service.jetstream
+    if runtime is None:
         return None
     if not options.account:
-        return _broken_store(edge, options)
+        return _broken_store(runtime, options)
     account, stream, consumer = options.account, options.stream, options.consumer
-    if account not in edge.accounts:
+    if account not in runtime.accounts:
         return _missing(options, "ACCOUNT", f'JetStream account "{account}" not found')
     if not stream:
         return None
-    host = edge.accounts[account].assets.hosts.get(stream)
+    host = runtime.accounts[account].assets.hosts.get(stream)
     if host is None:
         text = f'JetStream stream "{stream}" not found on account "{account}"'
         return _missing(options, "STREAM", text)
@@ -102,13 +102,13 @@ def _jetstream_problem(service: ServerState, options: HealthOptions) -> tuple[in
     return None
 
 
-def _broken_store(edge: JetStreamRuntime, options: HealthOptions) -> tuple[int, Health] | None:
+def _broken_store(runtime: JetStreamRuntime, options: HealthOptions) -> tuple[int, Health] | None:
     """Return a problem if a stream cannot be written or read."""
     if options.js_enabled_only or options.js_server_only or options.js_meta_only:
         return None
-    if edge.unserved:
-        return _missing(options, "STREAM", _unserved_text(edge.unserved), 503)
-    for account in edge.accounts.values():
+    if runtime.unserved:
+        return _missing(options, "STREAM", _unserved_text(runtime.unserved), 503)
+    for account in runtime.accounts.values():
         for host in account.assets:
             hindrance = host.failure or host.commits.full
             if hindrance is not None:

@@ -70,18 +70,18 @@ class JszOptions(Struct, frozen=True, kw_only=True):
 
 def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
     """Build the page in steps of one stream or consumer."""
-    edge = service.jetstream
+    runtime = service.jetstream
     head = {"server_id": service.server_id, "now": timestamp(now.wall_ns)}
-    if edge is None:
+    if runtime is None:
         disabled = {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
         return {**_no_stats(), **head, **disabled, **_no_totals(), "total": 0}
-    assets = _enabled(edge)
+    assets = _enabled(runtime)
     page: Json = {
-        **stats(edge),
+        **stats(runtime),
         **head,
-        "config": config(edge),
-        "limits": limits(edge),
-        **_told(totals(edge), options),
+        "config": config(runtime),
+        "limits": limits(runtime),
+        **_told(totals(runtime), options),
     }
     details = []
     for each in _chosen(assets, options):
@@ -93,24 +93,24 @@ def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
     return page
 
 
-def account_jsz_steps(edge: JetStreamRuntime, name: str, options: JszOptions, now: Now) -> Steps:
+def account_jsz_steps(runtime: JetStreamRuntime, name: str, options: JszOptions, now: Now) -> Steps:
     """Build the details of one account in steps."""
-    return _account(edge.accounts[name].assets, options, now)
+    return _account(runtime.accounts[name].assets, options, now)
 
 
-def _enabled(edge: JetStreamRuntime) -> list[Assets]:
+def _enabled(runtime: JetStreamRuntime) -> list[Assets]:
     """Return the accounts that use JetStream."""
-    return [each.assets for each in edge.accounts.values() if each.assets.is_enabled]
+    return [each.assets for each in runtime.accounts.values() if each.assets.is_enabled]
 
 
-def stats(edge: JetStreamRuntime) -> Json:
+def stats(runtime: JetStreamRuntime) -> Json:
     """Return what the server uses and has reserved."""
-    assets = _enabled(edge)
+    assets = _enabled(runtime)
     return {
         "memory": sum(each.used(Storage.MEMORY) for each in assets),
         "storage": sum(each.used(Storage.FILE) for each in assets),
-        "reserved_memory": edge.room.reserved_memory,
-        "reserved_storage": edge.room.reserved_storage,
+        "reserved_memory": runtime.room.reserved_memory,
+        "reserved_storage": runtime.room.reserved_storage,
         "accounts": len(assets),
         "ha_assets": 0,
         "api": {
@@ -121,28 +121,28 @@ def stats(edge: JetStreamRuntime) -> Json:
     }
 
 
-def config(edge: JetStreamRuntime) -> Json:
+def config(runtime: JetStreamRuntime) -> Json:
     """Return the configuration; it contains an interval even if every write is synced."""
     found: Json = {
-        "max_memory": edge.room.max_memory,
-        "max_storage": edge.room.max_storage,
-        "store_dir": edge.store_dir,
+        "max_memory": runtime.room.max_memory,
+        "max_storage": runtime.room.max_storage,
+        "store_dir": runtime.store_dir,
     }
-    found["sync_interval"] = edge.options.sync_interval_ns or SYNC_INTERVAL_NS
-    if not edge.options.sync_interval_ns:
+    found["sync_interval"] = runtime.options.sync_interval_ns or SYNC_INTERVAL_NS
+    if not runtime.options.sync_interval_ns:
         found["sync_always"] = True
-    if edge.options.domain:
-        found["domain"] = edge.options.domain
-    if edge.options.max_memory >= 0 or edge.options.max_store >= 0:
+    if runtime.options.domain:
+        found["domain"] = runtime.options.domain
+    if runtime.options.max_memory >= 0 or runtime.options.max_store >= 0:
         found["compress_ok"] = True
-    if edge.options.strict:
+    if runtime.options.strict:
         found["strict"] = True
     return found
 
 
-def limits(edge: JetStreamRuntime) -> dict[str, int]:
+def limits(runtime: JetStreamRuntime) -> dict[str, int]:
     """Return the limits for all accounts."""
-    given = edge.options.limits
+    given = runtime.options.limits
     found = {
         "max_request_batch": given.max_request_batch,
         "max_ack_pending": given.max_ack_pending,
@@ -168,14 +168,14 @@ def _no_totals() -> dict[str, int]:
     return {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
 
 
-def hosts_of(edge: JetStreamRuntime) -> list[StreamHost]:
+def hosts_of(runtime: JetStreamRuntime) -> list[StreamHost]:
     """Return every stream that is served."""
-    return [host for each in _enabled(edge) for host in each]
+    return [host for each in _enabled(runtime) for host in each]
 
 
-def totals(edge: JetStreamRuntime) -> dict[str, int]:
+def totals(runtime: JetStreamRuntime) -> dict[str, int]:
     """Return the totals over all streams."""
-    hosts = hosts_of(edge)
+    hosts = hosts_of(runtime)
     states = [host.stream.store.state() for host in hosts]
     return {
         "streams": len(hosts),
@@ -198,16 +198,16 @@ def _told(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
 def _chosen(assets: list[Assets], options: JszOptions) -> list[Assets]:
     """Return the accounts to show."""
     if options.account:
-        return [each for each in assets if each.ambient.account == options.account]
+        return [each for each in assets if each.environment.account == options.account]
     if not (options.accounts or options.streams or options.consumer):
         return []
-    ordered = sorted(assets, key=lambda each: each.ambient.account)
+    ordered = sorted(assets, key=lambda each: each.environment.account)
     limit, start = options.limit or LIMIT_DEFAULT, max(options.offset, 0)
     return ordered if limit < 0 else ordered[start : start + limit]  # negative: all
 
 
 def _account(assets: Assets, options: JszOptions, now: Now) -> Steps:
-    name = assets.ambient.account
+    name = assets.environment.account
     found: Json = {
         "name": name,
         "id": name,
@@ -239,7 +239,7 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
     found: Json = {
         "name": cfg.name,
         "created": timestamp(host.stream.created_ns),
-        "cluster": {"leader": assets.ambient.server_name},
+        "cluster": {"leader": assets.environment.server_name},
     }
     if options.config:
         found["config"] = plain(cfg)
@@ -252,10 +252,10 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
             direct = [name for name in host.consumers if name not in set(listed)]
             details = found.setdefault("direct_consumer_detail", [])
             yield from _consumers(host, direct, options, now, details)
-    if host.upstream is not None:
-        mirror = host.upstream.mirror_info(now.wall_ns)
+    if host.stream_sources is not None:
+        mirror = host.stream_sources.mirror_info(now.wall_ns)
         found["mirror"] = None if mirror is None else plain(mirror)
-        found["sources"] = [plain(one) for one in host.upstream.source_infos(now.wall_ns)]
+        found["sources"] = [plain(one) for one in host.stream_sources.source_infos(now.wall_ns)]
     return {name: value for name, value in found.items() if value not in (None, [])}
 
 

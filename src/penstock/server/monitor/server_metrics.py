@@ -92,9 +92,9 @@ class ServiceCollector:
             ("received_bytes", "Bytes of messages from clients.", totals.in_bytes),
             ("sent_messages", "Messages to clients.", totals.out_msgs),
             ("sent_bytes", "Bytes of messages to clients.", totals.out_bytes),
-            ("slow_consumers", "Clients cut off as too slow.", service.plane.slow_consumers),
+            ("slow_consumers", "Clients cut off as too slow.", service.io_loop.slow_consumers),
             ("stale_connections", "Clients that stopped answering.", service.stale_connections),
-            ("stalls", "Publishers held back for a moment.", service.plane.stalled_clients),
+            ("stalls", "Publishers held back for a moment.", service.io_loop.stalled_clients),
         )
         for name, prose, value in values:
             yield CounterMetricFamily(PREFIX + name, prose, value=value)
@@ -131,9 +131,9 @@ def _loop(watch: LoopWatch) -> Metric:
     return family
 
 
-def _jetstream(edge: JetStreamRuntime) -> Iterator[Metric]:
+def _jetstream(runtime: JetStreamRuntime) -> Iterator[Metric]:
     """Yield sums over all streams: there may be ten thousand, and `/jsz` reports each."""
-    held, used = totals(edge), stats(edge)
+    held, used = totals(runtime), stats(runtime)
     gauges = (
         ("streams", "Streams that are served.", held["streams"]),
         ("consumers", "Consumers that are served.", held["consumers"]),
@@ -144,7 +144,7 @@ def _jetstream(edge: JetStreamRuntime) -> Iterator[Metric]:
         (
             "refusing_streams",
             "Streams that cannot store: their disk failed or is full.",
-            sum(host.is_hindered for host in hosts_of(edge)),
+            sum(host.is_hindered for host in hosts_of(runtime)),
         ),
     )
     for name, prose, value in gauges:

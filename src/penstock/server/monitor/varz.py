@@ -242,12 +242,16 @@ def _other_listeners(service: ServerState) -> dict[str, Any]:
 
 def persistence_of(service: ServerState) -> dict[str, Any]:
     """Return JetStream's configuration and usage; {} without JetStream."""
-    edge = service.jetstream
-    if edge is None:
+    runtime = service.jetstream
+    if runtime is None:
         return {}
     from penstock.server.monitor import jsz
 
-    return {"config": jsz.config(edge), "stats": jsz.stats(edge), "limits": jsz.limits(edge)}
+    return {
+        "config": jsz.config(runtime),
+        "stats": jsz.stats(runtime),
+        "limits": jsz.limits(runtime),
+    }
 
 
 def _life(service: ServerState, share: ProcessorShare, now: Now) -> dict[str, Any]:
@@ -264,7 +268,7 @@ def _life(service: ServerState, share: ProcessorShare, now: Now) -> dict[str, An
 
 
 def _counters(service: ServerState) -> dict[str, Any]:
-    totals, slow = totals_of(service), service.plane.slow_consumers
+    totals, slow = totals_of(service), service.io_loop.slow_consumers
     return {
         "connections": len(service.sessions),
         "total_connections": service.total_connections,
@@ -278,7 +282,7 @@ def _counters(service: ServerState) -> dict[str, Any]:
         "out_client_bytes": totals.out_bytes,
         "slow_consumers": slow,
         "stale_connections": service.stale_connections,
-        "stalled_clients": service.plane.stalled_clients,
+        "stalled_clients": service.io_loop.stalled_clients,
         "subscriptions": subscriptions_of(service),
         "slow_consumer_stats": KindCounts(clients=slow),
         "stale_connection_stats": KindCounts(clients=service.stale_connections),

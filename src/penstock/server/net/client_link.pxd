@@ -93,4 +93,4 @@ cdef class ClientLink(Owner):
     cdef bint drop_some(self, uint32_t slots) except -1
     cdef bint may_connect(self) except -1
 
-cdef void settle_spent(Router router) noexcept
+cdef void remove_exhausted_subs(Router router) noexcept

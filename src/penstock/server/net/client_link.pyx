@@ -105,7 +105,7 @@ cdef class ClientLink(Owner):
         if may_respond:
             self.sink.flags |= SINK_NOTES_REPLIES
 
-    def set_crossings(self, *, bint imports, bint maps, bint samples=False) -> None:
+    def set_import_hooks(self, *, bint imports, bint maps, bint samples=False) -> None:
         """Enable the handler calls that the account's imports, mappings and traces need."""
         self.imports = imports
         self.maps = maps
@@ -184,7 +184,7 @@ cdef class ClientLink(Owner):
         if sub != NULL:
             parcel = Parcel(subject, payload, reply, header)
             self.router.deliver(sub, NULL if source is None else &source.sink, &parcel.msg)
-            settle_spent(self.router)
+            remove_exhausted_subs(self.router)
 
     def answer_nobody(self, str subject not None, str reply not None) -> None:
         """Send the client a no-responders status, if it enabled that and a reply subject is set."""
@@ -413,7 +413,7 @@ cdef class ClientLink(Owner):
             if reached == 0 and msg.reply_len and self.no_responders:
                 self.router.no_responders(self.interest, &self.sink, &msg)
         if self.router.nspent:
-            settle_spent(self.router)
+            remove_exhausted_subs(self.router)
 
     cdef int publish_traced(self, Message* asked) except -1:
         """Publish a message whose header may request a trace, using Python values."""
@@ -451,7 +451,7 @@ cdef class ClientLink(Owner):
                 self.router.no_responders(self.interest, &self.sink, &parcel.msg)
         if trace is not None:
             trace.release()
-        settle_spent(self.router)
+        remove_exhausted_subs(self.router)
         return 0
 
     cdef int map_subject(self, Message* msg) except -1:
@@ -589,7 +589,7 @@ cdef class ClientLink(Owner):
         self.handler.note_reply(text_of(msg.reply, msg.reply_len))
 
 
-cdef void settle_spent(Router router) noexcept:
+cdef void remove_exhausted_subs(Router router) noexcept:
     """Remove subscriptions that reached their delivery limit, on whichever link they are."""
     cdef uint32_t i
     cdef Sub* sub

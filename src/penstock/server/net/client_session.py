@@ -148,7 +148,7 @@ class ClientSession(Refusals, TraceIngress):
     def _handshake_overdue(self) -> None:
         log.error("%s - handshake timeout", self)
         self.link.close(close_reasons.TLS_HANDSHAKE_FAILURE)
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def _cancel_handshake_timer(self) -> None:
         if self._handshake_timer is not None:
@@ -259,7 +259,7 @@ class ClientSession(Refusals, TraceIngress):
             self.account = account
             is_system = account.name == self.service.system_account
             self.link.set_interest(account.interest, is_system=is_system)
-            self.apply_crossings()
+            self.apply_imports()
         self.user = accepted.user
         self.claimed = accepted.claimed
         self.apply_limits()
@@ -278,7 +278,7 @@ class ClientSession(Refusals, TraceIngress):
 
     def _expired(self) -> None:
         self.link.close(close_reasons.AUTHENTICATION_EXPIRED, "User Authentication Expired")
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def leave_full_account(self) -> None:
         self.link.close(
@@ -290,12 +290,12 @@ class ClientSession(Refusals, TraceIngress):
             self.account.connections -= 1
             self.bound = False
 
-    def apply_crossings(self) -> None:
+    def apply_imports(self) -> None:
         """Enable the link callbacks that the account's imports and mappings need."""
-        crossings, account = self.service.crossings, self.account.name
-        imports, maps = crossings.imports_streams(account), crossings.maps(account)
+        account_imports, account = self.service.account_imports, self.account.name
+        imports, maps = account_imports.imports_streams(account), account_imports.maps(account)
         samples = bool(self.account.trace_dest)
-        self.link.set_crossings(imports=imports, maps=maps, samples=samples)
+        self.link.set_import_hooks(imports=imports, maps=maps, samples=samples)
         if imports and not self._shadows:
             for sid, subject, queue, _, _ in self.link.subscription_details():
                 self.subscribed(sid, subject, queue)
@@ -318,7 +318,7 @@ class ClientSession(Refusals, TraceIngress):
             may_respond=guards.may_respond,
         )
 
-    def judged_again(self, decision: Accepted | LoginRefused) -> None:
+    def apply_decision(self, decision: Accepted | LoginRefused) -> None:
         """Apply a new authentication decision after users or permissions changed."""
         if isinstance(decision, LoginRefused):
             if decision.untold or decision.revoked:
@@ -341,7 +341,7 @@ class ClientSession(Refusals, TraceIngress):
 
     def _login_overdue(self) -> None:
         self.link.close(close_reasons.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def _cancel_login_timer(self) -> None:
         if self._login_timer is not None:
@@ -378,8 +378,8 @@ class ClientSession(Refusals, TraceIngress):
 
     def subscribed(self, sid: str, subject: str, queue: str | None) -> None:
         take = partial(self.link.hand, sid)
-        crossings = self.service.crossings
-        self._shadows[sid] = crossings.shadow(self.account.name, subject, queue, take)
+        account_imports = self.service.account_imports
+        self._shadows[sid] = account_imports.shadow(self.account.name, subject, queue, take)
 
     def unsubscribed(self, sid: str | None) -> None:
         """Drop the shadow of one subscription; None: of all."""
@@ -387,10 +387,10 @@ class ClientSession(Refusals, TraceIngress):
         for one in gone:
             shadow = self._shadows.pop(one, None)
             if shadow is not None:
-                self.service.crossings.drop(shadow)
+                self.service.account_imports.drop(shadow)
 
     def mapped(self, subject: str) -> str | None:
-        return self.service.crossings.mapped(self.account.name, subject)
+        return self.service.account_imports.mapped(self.account.name, subject)
 
     # -- keep-alive
 
@@ -424,7 +424,7 @@ class ClientSession(Refusals, TraceIngress):
             self._pings_out += 1
             self._ping_sent_ns = now_ns
             self.link.send(b"PING\r\n")
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     # -- the end
 

@@ -34,7 +34,7 @@ cdef class IoLoop(SocketReader):
     cdef bint is_crowded(self) except -1
     cdef int finish(self) except -1
     cdef bint is_stirred(self) noexcept
-    cdef int settle_lanes(self) except -1
+    cdef int commit_lanes(self) except -1
     cdef bint settles(self, Lane lane) except -1
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
                    bytes header=*, str to=*) except -1

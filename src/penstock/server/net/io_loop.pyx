@@ -21,12 +21,12 @@ import os
 
 from penstock.broker.outbox cimport out_append, out_clear
 from penstock.broker.router cimport (
-    NOT_SETTLED, SETTLED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, Settled,
+    LANE_UNCOMMITTED, SETTLED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, LaneResult,
 )
 from penstock.subjects.trie_nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
 
-from penstock.server.net.client_link cimport DROPS_AT_ONCE, settle_spent
+from penstock.server.net.client_link cimport DROPS_AT_ONCE, remove_exhausted_subs
 from penstock.server.net.posix cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, EPOLLOUT, SHUT_WR, c_close,
     epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns, shutdown, wall_ns,
@@ -303,7 +303,7 @@ cdef class IoLoop(SocketReader):
         self.turning += 1
         try:
             if self.router.lanes:
-                self.settle_lanes()
+                self.commit_lanes()
             if self.is_stirred():
                 self.run_calls()
             self.flush_dirty()
@@ -338,7 +338,7 @@ cdef class IoLoop(SocketReader):
                     return True
         return False
 
-    cdef int settle_lanes(self) except -1:
+    cdef int commit_lanes(self) except -1:
         """Let lanes finish what they took, as far as they can; the epilogue does the rest."""
         cdef Lane lane
         lanes, self.router.lanes = self.router.lanes, []
@@ -346,12 +346,12 @@ cdef class IoLoop(SocketReader):
             lane.stirred = False      # a message it sends may reach it again
             if lane.behind or not self.settles(lane):
                 self.router.stir(lane)
-        settle_spent(self.router)
+        remove_exhausted_subs(self.router)
         return 0
 
     cdef bint settles(self, Lane lane) except -1:
         cdef int64_t began, span
-        cdef Settled settled = NOT_SETTLED
+        cdef LaneResult settled = LANE_UNCOMMITTED
         if lane.waits and (self.pace is None or not self.pace.is_quick):
             return False
         began = monotonic_ns()
@@ -360,14 +360,14 @@ cdef class IoLoop(SocketReader):
         except Exception:
             log.exception("a commit failed")
         span = monotonic_ns() - began
-        if lane.waits and settled != NOT_SETTLED and span >= NOTABLE_NS:
+        if lane.waits and settled != LANE_UNCOMMITTED and span >= NOTABLE_NS:
             self.pace.took(span)
         return settled == SETTLED
 
-    def settle_spent(self) -> None:
+    def remove_exhausted_subs(self) -> None:
         """Remove subscriptions that reached their delivery limit in compiled lanes."""
         if self.router.nspent:
-            settle_spent(self.router)
+            remove_exhausted_subs(self.router)
 
     def changed_interests(self) -> list:
         """Return the SubLists with watched interest changes; usually few of thousands."""
@@ -394,7 +394,7 @@ cdef class IoLoop(SocketReader):
         cdef Parcel parcel = Parcel(subject, payload, reply, header)
         cdef bytes to_raw = parcel.subject if to is None else to.encode("utf-8", "surrogateescape")
         cdef int reached = self.router.route_to(interest, NULL, &parcel.msg, to_raw, len(to_raw))
-        settle_spent(self.router)
+        remove_exhausted_subs(self.router)
         return reached
 
     def pass_on(self, SubList interest not None, str subject not None, bytes payload not None,
@@ -410,7 +410,7 @@ cdef class IoLoop(SocketReader):
         reached = self.router.route_to(interest, NULL if source is None else &source.sink,
                                        &parcel.msg, to_raw, len(to_raw))
         self.router.importing = False
-        settle_spent(self.router)
+        remove_exhausted_subs(self.router)
         return reached
 
     def pass_on_traced(self, SubList interest not None, str subject not None,
@@ -425,7 +425,7 @@ cdef class IoLoop(SocketReader):
                 interest, NULL if source is None else &source.sink, &parcel.msg, trace)
         finally:
             self.router.importing = False
-        settle_spent(self.router)
+        remove_exhausted_subs(self.router)
         return reached
 
     # -- closing

@@ -127,7 +127,7 @@ class Listener:
             host = plain_address(address[0])
             _tune(connection, host)
             self._greet(connection, (host, address[1]))
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def _accept_failed(self, error: OSError) -> None:
         log.error("accept failed: %s", error)
@@ -210,7 +210,7 @@ class Listener:
             self._attach(session, connection, secure=True, info_sent=False)
         else:
             self._attach(session, connection, secure=True, info_sent=True)
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def _first_bytes_overdue(self, session: ClientSession, connection: socket.socket) -> None:
         """Attach after the wait: as plain, or as TLS with INFO first for clients that expect it."""
@@ -219,7 +219,7 @@ class Listener:
         else:
             self._say_info(session, connection)
             self._attach(session, connection, secure=True, info_sent=True)
-        self.service.plane.settle()
+        self.service.io_loop.settle()
 
     def _attach(
         self, session: ClientSession, connection: socket.socket, *, secure: bool, info_sent: bool
@@ -228,7 +228,7 @@ class Listener:
         codec = None
         if secure and transport.make_codec is not None:
             codec = transport.make_codec()
-        link = service.plane.attach(
+        link = service.io_loop.attach(
             connection.detach(), session.cid, session, session.account.interest, codec=codec
         )
         service.session_opened(session)
@@ -242,7 +242,7 @@ class Listener:
         if not info_sent:
             info = service.greeting_for(session).line()
             if codec is not None and transport.info_first:
-                service.plane.send_raw(link, info)
+                service.io_loop.send_raw(link, info)
             else:
                 link.send(info)
         session.debug("client connection created")

@@ -65,7 +65,7 @@ class Shadow:
         self.placed: list[Placed] = []
 
 
-class Crossings:
+class AccountImports:
     """All imports, mappings and pending service replies of one server."""
 
     def __init__(self, service: ServerState) -> None:
@@ -192,11 +192,11 @@ class Crossings:
         if to is not None:
             header = self._introduced(joined, header, source)
             interest = self._account(joined.exporter).interest
-            plane = self._service.plane
+            io_loop = self._service.io_loop
             if trace is None:
-                reached = plane.pass_on(interest, to, payload, answer_to, header, to, source)
+                reached = io_loop.pass_on(interest, to, payload, answer_to, header, to, source)
             else:
-                reached = plane.pass_on_traced(
+                reached = io_loop.pass_on_traced(
                     interest, to, payload, answer_to, header, source, trace
                 )
         if trace is not None and trace.only:
@@ -233,7 +233,7 @@ class Crossings:
         onward = self.reply_for(awaited.account, account, reply, awaited.joined)
         interest = self._account(awaited.account).interest
         shown = awaited.subject if subject == to else subject
-        reached = self._service.plane.pass_on(
+        reached = self._service.io_loop.pass_on(
             interest, shown, payload, onward, header, awaited.subject, source
         )
         if not reached:

@@ -16,23 +16,23 @@ from penstock.wire.trace_headers import DEST
 if TYPE_CHECKING:
     from penstock.broker.import_resolver import ResolvedImports
     from penstock.server.net.client_link import ClientLink
-    from penstock.server.system.account_imports import Crossings, Shadow
+    from penstock.server.system.account_imports import AccountImports, Shadow
     from penstock.server.system.message_trace import MessageTrace
 
 
 class ServiceHop:
     """Passes requests to an imported service."""
 
-    __slots__ = ("_crossings", "_joined")
+    __slots__ = ("_account_imports", "_joined")
 
-    def __init__(self, crossings: Crossings, joined: ResolvedImports) -> None:
-        self._crossings: Final = crossings
+    def __init__(self, account_imports: AccountImports, joined: ResolvedImports) -> None:
+        self._account_imports: Final = account_imports
         self._joined: Final = joined
 
     def __call__(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
-        self._crossings.asked(self._joined, subject, reply, header, payload, source)
+        self._account_imports.asked(self._joined, subject, reply, header, payload, source)
 
     def traced(
         self,
@@ -44,19 +44,19 @@ class ServiceHop:
         payload: bytes,
         source: ClientLink | None,
     ) -> None:
-        joined, crossings = self._joined, self._crossings
+        joined, account_imports = self._joined, self._account_imports
         # Mapped once: a weighted mapping must not choose another destination below.
-        to = crossings.mapped(joined.exporter, joined.renaming.outward(subject))
+        to = account_imports.mapped(joined.exporter, joined.renaming.outward(subject))
         trace.service_import(joined.exporter, subject, to or "")
         if joined.is_traced:
-            back = crossings.reply_for(joined.exporter, joined.importer, trace.dest, joined)
+            back = account_imports.reply_for(joined.exporter, joined.importer, trace.dest, joined)
             header = headers.added(headers.without(header, DEST), DEST, back.encode())
-            crossings.request(joined, subject, to, reply, header, payload, source, trace)
-            crossings.forget(joined.exporter, back)
+            account_imports.request(joined, subject, to, reply, header, payload, source, trace)
+            account_imports.forget(joined.exporter, back)
         elif not trace.only:
-            crossings.request(joined, subject, to, reply, disabled(header), payload, source)
+            account_imports.request(joined, subject, to, reply, disabled(header), payload, source)
         else:
-            crossings.answer_nobody(joined, subject, reply, source)
+            account_imports.answer_nobody(joined, subject, reply, source)
 
 
 class StreamHop:

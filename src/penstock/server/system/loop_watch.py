@@ -30,8 +30,8 @@ BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000)
 class LoopWatch:
     """Records what holds the event loop of one server."""
 
-    def __init__(self, plane: IoLoop, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._plane = plane
+    def __init__(self, io_loop: IoLoop, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._io_loop = io_loop
         self._clock_ns = clock_ns
         self._counts = [0] * (len(BOUNDS_MS) + 1)
         self._part_ns = 0
@@ -43,7 +43,7 @@ class LoopWatch:
         """Number of logged turns."""
         self.worst_ns = 0
         self.worst_operation = ""
-        plane.set_watch(self)
+        io_loop.set_watch(self)
 
     def note(self, span_ns: int, operation: str) -> None:
         """Record a part of the current turn; the longest one names the turn."""
@@ -88,7 +88,7 @@ class LoopWatch:
 
     def histogram(self) -> list[tuple[int | None, int]]:
         """Return (bound in ms, turns up to that bound), cumulative; None: all turns."""
-        total = self._plane.short_turns
+        total = self._io_loop.short_turns
         found: list[tuple[int | None, int]] = []
         for bound_ms, count in zip((*BOUNDS_MS, None), self._counts, strict=True):
             total += count

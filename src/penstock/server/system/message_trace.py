@@ -200,7 +200,7 @@ class MessageTrace:
             event["ts"] = timestamp(event["ts"])
         told = {"server": system.identity(), "request": self._request, "events": events}
         header, payload = _encoded(compact(told), self._encoding)
-        self._service.plane.post(self._account.interest, self.dest, payload, "", header)
+        self._service.io_loop.post(self._account.interest, self.dest, payload, "", header)
 
 
 def _run(call: Any, to: str | None, *message: object) -> None:

@@ -136,7 +136,7 @@ class System:
         self._serve_claims(account)
 
     def _serve_claims(self, account: Account) -> None:
-        if self._service.trusting.trust is None:
+        if self._service.operator_mode.trust is None:
             return
         from penstock.server.system.system_claims import handlers_of
 
@@ -149,7 +149,7 @@ class System:
         said = handler(subject, payload)
         for one in said if reply else ():
             answer = one if isinstance(one, bytes) else compact({"server": self._identity(), **one})
-            self._service.plane.publish(self._account.interest, reply, answer)
+            self._service.io_loop.publish(self._account.interest, reply, answer)
 
     def _answer(self, account: Account, subject: str, answerer: Answerer) -> None:
         """Reply to requests on a subject, from any client."""
@@ -187,7 +187,7 @@ class System:
         if isinstance(steps, Generator):
             self._reply_in_slices(account, reply, answer, steps)
         else:
-            self._service.plane.publish(account.interest, reply, compact(answer))
+            self._service.io_loop.publish(account.interest, reply, compact(answer))
 
     def _reply_in_slices(
         self,
@@ -200,7 +200,7 @@ class System:
         pieces = pieces_of(steps, indent=0, around=answer)
         made: list[bytes] = []
         if is_done_soon(pieces, made):
-            self._service.plane.publish(account.interest, reply, b"".join(made))
+            self._service.io_loop.publish(account.interest, reply, b"".join(made))
         elif self._service.page_room.is_full:
             self._reply(account, reply, self._error(TOO_MANY_REQUESTS, "too many requests wait"))
         else:
@@ -214,7 +214,7 @@ class System:
         try:
             async with self._service.page_room:
                 made += [piece async for piece in paced(pieces)]
-            self._service.plane.publish(account.interest, reply, b"".join(made))
+            self._service.io_loop.publish(account.interest, reply, b"".join(made))
         except Exception:
             log.exception("a page for %s failed", reply)
 
@@ -252,7 +252,7 @@ class System:
                 log.error("malformed request %s: %s", subject, error)
                 return
             event = connections_event(self._service, account, self._identity())
-            self._service.plane.publish(self._account.interest, reply, compact(event))
+            self._service.io_loop.publish(self._account.interest, reply, compact(event))
 
     def _idz(self, payload: bytes) -> dict[str, Any]:
         service = self._service
@@ -431,4 +431,4 @@ class System:
         return self._account.interest.has_interest(subject)
 
     def _publish(self, subject: str, event: object) -> None:
-        self._service.plane.publish(self._account.interest, subject, compact(event))
+        self._service.io_loop.publish(self._account.interest, subject, compact(event))

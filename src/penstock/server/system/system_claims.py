@@ -52,22 +52,22 @@ class _ClaimFault(Exception):
 
 def handlers_of(service: ServerState) -> dict[str, Handler]:
     """Return the subjects of claims requests and their handlers."""
-    trusting = service.trusting
-    if trusting.trust is None:
+    operator_mode = service.operator_mode
+    if operator_mode.trust is None:
         return {}
     if service.options.resolver_directory is None:
         return {
-            subject: partial(_update_known, trusting, position)
+            subject: partial(_update_known, operator_mode, position)
             for subject, position in UPDATE_SUBJECTS.items()
         }
     handlers: dict[str, Handler] = {
-        subject: partial(_update, trusting, position)
+        subject: partial(_update, operator_mode, position)
         for subject, position in UPDATE_SUBJECTS.items()
     }
-    handlers["$SYS.REQ.CLAIMS.UPDATE"] = partial(_update, trusting, None)
-    handlers[LOOKUP_SUBJECT] = partial(_look_up, trusting)
-    handlers["$SYS.REQ.CLAIMS.LIST"] = partial(_list, trusting)
-    handlers["$SYS.REQ.CLAIMS.PACK"] = partial(_pack, trusting)
+    handlers["$SYS.REQ.CLAIMS.UPDATE"] = partial(_update, operator_mode, None)
+    handlers[LOOKUP_SUBJECT] = partial(_look_up, operator_mode)
+    handlers["$SYS.REQ.CLAIMS.LIST"] = partial(_list, operator_mode)
+    handlers["$SYS.REQ.CLAIMS.PACK"] = partial(_pack, operator_mode)
     handlers["$SYS.REQ.CLAIMS.DELETE"] = partial(_delete, service)
     return handlers
 
@@ -75,7 +75,9 @@ def handlers_of(service: ServerState) -> dict[str, Handler]:
 # -- updates
 
 
-def _update(trusting: OperatorMode, position: int | None, subject: str, payload: bytes) -> Said:
+def _update(
+    operator_mode: OperatorMode, position: int | None, subject: str, payload: bytes
+) -> Said:
     """Update an account; `position`: the subject token that names it; None: no such token."""
     try:
         claims = _read(payload, UNNAMED)
@@ -86,22 +88,22 @@ def _update(trusting: OperatorMode, position: int | None, subject: str, payload:
             why = f"validation errors: [{' '.join(faults)}]"
             raise _ClaimFault("jwt validation failed", name, why)
         _check_name(claims, subject, position)
-        _store(trusting, name, claims, payload)
+        _store(operator_mode, name, claims, payload)
     except _ClaimFault as fault:
         return [_failed(fault)]
     return [_done(UPDATED, name)]
 
 
-def _update_known(trusting: OperatorMode, position: int, subject: str, payload: bytes) -> Said:
+def _update_known(operator_mode: OperatorMode, position: int, subject: str, payload: bytes) -> Said:
     name = subject.split(".")[position]
     try:
         if not payload:
             raise _ClaimFault("jwt update error", name, "request body is empty")
         claims = _read(payload, name)
         _check_name(claims, subject, position)
-        if name not in trusting.tokens:
+        if name not in operator_mode.tokens:
             return [_done("jwt update skipped", name)]
-        _store(trusting, name, claims, payload)
+        _store(operator_mode, name, claims, payload)
     except _ClaimFault as fault:
         return [_failed(fault)]
     return [_done(UPDATED, name)]
@@ -119,13 +121,13 @@ def _check_name(claims: AccountClaims, subject: str, position: int | None) -> No
         raise _ClaimFault(NOT_UPDATED, name, "subject does not match jwt content")
 
 
-def _store(trusting: OperatorMode, name: str, claims: AccountClaims, payload: bytes) -> None:
-    assert trusting.trust is not None
-    distrust = trusting.trust.issuer_fault(claims.about.issuer)
+def _store(operator_mode: OperatorMode, name: str, claims: AccountClaims, payload: bytes) -> None:
+    assert operator_mode.trust is not None
+    distrust = operator_mode.trust.issuer_fault(claims.about.issuer)
     if distrust is not None:
         raise _ClaimFault(NOT_UPDATED, name, distrust)
     try:
-        trusting.update(name, payload.decode())
+        operator_mode.update(name, payload.decode())
     except (DirectoryFull, OSError) as error:
         raise _ClaimFault(NOT_UPDATED, name, error) from error
 
@@ -133,18 +135,18 @@ def _store(trusting: OperatorMode, name: str, claims: AccountClaims, payload: by
 # -- queries
 
 
-def _look_up(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
+def _look_up(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
     """Return the account's token; empty if there is none."""
-    return [trusting.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
+    return [operator_mode.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
 
 
-def _list(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
-    return [{"data": list(_current(trusting))}]
+def _list(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
+    return [{"data": list(_current(operator_mode))}]
 
 
-def _pack(trusting: OperatorMode, subject: str, payload: bytes) -> Said:
+def _pack(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
     """Return all tokens and an empty message; only the latter if the requester has them all."""
-    current = _current(trusting)
+    current = _current(operator_mode)
     if payload == _digest(current.values()):
         return [b""]
     return [*(f"{name}|{token}".encode() for name, token in current.items()), b""]
@@ -158,13 +160,15 @@ def _digest(tokens: Any) -> bytes:
     return mixed.to_bytes(hashlib.sha256().digest_size, "big")
 
 
-def _current(trusting: OperatorMode) -> dict[str, str]:
+def _current(operator_mode: OperatorMode) -> dict[str, str]:
     """Return the tokens that have not expired."""
     now_s = time.time()
-    ends = {name: account_claims(token).about.expires_s for name, token in trusting.tokens.items()}
+    ends = {
+        name: account_claims(token).about.expires_s for name, token in operator_mode.tokens.items()
+    }
     return {
         name: token
-        for name, token in trusting.tokens.items()
+        for name, token in operator_mode.tokens.items()
         if not ends[name] or ends[name] > now_s
     }
 
@@ -182,7 +186,7 @@ def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
         who = request.about.subject
         names = _deletable(service, request, may_delete=directory.allow_delete)
         for name in names:
-            service.trusting.delete(name, hard=directory.hard_delete)
+            service.operator_mode.delete(name, hard=directory.hard_delete)
     except (ClaimsFault, OSError) as error:
         return [_failed(_ClaimFault(f"delete accounts request by {who} failed", "", error))]
     return [_done(f"deleted {len(names)} accounts", "")]
@@ -190,7 +194,7 @@ def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
 
 def _deletable(service: ServerState, request: RequestClaims, *, may_delete: bool) -> list[str]:
     """Return the accounts that the request names. Raises ClaimsFault."""
-    trust = service.trusting.trust
+    trust = service.operator_mode.trust
     assert trust is not None
     if not may_delete:
         raise ClaimsFault("delete must be enabled in server config")

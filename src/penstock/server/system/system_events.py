@@ -112,7 +112,7 @@ class ConnectionsEvent(Struct, frozen=True, kw_only=True):
 
 def identity(service: ServerState, seq: int, now_ns: int) -> ServerIdentity:
     options = service.options
-    edge = service.jetstream
+    runtime = service.jetstream
     return ServerIdentity(
         name=service.server_name,
         host=service.client_address[0],
@@ -122,9 +122,9 @@ def identity(service: ServerState, seq: int, now_ns: int) -> ServerIdentity:
         tags=options.server_tags,
         metadata=options.server_metadata,
         feature_flags=FEATURE_FLAGS,
-        domain="" if edge is None else edge.options.domain,
-        jetstream=edge is not None,
-        flags=0 if edge is None else CAPABILITIES,
+        domain="" if runtime is None else runtime.options.domain,
+        jetstream=runtime is not None,
+        flags=0 if runtime is None else CAPABILITIES,
         seq=seq,
         time=timestamp(now_ns),
     )
@@ -212,7 +212,7 @@ def statsz(service: ServerState, share: ProcessorShare) -> dict[str, Any]:
         "sent_to_clients": sent,
         "received": received,
         "received_from_clients": received,
-        "slow_consumers": service.plane.slow_consumers,
+        "slow_consumers": service.io_loop.slow_consumers,
         "active_servers": 1,
     }
     if service.jetstream is not None:

@@ -158,12 +158,12 @@ def _jsz(service: ServerState, now: Now, payload: bytes) -> object:
 def _account_jsz(service: ServerState, now: Now, payload: bytes, account: str) -> object:
     from penstock.server.monitor.jsz import JszOptions, account_jsz_steps
 
-    edge = service.jetstream
-    if edge is None:
+    runtime = service.jetstream
+    if runtime is None:
         raise BadQuery("jetstream not enabled")
-    if account not in edge.accounts or not edge.accounts[account].assets.is_enabled:
+    if account not in runtime.accounts or not runtime.accounts[account].assets.is_enabled:
         raise BadQuery(f'account "{account}" not jetstream enabled')
-    return account_jsz_steps(edge, account, read_body(payload, JszOptions), now)
+    return account_jsz_steps(runtime, account, read_body(payload, JszOptions), now)
 
 
 PAGES: Final[dict[str, Callable[[Any, Now, bytes], object]]] = {

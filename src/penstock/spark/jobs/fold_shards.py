@@ -30,7 +30,7 @@ RESULT_SCHEMA: Final = (
 BATCH_UPDATES: Final = 10_000
 
 
-class MadeAnew(Exception):
+class BucketRecreated(Exception):
     """The published artifact belongs to an earlier bucket of the same name."""
 
 
@@ -119,7 +119,7 @@ def apply(
     """Apply updates newer than the store; return their number, None if the store is up to date."""
     held = store.cursor.rank
     if held and store.meta.identity not in ("", plan.identity):
-        raise MadeAnew(
+        raise BucketRecreated(
             f"{plan.key(shard)} was made of {store.meta.identity}, and the bucket is "
             f"{plan.identity} now: publish to another place"
         )

@@ -39,7 +39,7 @@ from penstock.spark.read.read_plan import (
 )
 from penstock.spark.read.source_batch import partitions_of, read_partition
 from penstock.spark.read.source_lag import lag_of, show_cursor
-from penstock.spark.read.start_positions import AtTime, Earliest, Latest, Place, places
+from penstock.spark.read.start_positions import AtTime, Earliest, Latest, StartPosition, places
 from penstock.spark.read.stream_metadata import StreamMetadata, split_list
 from penstock.spark.spark_connection import MS
 
@@ -76,7 +76,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._plan = plan
-        self._starts: dict[str, Place] = places(
+        self._starts: dict[str, StartPosition] = places(
             StreamMetadata(options).streams,
             seq=("startingSeq", options.starting_seq),
             timestamp=("startingTimestamp", options.starting_timestamp),

@@ -48,7 +48,7 @@ class AtTime:
     time_ns: int
 
 
-Place = Earliest | Latest | AtSeq | AtTime
+StartPosition = Earliest | Latest | AtSeq | AtTime
 
 
 def places(
@@ -56,8 +56,8 @@ def places(
     *,
     seq: tuple[str, str],
     timestamp: tuple[str, str],
-    default: Place,
-) -> dict[str, Place]:
+    default: StartPosition,
+) -> dict[str, StartPosition]:
     """Return a place for each stream. `seq` and `timestamp` are pairs of option name and value."""
     if seq[1] and timestamp[1]:
         raise OptionError(f"give one of {seq[0]}, {timestamp[0]}, not both")
@@ -71,9 +71,9 @@ def places(
 def _each(
     streams: Sequence[str],
     option: tuple[str, str],
-    read: Callable[[str, Any], Place],
-    default: Place,
-) -> dict[str, Place]:
+    read: Callable[[str, Any], StartPosition],
+    default: StartPosition,
+) -> dict[str, StartPosition]:
     name, text = option
     if not text.lstrip().startswith("{"):
         return dict.fromkeys(streams, read(name, text.strip()))
@@ -95,7 +95,7 @@ def _json(name: str, text: str) -> Mapping[str, Any]:
     return value
 
 
-def _seq_place(name: str, value: Any) -> Place:
+def _seq_place(name: str, value: Any) -> StartPosition:
     text = str(value).lower()
     if text == EARLIEST_WORD:
         return Earliest()
@@ -108,7 +108,7 @@ def _seq_place(name: str, value: Any) -> Place:
     )
 
 
-def _time_place(name: str, value: Any) -> Place:
+def _time_place(name: str, value: Any) -> StartPosition:
     text = str(value)
     if text.isascii() and text.isdigit():
         return AtTime(int(text) * MS_NS)

@@ -15,7 +15,7 @@ from penstock.spark.errors import explained
 from penstock.spark.options import OptionError
 from penstock.spark.read.offsets import Position
 from penstock.spark.read.read_plan import StreamView
-from penstock.spark.read.start_positions import AtSeq, AtTime, Earliest, Latest, Place
+from penstock.spark.read.start_positions import AtSeq, AtTime, Earliest, Latest, StartPosition
 from penstock.spark.spark_connection import MS, shared_reader
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class StreamMetadata:
         return found
 
     def starts(
-        self, places: Mapping[str, Place], views: Mapping[str, StreamView]
+        self, places: Mapping[str, StartPosition], views: Mapping[str, StreamView]
     ) -> dict[str, Position]:
         """Return the position before each place."""
         return {
@@ -53,7 +53,7 @@ class StreamMetadata:
         }
 
     def ends(
-        self, places: Mapping[str, Place], views: Mapping[str, StreamView]
+        self, places: Mapping[str, StartPosition], views: Mapping[str, StreamView]
     ) -> dict[str, Position]:
         """Return the last sequence each place includes, limited to the end of the stream."""
         found = {}
@@ -69,7 +69,7 @@ class StreamMetadata:
         found = self._ask(view.name, lambda: reader.first_since(view.name, time_ns))
         return view.last_seq + 1 if found is None else found
 
-    def _first(self, place: Place, view: StreamView) -> int:
+    def _first(self, place: StartPosition, view: StreamView) -> int:
         if isinstance(place, Earliest):
             return view.front + 1
         if isinstance(place, Latest):

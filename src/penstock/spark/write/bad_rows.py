@@ -1,8 +1,9 @@
 """Rows of a sink that cannot be stored: detection, reason and handling.
 
-`Sieve.sift` removes them from a batch before it is sent; rows that the stream refuses come in later
-through `refuse`. Under the policy `fail` the first bad row raises an error with partition, row,
-subject and reason; otherwise bad rows are counted, and kept as dead letters if the options say so.
+`RowFilter.sift` removes them from a batch before it is sent; rows that the stream refuses come in
+later through `refuse`. Under the policy `fail` the first bad row raises an error with partition,
+row, subject and reason; otherwise bad rows are counted, and kept as dead letters if the options say
+so.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class BadRecord(NamedTuple):
     reason: str
 
 
-class Sieve:
+class RowFilter:
     """Removes bad rows from the batches of one task. Unless `is_thorough`, it checks ids, headers
     and sizes only after a batch failed to encode."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from penstock.bulk.publish_frames import RowError
-from penstock.spark.write.bad_rows import BATCH_BYTES, HEADER_BYTES, Sieve
+from penstock.spark.write.bad_rows import BATCH_BYTES, HEADER_BYTES, RowFilter
 from penstock.spark.write.sink_ids import BadRow
 from penstock.spark.write.sink_report import Written
 from penstock.spark.write.sink_rows import payload_column
@@ -45,7 +45,7 @@ class LedgerWriter:
         self._layout = layout
         self._letters = letters
         self._written = Written(task, base=outlet.last_seq)
-        self._sieve = Sieve(
+        self._sieve = RowFilter(
             outlet,
             layout,
             task,

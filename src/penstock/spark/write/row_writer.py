@@ -2,8 +2,8 @@
 confirmed.
 
 A batch is filtered for rows that cannot be stored, published, and remembered until its replies
-arrive: refused rows go to `Sieve`, duplicates to `DuplicateCheck`. `finish` returns when every row
-has a reply and every dead letter is durable.
+arrive: refused rows go to `RowFilter`, duplicates to `DuplicateCheck`. `finish` returns when every
+row has a reply and every dead letter is durable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.bulk.errors import BulkError
 from penstock.bulk.publish_frames import RowError
-from penstock.spark.write.bad_rows import HEADER_BYTES, ID_BYTES, BadRecord, Sieve
+from penstock.spark.write.bad_rows import HEADER_BYTES, ID_BYTES, BadRecord, RowFilter
 from penstock.spark.write.duplicates import Content, DuplicateCheck, message_at
 from penstock.spark.write.sent_rows import SentRows
 from penstock.spark.write.sink_ids import BadRow
@@ -54,7 +54,7 @@ class RowWriter:
         self._scope = task.scope(layout.subject)
         self._sent = SentRows()
         self._written = Written(task, base=outlet.last_seq)
-        self._sieve = Sieve(
+        self._sieve = RowFilter(
             outlet,
             layout,
             task,

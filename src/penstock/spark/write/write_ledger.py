@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.bulk.errors import NO_MESSAGE_FOUND, AnswerLate, LinkLost, NoResponders, Refused
+from penstock.bulk.errors import (
+    NO_MESSAGE_FOUND,
+    ConnectionLost,
+    NoResponders,
+    Refused,
+    ReplyTimeout,
+)
 from penstock.bulk.publish_frames import encode
 from penstock.spark.write.worker_publisher import SinkError
 from penstock.wire.headers import EMPTY_BLOCK, added
@@ -166,7 +172,7 @@ class WriteLedger:
                 header=self._mark_header(ident, count + 1),
                 before=self._frames(rows, start, ident),
             )
-        except (AnswerLate, LinkLost, NoResponders):
+        except (ReplyTimeout, ConnectionLost, NoResponders):
             return False  # unknown whether stored: the ledger records it
         answer: dict[str, Any] = json.loads(heard.payload)
         if error := answer.get("error"):
@@ -240,7 +246,7 @@ def read_mark(outlet: WorkerPublisher, subject: str) -> LedgerMark:
             if error.err_code == NO_MESSAGE_FOUND:
                 return LedgerMark()
             raise
-        except (AnswerLate, LinkLost, NoResponders):
+        except (ReplyTimeout, ConnectionLost, NoResponders):
             time.sleep(PAUSE_SECONDS * 2**tried)
             continue
         message = found["message"]

@@ -98,7 +98,7 @@ def test_acks_that_never_arrive_are_noticed(
     control.create_stream("S", ["s"], "memory")
     control.create_consumer("S", {"name": "c", "durable_name": "c", "ack_policy": "explicit"})
     with pytest.raises(BenchError, match="acks were lost: floor 0 of 5, 0 waiting"):
-        control.await_settled("S", "c", 5)
+        control.await_acks("S", "c", 5)
     control.delete_consumer("S", "c")
     control.delete_stream("S")
 

@@ -134,8 +134,10 @@ def test_only_what_somebody_receives_is_built(
 ) -> None:
     assets = account()
     heard: list[bool] = []
-    ambient = replace(assets.ambient, has_interest=lambda subject, _queue: subject in listening)
-    monkeypatch.setattr(assets, "ambient", ambient)
+    environment = replace(
+        assets.environment, has_interest=lambda subject, _queue: subject in listening
+    )
+    monkeypatch.setattr(assets, "environment", environment)
 
     def handler(call: ApiCall) -> Outcome:
         heard.append(call.is_heard)

@@ -44,8 +44,8 @@ class Scene:
             self.store.append(subject, header, payload, ts_ns)
         router, self._interest = Router(seed=1), SubList()
         self._router = router
-        self._plane = IoLoop(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
-        self._plane.add_interest(self._interest)
+        self._io_loop = IoLoop(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
+        self._io_loop.add_interest(self._interest)
         self.left: list[str] = []
         self.heard: list[Send] = []
         self.lane = GetLane(router=router, interest=self._interest, call=self._leave, owner=None)
@@ -64,7 +64,7 @@ class Scene:
         self.heard.append(Send(subject, payload, header))
 
     def ask(self, subject: str, payload: bytes = b"", reply: str = "r") -> None:
-        self._plane.publish(self._interest, subject, payload, reply=reply)
+        self._io_loop.publish(self._interest, subject, payload, reply=reply)
         self._router.take_lanes()
 
     def expected(self, subject: str) -> list[object]:

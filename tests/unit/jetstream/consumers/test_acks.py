@@ -320,8 +320,8 @@ def test_settled_sequences_are_reported_to_a_stream_that_keeps_them() -> None:
 def test_without_acks_delivery_settles() -> None:
     cfg = push_config(ack_policy=AckPolicy.NONE)
     stage = Stage(cfg, before=["a"] * 2, by_interest=True)
-    assert stage.consumer.take_settled() == ((1, 1), (2, 2))
-    assert stage.consumer.take_settled() == ()
+    assert stage.consumer.take_acked() == ((1, 1), (2, 2))
+    assert stage.consumer.take_acked() == ()
 
 
 def test_an_ack_of_all_settles_each_one_delivered() -> None:

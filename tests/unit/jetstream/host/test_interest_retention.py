@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jetstream.host.interest_retention import needed_by_none, settled_by_all
+from penstock.jetstream.host.interest_retention import acked_by_all, needed_by_none
 from penstock.store.memstore import MemStore
 from support.consuming import Stage, pull_config
 
@@ -37,14 +37,14 @@ def test_what_all_have_settled_goes_and_nothing_else(one: list[int], other: list
     both = {seq for seq in one if seq in other and seq <= 10}
     consumers = [stage.consumer for stage in stages]
     everything = ((1, 12),)
-    assert set(settled_by_all(store, consumers, everything)) == both
+    assert set(acked_by_all(store, consumers, everything)) == both
     swept: set[int] = set()
     at = 1
     while at <= 12:
         gone, at = needed_by_none(store, consumers, at, 12)
         swept |= set(gone)
     assert swept == both
-    alone = settled_by_all(store, consumers[:1], everything)
+    alone = acked_by_all(store, consumers[:1], everything)
     assert set(alone) == {seq for seq in one if seq <= 10}
 
 

@@ -12,10 +12,10 @@ from penstock.jetstream.host.asset_files import (
     ConsumerFiles,
     ConsumerMeta,
     StreamFiles,
-    Unreadable,
+    UnreadableAsset,
 )
 from penstock.jetstream.host.disk_work import DiskWork, Vacancy, run_all
-from penstock.jetstream.host.lazy_consumer_log import StateMaking
+from penstock.jetstream.host.lazy_consumer_log import StateFileCreation
 from penstock.store.errors import StoreError
 from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Lose
@@ -39,9 +39,9 @@ def made(disk: SimDisk) -> tuple[StreamFiles, ConsumerFiles]:
 
 def reopened(disk: SimDisk) -> ConsumerState:
     [found] = AccountDirectory(disk, make_incarnation=lambda: 7).open_streams()
-    assert not isinstance(found, Unreadable)
+    assert not isinstance(found, UnreadableAsset)
     [consumer] = found[1].open_consumers()
-    assert not isinstance(consumer, Unreadable)
+    assert not isinstance(consumer, UnreadableAsset)
     _, files, report = consumer
     assert not report.damage
     return files.state.state
@@ -97,7 +97,7 @@ def test_changes_while_files_are_made_follow_with_the_next_sync() -> None:
     _, files = made(disk)
     files.state.delivered(1, BEGIN + 1, 5)
     making = files.state.pending_sync()
-    assert isinstance(making, StateMaking)
+    assert isinstance(making, StateFileCreation)
     assert files.state.pending_sync() is None  # one at a time
     files.state.delivered(2, BEGIN + 2, 6)
     files.state.delivered(3, BEGIN + 3, 6)
@@ -119,7 +119,7 @@ def test_a_save_waits_while_files_are_made_and_keeps_the_state_in_them() -> None
     _, files = made(disk)
     files.state.delivered(1, BEGIN + 1, 5)
     making = files.state.pending_sync()
-    assert isinstance(making, StateMaking)
+    assert isinstance(making, StateFileCreation)
     save = files.save(msgspec.structs.replace(META, created_ns=2))
     waits = next(save)
     assert isinstance(waits, Vacancy)
@@ -176,7 +176,7 @@ def test_a_state_that_is_lost_is_told() -> None:
     files.close()
     disk.subdir("S").subdir("obs").unlink("c.state")
     [found] = stream.open_consumers()
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableAsset)
     assert found.name == "c"
 
 

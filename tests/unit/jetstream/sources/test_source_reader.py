@@ -16,7 +16,7 @@ PATIENCE = 2.2
 
 
 def source_info(copy: Copy) -> tuple[int, int, int]:
-    [info] = copy.upstream.source_infos(copy.now_ns)
+    [info] = copy.stream_sources.source_infos(copy.now_ns)
     return info.lag, info.seq, info.active
 
 
@@ -109,10 +109,10 @@ def test_lag_is_what_is_to_come_besides_the_message() -> None:
 @pytest.mark.parametrize(("pending", "able"), [(9, True), (10, False)])
 def test_a_mirror_that_has_nearly_all_may_stand_in_for_its_origin(pending: int, able: bool) -> None:
     copy = Copy(**MIRROR)
-    assert not copy.upstream.is_caught_up
+    assert not copy.stream_sources.is_caught_up
     copy.answer(pending=50)
     copy.deliver(1, 1, pending=pending)
-    assert copy.upstream.is_caught_up is able
+    assert copy.stream_sources.is_caught_up is able
 
 
 # -- asking again
@@ -186,12 +186,12 @@ def test_an_origin_that_refuses_is_asked_ever_more_seldom() -> None:
 def test_an_error_is_told_until_the_next_attempt() -> None:
     copy = Copy(**SOURCE)
     copy.refuse(10059)
-    [info] = copy.upstream.source_infos(copy.now_ns)
+    [info] = copy.stream_sources.source_infos(copy.now_ns)
     assert info.error is not None
     assert (info.error.err_code, info.active) == (10059, -1)
     copy.pass_time(15)
     copy.answer()
-    [info] = copy.upstream.source_infos(copy.now_ns)
+    [info] = copy.stream_sources.source_infos(copy.now_ns)
     assert (info.error, info.active) == (None, 0)
 
 
@@ -200,7 +200,7 @@ def test_nonsense_in_place_of_an_answer_is_an_error() -> None:
         copy = Copy(**fields)
         copy.reply(b"{}")
         now_ns = copy.now_ns
-        infos = (copy.upstream.mirror_info(now_ns), *copy.upstream.source_infos(now_ns))
+        infos = (copy.stream_sources.mirror_info(now_ns), *copy.stream_sources.source_infos(now_ns))
         assert [info.error.err_code for info in infos if info and info.error] == [err_code]
 
 
@@ -255,14 +255,14 @@ def test_a_new_origin_of_the_same_name_is_copied_from_its_beginning() -> None:
     copy.deliver(7, 1)
     copy.open()
     copy.refuse(10225)
-    assert copy.upstream.source_infos(copy.now_ns)[0].seq == 0
+    assert copy.stream_sources.source_infos(copy.now_ns)[0].seq == 0
     copy.pass_time(PATIENCE)
     assert copy.asked["deliver_policy"] == "all"
     assert b"Nats-Stream-Identity: \r\n" in copy.requests[-1].header
     copy.answer(identity="another")
     copy.deliver(1, 1)
     assert copy.notes == [7, 1]
-    assert copy.upstream.source_infos(copy.now_ns)[0].seq == 1
+    assert copy.stream_sources.source_infos(copy.now_ns)[0].seq == 1
 
 
 def test_a_new_origin_may_show_in_the_answer_only() -> None:
@@ -292,6 +292,6 @@ def test_flow_control_is_answered_when_all_before_it_is_durable() -> None:
     copy = connected(**SOURCE)
     copy.deliver(1, 1)
     request = Inbound(DELIVER, "fc", b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"")
-    copy.upstream.receive(copy.wires[DELIVER], request, copy.now_ns)
+    copy.stream_sources.receive(copy.wires[DELIVER], request, copy.now_ns)
     assert copy.host.now == []
     assert isinstance(copy.host.held[0], Send)

@@ -26,7 +26,7 @@ def test_a_promoted_mirror_lets_go_of_its_origin() -> None:
     copy.update()
     assert copy.wires == {}
     assert copy.requests[-1].subject == DELETION
-    assert copy.upstream.mirror_info(copy.now_ns) is None
+    assert copy.stream_sources.mirror_info(copy.now_ns) is None
     copy.pass_time(300)
     assert copy.num_asked == 1
 
@@ -37,11 +37,11 @@ def test_sources_come_and_go_with_the_configuration() -> None:
     copy.update(sources=(OTHER, ORIGIN))
     assert copy.requests[-1].subject == "$JS.API.CONSUMER.CREATE.P"
     assert DELIVER in copy.wires
-    assert [each.name for each in copy.upstream.source_infos(copy.now_ns)] == ["P", "O"]
+    assert [each.name for each in copy.stream_sources.source_infos(copy.now_ns)] == ["P", "O"]
     copy.update(sources=(OTHER,))
     assert DELIVER not in copy.wires
     assert copy.requests[-1].subject == DELETION
-    assert copy.upstream.origins == {"P"}
+    assert copy.stream_sources.origins == {"P"}
 
 
 def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
@@ -54,7 +54,7 @@ def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
 
 def test_a_deleted_stream_reads_nothing_more() -> None:
     copy = connected(sources=(ORIGIN, OTHER))
-    copy.upstream.close()
+    copy.stream_sources.close()
     copy.pass_time(300)
     assert copy.wires == {}
 
@@ -74,7 +74,7 @@ def test_a_given_consumer_must_acknowledge_by_flow_control() -> None:
         copy = Copy(**fields)
         copy.answer()
         now_ns = copy.now_ns
-        infos = (copy.upstream.mirror_info(now_ns), *copy.upstream.source_infos(now_ns))
+        infos = (copy.stream_sources.mirror_info(now_ns), *copy.stream_sources.source_infos(now_ns))
         assert [info.error.err_code for info in infos if info and info.error] == [err_code]
 
 
@@ -91,20 +91,20 @@ def test_a_given_consumer_that_is_not_there_is_asked_for_soon() -> None:
 def test_an_origin_that_comes_is_asked_at_once() -> None:
     copy = Copy(**SOURCE)
     copy.refuse()
-    copy.upstream.origin_came("P", copy.now_ns)
+    copy.stream_sources.origin_came("P", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 1
-    copy.upstream.origin_came("O", copy.now_ns)
+    copy.stream_sources.origin_came("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 2
-    copy.upstream.origin_came("O", copy.now_ns)
+    copy.stream_sources.origin_came("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 2
 
 
 def test_an_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() -> None:
     copy = connected(**SOURCE)
-    copy.upstream.origin_left("O", copy.now_ns)
+    copy.stream_sources.origin_left("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.wires == {}
     copy.pass_time(2.2)
@@ -116,7 +116,7 @@ def test_an_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() ->
 def test_origins_elsewhere_do_not_come_and_go_here() -> None:
     external = External(api="$JS.hub.API")
     copy = connected(sources=(StreamSource(name="O", external=external),))
-    copy.upstream.origin_left("O", copy.now_ns)
+    copy.stream_sources.origin_left("O", copy.now_ns)
     assert DELIVER in copy.wires
 
 
@@ -181,7 +181,7 @@ def test_sources_begin_when_it_is_known_where_they_stand() -> None:
 def test_activity_is_the_time_since_the_origin_was_heard_of() -> None:
     copy = connected(**MIRROR)
     copy.pass_time(4)
-    info = copy.upstream.mirror_info(copy.now_ns)
+    info = copy.stream_sources.mirror_info(copy.now_ns)
     assert info is not None
     assert info.active == 4 * SECOND
 

@@ -68,9 +68,9 @@ async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[StreamDriver]:
     async with Server(jetstream=True, store_dir=str(tmp_path)) as server:
         client = await nats.connect(server.url)
         await client.jetstream().add_stream(name="S", subjects=["s"])
-        edge = server.service.jetstream
-        assert edge is not None
-        [driver] = edge.accounts["$G"].drivers
+        runtime = server.service.jetstream
+        assert runtime is not None
+        [driver] = runtime.accounts["$G"].drivers
         yield driver
         await client.close()
 
@@ -79,7 +79,7 @@ async def test_a_block_that_fails_is_asked_for_again_later(
     driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())
-    monkeypatch.setattr(driver._edge, "loop", timers)
+    monkeypatch.setattr(driver._runtime, "loop", timers)
     disk.fails = True
     read = asyncio.Event()
     driver.fetch(COLD, read.set)
@@ -97,7 +97,7 @@ async def test_a_stream_that_goes_meanwhile_is_let_go_of(
     driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())
-    monkeypatch.setattr(driver._edge, "loop", timers)
+    monkeypatch.setattr(driver._runtime, "loop", timers)
     closed: list[str] = []
     monkeypatch.setattr(driver.host, "let_go", lambda: closed.append("files"))
     disk.fails = True
@@ -108,7 +108,7 @@ async def test_a_stream_that_goes_meanwhile_is_let_go_of(
     driver.let_go()
     assert closed == [], "somebody may still be reading"
     again()
-    driver._edge.committer.close()  # waits for the disk thread that closes them
+    driver._runtime.committer.close()  # waits for the disk thread that closes them
     assert closed == ["files"]
     assert disk.tries == 1
     driver.host.is_closed = False  # for the server, which closes what is open

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.server.jetstream.stream_driver import Together
+from penstock.server.jetstream.stream_driver import CommitGroup
 from penstock.server.server_app import Server
 from penstock.store.errors import StoreError
 
@@ -28,19 +28,19 @@ async def account(tmp_path: Path) -> AsyncIterator[AccountRuntime]:
         client = await nats.connect(server.url)
         await client.jetstream().add_stream(name="S", subjects=["s"])
         await client.close()
-        edge = server.service.jetstream
-        assert edge is not None
-        yield edge.accounts["$G"]
+        runtime = server.service.jetstream
+        assert runtime is not None
+        yield runtime.accounts["$G"]
 
 
 def fail_a_sync_during_a_deletion(account: AccountRuntime) -> None:
     """Leave a publish whose ack waits for a sync that has failed."""
     [driver] = account.drivers
-    driver.host.publish(Inbound("s", "ack", b"", b"hello"), account.edge.now_ns())
+    driver.host.publish(Inbound("s", "ack", b"", b"hello"), account.runtime.now_ns())
     commits = driver.host.begin_commit()
     driver.freeze(frozen=True)
     driver._syncing = True
-    driver._synced(commits, Together([]), MISSING)
+    driver._synced(commits, CommitGroup([]), MISSING)
 
 
 async def test_a_deletion_acknowledges_what_its_sync_lost(

@@ -47,17 +47,17 @@ async def test_a_reload_recovers_a_new_account_stream_by_stream(
         await fill(server)
     configured(tmp_path, AMY)
     async with Server(config=file) as server:
-        edge = server.service.jetstream
-        assert edge is not None
+        runtime = server.service.jetstream
+        assert runtime is not None
         configured(tmp_path, AMY, BOB)
         server.reload()
-        account = edge.accounts["B"]
+        account = runtime.accounts["B"]
         assert len(account.assets.hosts) == 0  # nothing is opened within the reload itself
         seen = set()
         while len(account.drivers) < STREAMS:
             seen.add((len(account.assets.hosts), len(account.drivers)))
             await asyncio.sleep(0)
-        assert edge.recoveries.slices >= 2 * STREAMS
+        assert runtime.recoveries.slices >= 2 * STREAMS
         assert {hosts for hosts, _ in seen} >= set(range(1, STREAMS))
         assert {drivers for _, drivers in seen} >= set(range(1, STREAMS))
 
@@ -68,10 +68,10 @@ async def test_requests_wait_until_the_account_is_recovered(tmp_path: Path) -> N
         await fill(server)
     configured(tmp_path, AMY)
     async with Server(config=file) as server:
-        edge = server.service.jetstream
-        assert edge is not None
+        runtime = server.service.jetstream
+        assert runtime is not None
         held = []
-        monkeypatched, edge.recoveries._soon = edge.recoveries._soon, held.append
+        monkeypatched, runtime.recoveries._soon = runtime.recoveries._soon, held.append
         configured(tmp_path, AMY, BOB)
         server.reload()
         client = await nats.connect(server.url, user="bob", password="b")
@@ -81,7 +81,7 @@ async def test_requests_wait_until_the_account_is_recovered(tmp_path: Path) -> N
         ]
         await client.flush()
         assert not any(task.done() for task in asked)
-        edge.recoveries._soon = monkeypatched
+        runtime.recoveries._soon = monkeypatched
         monkeypatched(held.pop())
         info, names = [json.loads((await task).data) for task in asked]
         assert info["state"]["messages"] == 1
@@ -99,6 +99,6 @@ async def test_a_server_that_stops_meanwhile_leaves_the_rest_as_it_is(tmp_path: 
         configured(tmp_path, AMY, BOB)
         server.reload()
     async with Server(config=file) as server:
-        edge = server.service.jetstream
-        assert edge is not None
-        assert len(edge.accounts["B"].assets.hosts) == STREAMS
+        runtime = server.service.jetstream
+        assert runtime is not None
+        assert len(runtime.accounts["B"].assets.hosts) == STREAMS

@@ -24,7 +24,7 @@ LINE = len("MSG big 1 65536\r\n\r\n")
 #: and what a codec is handed at a time; and the limit.
 EDGES = (4 * KIB, 64 * KIB, 128 * KIB, 256 * KIB)
 SIZES = sorted(
-    {edge + off for edge in EDGES for off in (-LINE - 24, -LINE, -LINE + 1, -2, -1, 0, 1)}
+    {runtime + off for runtime in EDGES for off in (-LINE - 24, -LINE, -LINE + 1, -2, -1, 0, 1)}
     | {0, 1, 2, MAX_PAYLOAD - 1, MAX_PAYLOAD}
 )
 

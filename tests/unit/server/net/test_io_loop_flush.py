@@ -43,10 +43,10 @@ class Bench:
     def __init__(self) -> None:
         self.armed: list[object] = []
         self.interest = SubList()
-        self.plane = IoLoop(
+        self.io_loop = IoLoop(
             router=Router(), arm=lambda _, call: self.armed.append(call), write_deadline_ns=10**12
         )
-        self.plane.add_interest(self.interest)
+        self.io_loop.add_interest(self.interest)
         self.clients: list[socket.socket] = []
 
     def client(self, said: bytes = b"") -> tuple[ClientLink, socket.socket]:
@@ -54,7 +54,7 @@ class Bench:
         ours.setblocking(False)
         theirs.setblocking(False)
         self.clients.append(theirs)
-        link = self.plane.attach(ours.detach(), len(self.clients), Deaf(), self.interest)  # type: ignore[arg-type]
+        link = self.io_loop.attach(ours.detach(), len(self.clients), Deaf(), self.interest)  # type: ignore[arg-type]
         link.set_limits(
             max_control_line=4096,
             max_payload=2 * MIB,
@@ -73,10 +73,10 @@ class Bench:
         while data:
             with contextlib.suppress(BlockingIOError):
                 data = data[client.send(data) :]
-            self.plane.turn()
+            self.io_loop.turn()
 
     def close(self) -> None:
-        self.plane.close_all("over")
+        self.io_loop.close_all("over")
         for client in self.clients:
             client.close()
 
@@ -103,11 +103,11 @@ def test_a_reply_does_not_wait_for_large_messages_to_others(bench: Bench) -> Non
     publisher, publishing = bench.client()
     bench.say(publishing, LARGE)
     while publisher.in_msgs == 0:
-        bench.plane.turn()
+        bench.io_loop.turn()
     # Far more than one turn sends waits for the readers by now.
     assert any(link.pending_bytes > MIB // 2 for link, _ in readers)
     asking.send(b"PING\r\n")
-    bench.plane.turn()
+    bench.io_loop.turn()
     assert asking.recv(100) == b"PONG\r\n"
 
 
@@ -120,8 +120,8 @@ def test_large_messages_reach_every_reader_although_replies_come_first(bench: Be
 
     def all_arrived() -> bool:
         asking.send(b"PING\r\n" * 50)
-        bench.plane.turn()
-        bench.plane.continue_work()
+        bench.io_loop.turn()
+        bench.io_loop.continue_work()
         for number, (_, client) in enumerate(readers):
             got[number] += taken(client)
         taken(asking)
@@ -136,29 +136,29 @@ def test_a_publisher_waits_while_a_receiver_takes_what_it_was_sent(bench: Bench)
     many = b"".join(b"SUB many %d\r\n" % sid for sid in range(SUBSCRIPTIONS))
     bench.say(receiving, many)
     while receiver.subscriptions < SUBSCRIPTIONS:
-        bench.plane.turn()
-        bench.plane.continue_work()
+        bench.io_loop.turn()
+        bench.io_loop.continue_work()
     _, publishing = bench.client()
 
     def held_longer_than_one_stall() -> bool:
-        before = bench.plane.stalled_clients
-        while bench.plane.stalled_clients == before:
+        before = bench.io_loop.stalled_clients
+        while bench.io_loop.stalled_clients == before:
             with contextlib.suppress(BlockingIOError):
                 receiving.recv(SOME_BYTES)  # so it reads, if slowly
             publishing.send(SMALL)
-            bench.plane.turn()
-            bench.plane.continue_work()
+            bench.io_loop.turn()
+            bench.io_loop.continue_work()
             assert receiver.close_reason is None
         publishing.send(b"PING\r\n")
-        bench.plane.resume_stalled()
-        bench.plane.turn()
+        bench.io_loop.resume_stalled()
+        bench.io_loop.turn()
         held = taken(publishing) == 0
         while receiver.pending_bytes:
             taken(receiving)
-            bench.plane.turn()
-            bench.plane.continue_work()
-        bench.plane.resume_stalled()
-        bench.plane.turn()
+            bench.io_loop.turn()
+            bench.io_loop.continue_work()
+        bench.io_loop.resume_stalled()
+        bench.io_loop.turn()
         assert taken(publishing) == (6 if held else 0)
         return held
 

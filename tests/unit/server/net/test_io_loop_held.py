@@ -30,15 +30,15 @@ CONNECT = b"CONNECT {}\r\n"
 class Undecided:
     """A handler that holds its link at every CONNECT."""
 
-    def __init__(self, plane: IoLoop) -> None:
-        self.plane = plane
+    def __init__(self, io_loop: IoLoop) -> None:
+        self.io_loop = io_loop
         self.link: ClientLink
         self.connects = 0
         self.closed_with = ""
 
     def connect(self, _: bytes) -> None:
         self.connects += 1
-        self.plane.hold(self.link)
+        self.io_loop.hold(self.link)
 
     def closed(self, reason: str) -> None:
         self.closed_with = reason
@@ -50,21 +50,21 @@ class Undecided:
 
 
 @pytest.fixture
-def plane() -> Iterator[IoLoop]:
+def io_loop() -> Iterator[IoLoop]:
     made = IoLoop(router=Router(), arm=lambda *_: None, write_deadline_ns=10**10)
     yield made
     made.close_all("over")
 
 
-def attach(plane: IoLoop) -> tuple[Undecided, socket.socket]:
+def attach(io_loop: IoLoop) -> tuple[Undecided, socket.socket]:
     """A held-at-CONNECT link, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     theirs.setblocking(False)
     interest = SubList()
-    plane.add_interest(interest)
-    handler = Undecided(plane)
-    handler.link = plane.attach(theirs.detach(), 1, handler, interest)
+    io_loop.add_interest(interest)
+    handler = Undecided(io_loop)
+    handler.link = io_loop.attach(theirs.detach(), 1, handler, interest)
     handler.link.set_limits(
         max_control_line=4096,
         max_payload=1 << 20,
@@ -78,74 +78,74 @@ def attach(plane: IoLoop) -> tuple[Undecided, socket.socket]:
     return handler, ours
 
 
-def test_what_came_behind_is_obeyed_after_release(plane: IoLoop) -> None:
-    handler, client = attach(plane)
+def test_what_came_behind_is_obeyed_after_release(io_loop: IoLoop) -> None:
+    handler, client = attach(io_loop)
     with client:
         client.sendall(CONNECT + b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
-        plane.turn()
+        io_loop.turn()
         assert handler.link.subscriptions == 0
-        plane.release(handler.link)
+        io_loop.release(handler.link)
         assert client.recv(100) == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
 
 
-def test_a_held_link_is_not_read_from(plane: IoLoop) -> None:
-    handler, client = attach(plane)
+def test_a_held_link_is_not_read_from(io_loop: IoLoop) -> None:
+    handler, client = attach(io_loop)
     with client:
         client.sendall(CONNECT)
-        plane.turn()
+        io_loop.turn()
         for _ in range(5):
             client.sendall(b"PING\r\n" * 1000)
-            plane.turn()
+            io_loop.turn()
         assert handler.link.pending_bytes == 0
-        plane.release(handler.link)
+        io_loop.release(handler.link)
         while handler.link.last_written_ns == 0:
-            plane.turn()
+            io_loop.turn()
         assert client.recv(12) == b"PONG\r\nPONG\r\n"
 
 
-def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(plane: IoLoop) -> None:
+def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(io_loop: IoLoop) -> None:
     """The read buffer has room behind an unfinished frame, not behind all a held link may keep."""
-    handler, client = attach(plane)
+    handler, client = attach(io_loop)
     client.sendall(CONNECT + b"X" * (READ_BYTES - len(CONNECT)))
-    plane.turn()
+    io_loop.turn()
     client.sendall(b"Y" * 150_000)
     client.close()
-    plane.turn()
+    io_loop.turn()
     assert handler.closed_with == "Client Closed"
-    assert len(plane) == 0
+    assert len(io_loop) == 0
 
 
-def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(plane: IoLoop) -> None:
+def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(io_loop: IoLoop) -> None:
     """A publisher to several is read three times in a turn; the buffer has no room for that."""
-    handler, client = attach(plane)
+    handler, client = attach(io_loop)
     with client:
         client.sendall(b"".join(b"SUB a %d\r\n" % sid for sid in range(400)))
-        plane.turn()
+        io_loop.turn()
         publishes = b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n"
         client.sendall(publishes + CONNECT + b"X" * (READ_BYTES - len(publishes) - len(CONNECT)))
         client.sendall(b"Y" * 150_000)
-        plane.turn()
+        io_loop.turn()
         assert handler.connects == 1
         unread = fcntl.ioctl(handler.link.fileno, termios.FIONREAD, b"1234")
         assert int.from_bytes(unread, sys.byteorder) == 150_000
 
 
-def test_a_link_held_twice_goes_on_where_it_was(plane: IoLoop) -> None:
-    handler, client = attach(plane)
+def test_a_link_held_twice_goes_on_where_it_was(io_loop: IoLoop) -> None:
+    handler, client = attach(io_loop)
     with client:
         client.sendall((CONNECT + b"PING\r\n") * 3)
-        plane.turn()
+        io_loop.turn()
         for held in range(1, 4):
             assert handler.connects == held
-            plane.release(handler.link)
+            io_loop.release(handler.link)
         assert client.recv(100) == b"PONG\r\n" * 3
 
 
-def test_releasing_a_link_that_has_gone_does_nothing(plane: IoLoop) -> None:
-    handler, client = attach(plane)
+def test_releasing_a_link_that_has_gone_does_nothing(io_loop: IoLoop) -> None:
+    handler, client = attach(io_loop)
     client.sendall(CONNECT)
-    plane.turn()
+    io_loop.turn()
     client.close()
-    plane.turn()
-    plane.release(handler.link)
+    io_loop.turn()
+    io_loop.release(handler.link)
     assert handler.closed_with == "Client Closed"

@@ -55,30 +55,30 @@ def rallying(peer: socket.socket, words: int) -> Iterator[threading.Thread]:
 
 
 @pytest.fixture
-def plane() -> IoLoop:
+def io_loop() -> IoLoop:
     return IoLoop(router=Router(seed=1), arm=lambda *_: None, write_deadline_ns=10**10)
 
 
-def test_a_turn_ends_although_the_peer_keeps_answering(plane: IoLoop) -> None:
+def test_a_turn_ends_although_the_peer_keeps_answering(io_loop: IoLoop) -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     interest = SubList(seed=1)
-    plane.add_interest(interest)
-    link = plane.attach(ours.detach(), 1, Deaf(), interest)  # type: ignore[arg-type]
+    io_loop.add_interest(interest)
+    link = io_loop.attach(ours.detach(), 1, Deaf(), interest)  # type: ignore[arg-type]
     link.set_limits(
         max_control_line=4096, max_payload=4096, max_pending=1 << 20, max_subs=0, max_sub_tokens=0
     )
     link.set_options(verbose=False, pedantic=False, echo=True, headers=False, no_responders=False)
     theirs.sendall(b"SUB talk 1\r\n")
-    plane.turn()
+    io_loop.turn()
     longest = 0
     with theirs, rallying(theirs, RALLY):
         while link.in_msgs < RALLY:
             before = link.in_msgs
-            assert select.select([plane], [], [], PATIENCE_SECONDS)[0], "the rally went quiet"
-            plane.turn()
+            assert select.select([io_loop], [], [], PATIENCE_SECONDS)[0], "the rally went quiet"
+            io_loop.turn()
             longest = max(longest, link.in_msgs - before)
-    plane.close_all("Test")
+    io_loop.close_all("Test")
     assert longest < WORDS_PER_TURN_MAX
 
 

@@ -80,7 +80,7 @@ def test_a_reader_over_the_bound_is_cut_off_once_and_others_get_everything(
             assert len(healthy.deliveries()) == 1
         server.wait_for_connections(2)
         assert link.close_reason == "Slow Consumer (Pending Bytes)"
-        assert server.service.plane.slow_consumers == 1
+        assert server.service.io_loop.slow_consumers == 1
         assert link.pending_bytes == 0
         assert sent * BLOCK > MAX_PENDING
 
@@ -99,7 +99,7 @@ def test_a_stuck_reader_is_given_up_at_the_write_deadline_and_counted_once(
         until(lambda: link.close_reason is not None, "the deadline")
         assert link.close_reason == "Slow Consumer (Write Deadline)"
         server.wait_for_connections(1)
-        assert server.service.plane.slow_consumers == 1
+        assert server.service.io_loop.slow_consumers == 1
         assert publisher.deliveries() == []
 
 
@@ -108,7 +108,7 @@ def test_a_publisher_ahead_of_a_reader_that_reads_is_held_back_and_then_heard_ag
 ) -> None:
     server = start()
     reader, link = stuck_reader(server)
-    plane = server.service.plane
+    io_loop = server.service.io_loop
     sent, got = 0, 0
     with reader, server.peer().connect() as publisher:
 
@@ -121,7 +121,7 @@ def test_a_publisher_ahead_of_a_reader_that_reads_is_held_back_and_then_heard_ag
                 got += 1
             sent += fill(publisher, link, MAX_PENDING - 6 * BLOCK)
             got += len(reader.deliveries())
-            return plane.stalled_clients > 0
+            return io_loop.stalled_clients > 0
 
         until(pushed_once, "a publisher that is held back")
         assert publisher.deliveries() == []
@@ -139,7 +139,7 @@ def test_nobody_is_held_back_for_a_reader_that_took_nothing_while_its_backlog_gr
         publisher.send(MESSAGE * (2 * MAX_PENDING // BLOCK))
         publisher.fence()
         assert link.close_reason == "Slow Consumer (Pending Bytes)"
-        assert server.service.plane.stalled_clients == 0
+        assert server.service.io_loop.stalled_clients == 0
 
 
 def test_without_stalling_no_publisher_is_held_back(start: Callable[..., Embedded]) -> None:
@@ -149,7 +149,7 @@ def test_without_stalling_no_publisher_is_held_back(start: Callable[..., Embedde
         for _ in range(5):
             sent = fill(publisher, link, MAX_PENDING - 6 * BLOCK)
             assert len(reader.deliveries()) == sent
-        assert server.service.plane.stalled_clients == 0
+        assert server.service.io_loop.stalled_clients == 0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -166,7 +166,7 @@ def test_a_reader_may_vanish_while_much_waits_for_it(
             server.wait_for_connections(1)
             assert link.pending_bytes == 0
             assert publisher.deliveries() == []
-        assert server.service.plane.slow_consumers == 0
+        assert server.service.io_loop.slow_consumers == 0
 
 
 def test_subscribers_that_vanish_in_the_middle_of_a_fan_out_harm_nobody(
@@ -221,7 +221,7 @@ def test_a_burst_that_the_socket_takes_is_no_reason_to_cut_a_reader_off(
         publisher.send(b"PUB flood 0\r\n\r\n" * 100)
         publisher.fence()
         assert len(reader.deliveries()) == 100 * 100
-        assert server.service.plane.slow_consumers == 0
+        assert server.service.io_loop.slow_consumers == 0
 
 
 def test_a_server_stops_with_busy_stuck_and_half_open_clients(certificates: Certificates) -> None:

@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watch(clock: Clock) -> LoopWatch:
-    plane: Any = Plane()
-    return LoopWatch(plane, clock_ns=clock)
+    io_loop: Any = Plane()
+    return LoopWatch(io_loop, clock_ns=clock)
 
 
 def test_turns_are_counted_by_length_and_short_ones_by_the_plane(watch: LoopWatch) -> None:

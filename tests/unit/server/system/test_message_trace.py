@@ -24,14 +24,14 @@ class Plane:
 
 
 @pytest.fixture
-def plane() -> Plane:
+def io_loop() -> Plane:
     return Plane()
 
 
 @pytest.fixture
-def trace(plane: Plane) -> MessageTrace:
+def trace(io_loop: Plane) -> MessageTrace:
     system = SimpleNamespace(identity=lambda: {"id": "N"})
-    service = SimpleNamespace(plane=plane, system=system, system_account="$SYS")
+    service = SimpleNamespace(io_loop=io_loop, system=system, system_account="$SYS")
     account = SimpleNamespace(name="A", interest=None)
     session: Any = SimpleNamespace(
         service=service, account=account, cid=7, options=SimpleNamespace(name="")
@@ -41,17 +41,19 @@ def trace(plane: Plane) -> MessageTrace:
     return MessageTrace(session, "d", request, "x", 5)
 
 
-def test_a_trace_is_sent_when_its_last_receiver_has_run(plane: Plane, trace: MessageTrace) -> None:
+def test_a_trace_is_sent_when_its_last_receiver_has_run(
+    io_loop: Plane, trace: MessageTrace
+) -> None:
     trace.hold()
     trace.hold()
     trace.release()
     trace.release()
-    assert plane.posted == []
+    assert io_loop.posted == []
     trace.release()
-    assert [event["type"] for event in plane.posted[0]["events"]] == ["in"]
+    assert [event["type"] for event in io_loop.posted[0]["events"]] == ["in"]
 
 
-def test_a_receiver_that_fails_does_not_hold_the_trace(plane: Plane, trace: MessageTrace) -> None:
+def test_a_receiver_that_fails_does_not_hold_the_trace(io_loop: Plane, trace: MessageTrace) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("of a receiver")
 
@@ -59,14 +61,14 @@ def test_a_receiver_that_fails_does_not_hold_the_trace(plane: Plane, trace: Mess
     with pytest.raises(RuntimeError, match="of a receiver"):
         trace.hop(fail, fail, None, "x", "", BLOCK, b"", None)
     trace.release()
-    assert len(plane.posted) == 1
+    assert len(io_loop.posted) == 1
 
 
-def test_a_trace_keeps_a_bounded_number_of_events(plane: Plane, trace: MessageTrace) -> None:
+def test_a_trace_keeps_a_bounded_number_of_events(io_loop: Plane, trace: MessageTrace) -> None:
     for number in range(2 * TRACE_EVENTS_MAX):
         trace.mapped(str(number))
     trace.release()
-    assert len(plane.posted[0]["events"]) == TRACE_EVENTS_MAX
+    assert len(io_loop.posted[0]["events"]) == TRACE_EVENTS_MAX
 
 
 def test_a_disabled_header_names_no_subject() -> None:

@@ -50,7 +50,7 @@ class Ear:
 
 def ask(service: ServerState, subject: str, body: bytes = b"", account: str = "$SYS") -> int:
     interest = service.accounts[account].interest
-    return service.plane.publish(interest, subject, body, reply=INBOX)
+    return service.io_loop.publish(interest, subject, body, reply=INBOX)
 
 
 async def test_a_request_is_answered_on_its_reply_subject(service: ServerState) -> None:
@@ -61,7 +61,7 @@ async def test_a_request_is_answered_on_its_reply_subject(service: ServerState) 
 
 async def test_a_request_without_a_reply_costs_nothing(service: ServerState) -> None:
     ear = Ear(service, ">")
-    service.plane.publish(service.accounts["$SYS"].interest, "$SYS.REQ.SERVER.PING", b"")
+    service.io_loop.publish(service.accounts["$SYS"].interest, "$SYS.REQ.SERVER.PING", b"")
     assert (await ear.next())[0] == "$SYS.REQ.SERVER.PING"
     assert ear.heard.empty()
 

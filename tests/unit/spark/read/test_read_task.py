@@ -9,7 +9,7 @@ import pytest
 from penstock.api.timestamps import format_time
 from penstock.bulk.bulk_requests import StreamSummary
 from penstock.bulk.direct_range import DirectRow, batch_of
-from penstock.bulk.errors import AccessDenied, BulkError, LinkLost, NotPermitted
+from penstock.bulk.errors import AccessDenied, BulkError, ConnectionLost, NotPermitted
 from penstock.spark.errors import DataLoss, SourceError
 from penstock.spark.read import read_task
 from penstock.spark.read.read_plan import SeqRange, StreamView
@@ -66,7 +66,11 @@ def seqs(mode: str = "consumer", *, may_shrink: bool = False, **more: Any) -> li
 
 
 def test_a_lost_connection_is_resumed_behind_the_last_message(server: Server) -> None:
-    server.failures = [LinkLost("gone"), LinkLost("gone again"), LinkLost("and again")]
+    server.failures = [
+        ConnectionLost("gone"),
+        ConnectionLost("gone again"),
+        ConnectionLost("and again"),
+    ]
     assert seqs(retries=0) == list(range(1, 11))
     assert server.asked == [("consumer", seq) for seq in (1, 3, 5, 7)]
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from penstock.spark.options import OptionError
-from penstock.spark.read.start_positions import AtSeq, AtTime, Earliest, Latest, Place, places
+from penstock.spark.read.start_positions import (
+    AtSeq,
+    AtTime,
+    Earliest,
+    Latest,
+    StartPosition,
+    places,
+)
 
 DAY_NS = 86_400_000_000_000
 
 
-def start(seq: str = "", timestamp: str = "") -> dict[str, Place]:
+def start(seq: str = "", timestamp: str = "") -> dict[str, StartPosition]:
     return places(
         ("A", "B"),
         seq=("startingSeq", seq),
@@ -23,7 +30,7 @@ def start(seq: str = "", timestamp: str = "") -> dict[str, Place]:
     ("seq", "wanted"),
     [("", Earliest()), ("Latest", Latest()), (" earliest ", Earliest()), ("17", AtSeq(17))],
 )
-def test_one_word_is_for_every_stream(seq: str, wanted: Place) -> None:
+def test_one_word_is_for_every_stream(seq: str, wanted: StartPosition) -> None:
     assert start(seq) == {"A": wanted, "B": wanted}
 
 

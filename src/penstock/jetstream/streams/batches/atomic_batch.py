@@ -20,7 +20,11 @@ from penstock.base.effects import Advise, Effect
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
-from penstock.jetstream.streams.batches.staged_batches import BATCH_ID_BYTES_MAX, Gatherings, Staged
+from penstock.jetstream.streams.batches.staged_batches import (
+    BATCH_ID_BYTES_MAX,
+    Staged,
+    StagedBatches,
+)
 from penstock.jetstream.streams.entries import Answer, BatchEntry, NotLoaded, Planned, Publish
 from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, sequence_of
 from penstock.store.contract import Cold
@@ -30,7 +34,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.api.refusals import ApiError
     from penstock.base.message import Inbound
-    from penstock.jetstream.streams.batches.staged_batches import Gathering, InFlight
+    from penstock.jetstream.streams.batches.staged_batches import InFlight, StagedBatch
     from penstock.jetstream.streams.planner import Planner
     from penstock.jetstream.streams.publish_checks import Verdict
     from penstock.jetstream.streams.stream_state import Draft, PlanState
@@ -60,15 +64,15 @@ class AtomicBatches:
 
     def __init__(
         self,
-        ledger: PlanState,
+        plan_state: PlanState,
         planner: Planner,
         limits: BatchLimits,
         in_flight: InFlight,
     ) -> None:
-        self._ledger = ledger
+        self._ledger = plan_state
         self._planner = planner
         self._limits = limits
-        self.gatherings: Final = Gatherings(limits, in_flight)
+        self.gatherings: Final = StagedBatches(limits, in_flight)
 
     def __len__(self) -> int:
         return len(self.gatherings.batches)
@@ -102,18 +106,20 @@ class AtomicBatches:
 
     def _has_room(self, msg: Inbound) -> bool:
         """Return whether the message is within the limits of the account and the stream."""
-        ledger, size_max = self._ledger, self._ledger.cfg.max_msg_size
+        plan_state, size_max = self._ledger, self._ledger.cfg.max_msg_size
         if 0 < size_max < len(msg.header) + len(msg.payload):
             return False
-        ask = ledger.may_store
-        return ask is None or not ask(ledger.size_of(msg.subject, msg.header, msg.payload))
+        ask = plan_state.may_store
+        return ask is None or not ask(plan_state.size_of(msg.subject, msg.header, msg.payload))
 
     def _fault(self, batch_id: bytes, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
         """Return the error of the message itself, before its batch is examined."""
-        ledger, cfg = self._ledger, self._ledger.cfg
+        plan_state, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
-        refused = ledger.may_store and ledger.may_store(ledger.size_of(msg.subject, *msg[2:]))
+        refused = plan_state.may_store and plan_state.may_store(
+            plan_state.size_of(msg.subject, *msg[2:])
+        )
         if refused:
             return refused
         if 0 < cfg.max_msg_size < len(msg.header) + len(msg.payload):
@@ -145,7 +151,7 @@ class AtomicBatches:
     def _take(
         self,
         batch_id: bytes,
-        batch: Gathering,
+        batch: StagedBatch,
         msg: Inbound,
         fields: dict[bytes, bytes],
         seq: int,
@@ -171,7 +177,7 @@ class AtomicBatches:
     def _commit(
         self,
         batch_id: bytes,
-        batch: Gathering,
+        batch: StagedBatch,
         msg: Inbound,
         fields: dict[bytes, bytes],
         commit: bytes,
@@ -271,7 +277,7 @@ def _text(batch_id: bytes) -> str:
     return batch_id.decode("utf-8", "surrogateescape")
 
 
-def _unpack(batch: Gathering) -> None:
+def _unpack(batch: StagedBatch) -> None:
     """Turn every packed message of the batch into an item, to be checked like others."""
     messages = unpacked(batch.take_packed())
     batch.items[:0] = [Staged(*message, headers.parse(message[1])) for message in messages]

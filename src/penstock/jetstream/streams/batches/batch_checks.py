@@ -38,10 +38,10 @@ class StagedLedger(PlanState):
         "subjects",
     )
 
-    def __init__(self, ledger: PlanState, packed: bytes = b"", num_packed: int = 0) -> None:
+    def __init__(self, plan_state: PlanState, packed: bytes = b"", num_packed: int = 0) -> None:
         """`packed` and `num_packed`: the messages at the start of the batch that need no checks."""
         for name in PlanState.__slots__:
-            setattr(self, name, getattr(ledger, name))
+            setattr(self, name, getattr(plan_state, name))
         self._packed = packed
         self.last_seq += num_packed
         self._bytes = 0
@@ -113,67 +113,71 @@ class StagedLedger(PlanState):
         return Refusal.MAX_PER_SUBJECT if over else None
 
 
-def header_size(ledger: PlanState, draft: Draft) -> Verdict:
+def header_size(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the header's size; the total size was checked on arrival."""
     if len(draft.header) > publish_checks.HEADER_BYTES_MAX:
         return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
     return None
 
 
-def ttl(ledger: PlanState, draft: Draft) -> Verdict:
+def ttl(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the stream allows TTLs and that the TTL is valid."""
     value = draft.fields.get(publish_headers.TTL)
     if not value or parse_ttl(value) == 0:
         return None
     return (
-        publish_checks.ttl_value(ledger, draft)
-        if ledger.cfg.allow_msg_ttl
+        publish_checks.ttl_value(plan_state, draft)
+        if plan_state.cfg.allow_msg_ttl
         else (refusals.MESSAGE_TTL_DISABLED)
     )
 
 
-def not_seen(ledger: PlanState, draft: Draft) -> Verdict:
+def not_seen(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the message id is new, also within the batch."""
-    assert isinstance(ledger, StagedLedger)
+    assert isinstance(plan_state, StagedLedger)
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
-    if draft.msg_id in ledger.msg_ids:
+    if draft.msg_id in plan_state.msg_ids:
         return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
-    return publish_checks.not_seen(ledger, draft)
+    return publish_checks.not_seen(plan_state, draft)
 
 
-def expected_last_seq(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_last_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check the expected last sequence, which only the first message of a batch may have."""
-    assert isinstance(ledger, StagedLedger)
-    verdict = publish_checks.expected_last_seq(ledger, draft)
-    if verdict is None and draft.fields.get(publish_headers.EXPECTED_LAST_SEQ) and ledger.is_begun:
+    assert isinstance(plan_state, StagedLedger)
+    verdict = publish_checks.expected_last_seq(plan_state, draft)
+    if (
+        verdict is None
+        and draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
+        and plan_state.is_begun
+    ):
         return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
     return verdict
 
 
-def expected_subject_seq(ledger: PlanState, draft: Draft) -> Verdict:
+def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the batch has not written to the subject of the expectation."""
-    assert isinstance(ledger, StagedLedger)
+    assert isinstance(plan_state, StagedLedger)
     if draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ):
         other = schedule.text_of(draft.fields.get(publish_headers.EXPECTED_SUBJECT))
-        if ledger.wrote(other or draft.subject):
+        if plan_state.wrote(other or draft.subject):
             return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
-    return publish_checks.expected_subject_seq(ledger, draft)
+    return publish_checks.expected_subject_seq(plan_state, draft)
 
 
-def rollup(ledger: PlanState, draft: Draft) -> Verdict:
+def rollup(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that a rollup does not remove messages of the same batch."""
-    assert isinstance(ledger, StagedLedger)
+    assert isinstance(plan_state, StagedLedger)
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
-    verdict = publish_checks.rollup(ledger, draft)
-    if verdict is None and value == b"sub" and ledger.wrote(draft.subject):
+    verdict = publish_checks.rollup(plan_state, draft)
+    if verdict is None and value == b"sub" and plan_state.wrote(draft.subject):
         return _SUBJECT_AGAIN
-    return _NOT_FIRST if verdict is None and value == b"all" and ledger.is_begun else verdict
+    return _NOT_FIRST if verdict is None and value == b"all" and plan_state.is_begun else verdict
 
 
-def limits(ledger: PlanState, draft: Draft) -> Verdict:
+def limits(plan_state: PlanState, draft: Draft) -> Verdict:
     """Check that the stream has room for the whole batch."""
-    assert isinstance(ledger, StagedLedger)
-    refused = ledger.overflow(draft)
+    assert isinstance(plan_state, StagedLedger)
+    refused = plan_state.overflow(draft)
     return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
 
 
@@ -200,18 +204,18 @@ _MEMBER_KEYS: Final = frozenset({publish_headers.BATCH_ID, publish_headers.BATCH
 """Keys of every message of a batch; most messages have no others, and no check uses these."""
 
 
-def judge_batched(ledger: StagedLedger, draft: Draft) -> Verdict:
+def judge_batched(plan_state: StagedLedger, draft: Draft) -> Verdict:
     """Run all checks of one message of a batch."""
     has_more = len(draft.fields) > len(_MEMBER_KEYS) or not draft.fields.keys() <= _MEMBER_KEYS
-    verdict = header_size(ledger, draft)
+    verdict = header_size(plan_state, draft)
     if verdict is None and has_more:
         verdict = publish_checks.first_verdict(
-            _HEADER_CHECKS.called_for(draft.fields), ledger, draft
+            _HEADER_CHECKS.called_for(draft.fields), plan_state, draft
         )
     if verdict is None:
-        verdict = publish_checks.first_verdict(publish_checks.REWRITES, ledger, draft)
+        verdict = publish_checks.first_verdict(publish_checks.REWRITES, plan_state, draft)
     if verdict is None and has_more:
         verdict = publish_checks.first_verdict(
-            _PLACE_CHECKS.called_for(draft.fields), ledger, draft
+            _PLACE_CHECKS.called_for(draft.fields), plan_state, draft
         )
-    return limits(ledger, draft) if verdict is None and ledger.is_bounded else verdict
+    return limits(plan_state, draft) if verdict is None and plan_state.is_bounded else verdict

@@ -115,13 +115,13 @@ class FastBatches:
 
     def __init__(
         self,
-        ledger: PlanState,
+        plan_state: PlanState,
         planner: Planner,
         acks: PubAcks,
         limits: BatchLimits,
         in_flight: InFlight,
     ) -> None:
-        self._ledger = ledger
+        self._ledger = plan_state
         self._planner = planner
         self._acks = acks
         self._limits = limits
@@ -161,11 +161,13 @@ class FastBatches:
 
     def _fault(self, request: FastRequest | None, msg: Inbound) -> ApiError | None:
         """Return the error of the message itself, before its batch is examined."""
-        ledger, cfg = self._ledger, self._ledger.cfg
+        plan_state, cfg = self._ledger, self._ledger.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
         subject = self._planner.stored_subject(msg.subject)
-        refused = ledger.may_store and ledger.may_store(ledger.size_of(subject, *msg[2:]))
+        refused = plan_state.may_store and plan_state.may_store(
+            plan_state.size_of(subject, *msg[2:])
+        )
         if refused:
             return refused
         if 0 < cfg.max_msg_size < len(msg.header) + len(msg.payload):

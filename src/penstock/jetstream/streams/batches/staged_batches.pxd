@@ -11,7 +11,7 @@ cdef class InFlight:
     cdef public int fast
 
 
-cdef class Gathering:
+cdef class StagedBatch:
     cdef readonly bytes id
     cdef readonly list items      # after the packed messages
     cdef readonly Packer packer
@@ -19,9 +19,9 @@ cdef class Gathering:
     cdef public int64_t deadline_ns
 
 
-cdef class Gatherings:
+cdef class StagedBatches:
     cdef readonly dict batches
-    cdef Gathering recent         # the batch of the last message
+    cdef StagedBatch recent         # the batch of the last message
     cdef readonly InFlight in_flight
     cdef uint32_t msgs_max
     cdef uint32_t atomic_max
@@ -31,5 +31,5 @@ cdef class Gatherings:
     cdef public int64_t wake_ns   # not later than the earliest deadline; 0 if there is no batch
 
     cdef bint take(self, Packed* one, int64_t now_ns) noexcept
-    cdef Gathering found(self, Text* id, Text* number, int64_t now_ns)
-    cdef Gathering started(self, bytes id, int64_t now_ns)
+    cdef StagedBatch found(self, Text* id, Text* number, int64_t now_ns)
+    cdef StagedBatch started(self, bytes id, int64_t now_ns)

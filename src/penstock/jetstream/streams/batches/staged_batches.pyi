@@ -24,7 +24,7 @@ class InFlight:
     atomic: int
     fast: int
 
-class Gathering:
+class StagedBatch:
     id: bytes
     items: list[Staged]
     packer: Packer
@@ -32,13 +32,13 @@ class Gathering:
     deadline_ns: int
     def take_packed(self) -> bytes: ...
 
-class Gatherings:
-    batches: dict[bytes, Gathering]
+class StagedBatches:
+    batches: dict[bytes, StagedBatch]
     in_flight: InFlight
     is_open: bool
     wake_ns: int
     def __init__(self, limits: Limits, in_flight: InFlight) -> None: ...
     def may_start(self, id_bytes: int) -> bool: ...
-    def start(self, id: bytes, now_ns: int) -> Gathering: ...
+    def start(self, id: bytes, now_ns: int) -> StagedBatch: ...
     def add(self, subject: str, header: bytes, payload: bytes, now_ns: int) -> bool: ...
     def drop(self, id: bytes) -> None: ...

@@ -32,7 +32,7 @@ cdef class InFlight:
     """How many batches are in flight in all streams that share this counter."""
 
 
-cdef class Gathering:
+cdef class StagedBatch:
     """One staged batch."""
 
     def __init__(self, bytes id not None) -> None:
@@ -68,7 +68,7 @@ cdef bint read_member(Packed* one, Text* id, Text* number) noexcept nogil:
     return at != NULL and id.n > 0 and number.n > 0
 
 
-cdef class Gatherings:
+cdef class StagedBatches:
     """The staged batches of one stream."""
 
     def __init__(self, limits, InFlight in_flight not None) -> None:
@@ -82,7 +82,7 @@ cdef class Gatherings:
     cdef bint take(self, Packed* one, int64_t now_ns) noexcept:
         """Pack a message if it is plain and the next of its batch; otherwise return False."""
         cdef Text id, number
-        cdef Gathering batch
+        cdef StagedBatch batch
         if not self.is_open or not read_member(one, &id, &number):
             return False
         batch = self.found(&id, &number, now_ns)
@@ -93,9 +93,9 @@ cdef class Gatherings:
         batch.deadline_ns = now_ns + self.idle_ns_max
         return True
 
-    cdef Gathering found(self, Text* id, Text* number, int64_t now_ns):
+    cdef StagedBatch found(self, Text* id, Text* number, int64_t now_ns):
         """Return the batch whose next message this is, if it may be packed; otherwise None."""
-        cdef Gathering batch = self.recent
+        cdef StagedBatch batch = self.recent
         cdef bytes key
         if batch is None or not is_text(id, PyBytes_AS_STRING(batch.id), len(batch.id)):
             key = PyBytes_FromStringAndSize(id.at, id.n)
@@ -112,15 +112,15 @@ cdef class Gatherings:
         return (id_bytes <= ID_BYTES_MAX and len(self.batches) < self.atomic_max
                 and self.in_flight.atomic < <int>self.atomic_total_max and self.msgs_max > 0)
 
-    cdef Gathering started(self, bytes id, int64_t now_ns):
-        cdef Gathering batch = Gathering(id)
+    cdef StagedBatch started(self, bytes id, int64_t now_ns):
+        cdef StagedBatch batch = StagedBatch(id)
         self.batches[id] = batch
         batch.deadline_ns = now_ns + self.idle_ns_max
         self.wake_ns = self.wake_ns or batch.deadline_ns
         self.in_flight.atomic += 1
         return batch
 
-    def start(self, bytes id not None, int64_t now_ns) -> Gathering:
+    def start(self, bytes id not None, int64_t now_ns) -> StagedBatch:
         """Start a batch."""
         return self.started(id, now_ns)
 

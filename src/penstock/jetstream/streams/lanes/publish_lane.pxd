@@ -7,7 +7,7 @@ from penstock.store.append_commit cimport Appender
 from penstock.store.index.record_log cimport RecordLog
 from penstock.store.index.subject_index cimport Subject
 from penstock.jetstream.streams.dedupe cimport DuplicateWindow
-from penstock.jetstream.streams.batches.staged_batches cimport Gatherings
+from penstock.jetstream.streams.batches.staged_batches cimport StagedBatches
 from penstock.jetstream.streams.lanes.header_lines cimport Text
 from penstock.subjects.trie cimport SubList
 
@@ -27,7 +27,7 @@ cdef class StreamLane(Lane):
     cdef bytes prefix             # of every publish ack
     cdef bytes name               # of the stream, for `Nats-Expected-Stream`
     cdef DuplicateWindow ids      # of the stream; `Stream.plan` uses it too
-    cdef Gatherings batches       # of the stream; `Stream.plan` uses them too
+    cdef StagedBatches batches       # of the stream; `Stream.plan` uses them too
     cdef SubList interest
     cdef Appender appender        # of the store; None: a stored message needs no sync
     cdef bint is_alone            # the stream host needs no immediate notice of what the lane takes

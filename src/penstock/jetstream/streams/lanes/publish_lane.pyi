@@ -1,5 +1,5 @@
 from penstock.broker.router import Lane, LaneOwner, Router
-from penstock.jetstream.streams.batches.staged_batches import Gatherings
+from penstock.jetstream.streams.batches.staged_batches import StagedBatches
 from penstock.jetstream.streams.dedupe import DuplicateWindow
 from penstock.store.append_commit import Appender
 from penstock.store.index.record_log import RecordLog
@@ -21,7 +21,7 @@ class StreamLane(Lane):
         prefix: bytes,
         name: bytes,
         ids: DuplicateWindow,
-        batches: Gatherings,
+        batches: StagedBatches,
         appender: Appender | None,
     ) -> None: ...
     def configure(

@@ -18,7 +18,7 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.base.sequences cimport SEQ_MAX
 from penstock.broker.router cimport (
-    COMMITTED, LANE_BROKEN, NOT_SETTLED, SETTLED, Message, Router, Settled, put_number,
+    COMMITTED, LANE_BROKEN, LANE_UNCOMMITTED, SETTLED, Message, Router, LaneResult, put_number,
 )
 from penstock.store.index.message_pack cimport Packed
 from penstock.store.index.removal_index cimport take_out
@@ -44,7 +44,7 @@ cdef class StreamLane(Lane):
     def __cinit__(self, *, RecordLog log not None, Router router not None,
                   SubList interest not None, call, owner, dict deadlines not None,
                   set exempt not None, bytes prefix not None, bytes name not None,
-                  DuplicateWindow ids not None, Gatherings batches not None,
+                  DuplicateWindow ids not None, StagedBatches batches not None,
                   Appender appender):
         self.log = log
         self.router = router
@@ -256,10 +256,10 @@ cdef class StreamLane(Lane):
 
     # -- acks
 
-    cdef Settled settle(self) except LANE_BROKEN:
+    cdef LaneResult settle(self) except LANE_BROKEN:
         """Commit what the lane took and send the acks, if the store can append directly."""
         if self.appender is None or self.ncommitting or not self.appender.append():
-            return NOT_SETTLED
+            return LANE_UNCOMMITTED
         self.nreleased = self.ncommitting = self.nacks
         self.send_acks()
         if self.is_alone and self.router.now_ns - self.heard_ns < HEARD_NS:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker.router import Router
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
-from penstock.jetstream.streams.batches.staged_batches import Gatherings, InFlight
+from penstock.jetstream.streams.batches.staged_batches import InFlight, StagedBatches
 from penstock.jetstream.streams.dedupe import DuplicateWindow
 from penstock.jetstream.streams.lanes.publish_lane import StreamLane
 from penstock.server.net.io_loop import IoLoop
@@ -59,9 +59,9 @@ class Stage:
             self.disk, incarnation=7, noise=lambda n: bytes(n), sync_always=sync_always
         )
         self.router, self.interest, self.pace = Router(seed=1), SubList(), Pace()
-        self.plane = IoLoop(router=self.router, arm=lambda *_: None, write_deadline_ns=10**10)
-        self.plane.add_interest(self.interest)
-        self.plane.set_pace(self.pace)
+        self.io_loop = IoLoop(router=self.router, arm=lambda *_: None, write_deadline_ns=10**10)
+        self.io_loop.add_interest(self.interest)
+        self.io_loop.set_pace(self.pace)
         self.ids = DuplicateWindow(WINDOW_NS)
         self.acks: list[bytes] = []
         self.passed_on: list[str] = []
@@ -73,7 +73,7 @@ class Stage:
             prefix=b'{"stream":"S","seq":',
             name=b"S",
             ids=self.ids,
-            batches=Gatherings(BatchLimits(), InFlight()),
+            batches=StagedBatches(BatchLimits(), InFlight()),
             **self.store.lane_parts(),
         )
         self.lane.room = 1 << 40
@@ -98,8 +98,8 @@ class Stage:
         self.interest.insert(Subscription(subject, value=call), call=True, **how)
 
     def publish(self, reply: str = "", header: bytes = b"") -> None:
-        self.plane.publish(self.interest, "s", b"x", reply=reply, header=header)
-        self.plane.settle()
+        self.io_loop.publish(self.interest, "s", b"x", reply=reply, header=header)
+        self.io_loop.settle()
 
     def commit_as_usual(self) -> None:
         """As the edge does: all lanes that have something to say, one commit."""
@@ -110,7 +110,7 @@ class Stage:
             self.store.synced(work)
         self.lane.release()
         self.lane.send_acks()
-        self.plane.settle()
+        self.io_loop.settle()
 
 
 @pytest.fixture
