@@ -9,8 +9,10 @@ With `--cpu COUNT` the end of a run shows which files took the most CPU time.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import re
 import resource
 from collections import Counter
 from pathlib import Path
@@ -40,8 +42,23 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+#: A test file with one of these names starts a server or opens a socket.
+SOCKETS = re.compile(
+    r"\b(socket|socketpair|open_connection|create_server|support\.servers|support\.s3|support\.wire"
+    r"|penstock\.Server|ThreadedServer|server_app|s3_server|sys\.executable)\b"
+)
+
+
+@functools.cache
+def needs_sockets(path: Path) -> bool:
+    return SOCKETS.search(path.read_text()) is not None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if needs_sockets(item.path):
+            item.add_marker(pytest.mark.sockets)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     sharing = {item.path for item in items if SHARED_SPARK in fixtures(item)}

@@ -1,4 +1,4 @@
-"""The examples run, and say what their readers were promised."""
+"""The examples run, and print what their readers were promised."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ ROOT = Path(__file__).parents[2]
 RUN_SECONDS_MAX = 240
 
 
-def test_nodes_at_the_edge_go_on_without_the_server_and_end_alike(tmp_path: Path) -> None:
+def run(name: str, directory: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "examples" / "edge_config.py"],
-        cwd=tmp_path,
+        [sys.executable, "-W", "error", ROOT / "examples" / name],
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "still says 7\n" in done.stdout
-    assert "now says 70\n" in done.stdout
-    assert done.stdout.endswith("both hold the same\n")
+    return done.stdout
+
+
+def test_quickstart_shows_a_stream_a_work_queue_and_a_bucket(tmp_path: Path) -> None:
+    shown = run("quickstart.py", tmp_path)
+    assert "1,000 messages are on disk" in shown
+    assert "0 jobs are left" in shown
+    assert "gold = 2010 (revision 2)" in shown
+
+
+def test_nodes_follow_a_bucket_again_after_an_outage(tmp_path: Path) -> None:
+    shown = run("edge_config.py", tmp_path)
+    assert "still says 7\n" in shown
+    assert "now says 70\n" in shown
+    assert shown.endswith("both hold the same\n")
